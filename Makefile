@@ -1,0 +1,36 @@
+# Every target sets up what it needs in .venv; nothing but git, make and Python 3.11+ is assumed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint check bench clean
+
+demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw a picture
+	$(BIN)/mdaml demo
+
+test: .venv/.test         ## the default test suite, doctests and README included
+	$(BIN)/python -m pytest -q
+
+lint: .venv/.dev          ## format, style, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test          ## what continuous integration runs
+
+bench: .venv/.test        ## speed against a literal transcription, growth, memory
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mdaml needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# One stamp per set of extras: .venv/.cli, .venv/.test, .venv/.dev.
+.venv/.%: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
