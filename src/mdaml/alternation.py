@@ -1,0 +1,154 @@
+"""The alternation of centres, weights and metric."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mdaml import kernels
+from mdaml._typing import FloatArray
+from mdaml.constraints import TripletSet
+from mdaml.modes import Modes, Neighbors, clustering_scatter, update_centers, update_weights
+from mdaml.objective import TripletObjective
+from mdaml.optimize import Status, conjugate_gradient
+
+Callback = Callable[[int, float], bool | None]
+
+
+@dataclass(frozen=True)
+class State:
+    """Metric and modes, with what Eq. (7) is made of at them."""
+
+    F: FloatArray  # (d, d)
+    modes: Modes
+    projected: FloatArray  # (N, d) X @ F
+    sq_dists: FloatArray  # (N, K) of samples to centres
+    losses: FloatArray  # (P,) summed over the triplets of each near pair
+    importance: FloatArray  # (P,) self-weight of the triplets of each near pair
+    value: float
+
+
+@dataclass(frozen=True)
+class LocalProblem:
+    """Data and supervision in this machine's memory, as Algorithm 2 sees them."""
+
+    X: FloatArray  # (N, d) centred
+    triplets: TripletSet
+    neighbors: Neighbors
+    eta: float
+    triplet_weight: float
+    ridge: float
+    max_inner_iter: int
+
+    def start(self, F: FloatArray, modes: Modes) -> State:
+        """Return the state at a given metric and given modes."""
+        importance = kernels.pair_products(modes.powers, self.triplets)
+        return self._at_metric(F, modes, importance)
+
+    def move_centers(self, state: State) -> State:
+        """Return the state with the best centres."""
+        modes = update_centers(self.X, state.modes)
+        sq_dists = self._center_sq_dists(state.F, state.projected, modes)
+        return self._valued(replace(state, modes=modes, sq_dists=sq_dists))
+
+    def move_weights(self, state: State) -> State:
+        """Return the state with better weights."""
+        modes = update_weights(
+            state.modes,
+            state.sq_dists / len(self.X),
+            state.losses * (self.triplet_weight / len(self.triplets)),
+            self.neighbors,
+            self.eta,
+        )
+        importance = kernels.pair_products(modes.powers, self.triplets)
+        return self._valued(replace(state, modes=modes, importance=importance))
+
+    def move_metric(self, state: State) -> State:
+        """Return the state with a better metric."""
+        objective = self.objective(state)
+        result = conjugate_gradient(objective, state.F, max_iter=self.max_inner_iter)
+        return self._at_metric(result.F, state.modes, state.importance)
+
+    def objective(self, state: State) -> TripletObjective:
+        """Return Eq. (7) as a function of the metric alone, at the modes of a state."""
+        return TripletObjective(
+            self.X,
+            self.triplets,
+            state.importance * self._loss_factor(state.modes),
+            clustering_scatter(self.X, state.modes),
+            self.ridge,
+        )
+
+    def _at_metric(self, F: FloatArray, modes: Modes, importance: FloatArray) -> State:
+        projected = self.X @ F.astype(self.X.dtype)
+        return self._valued(
+            State(
+                F=F,
+                modes=modes,
+                projected=projected,
+                sq_dists=self._center_sq_dists(F, projected, modes),
+                losses=kernels.triplet_losses(projected, self.triplets),
+                importance=importance,
+                value=np.nan,
+            )
+        )
+
+    def _center_sq_dists(
+        self, F: FloatArray, projected: FloatArray, modes: Modes
+    ) -> FloatArray:
+        centers = modes.centers @ F.astype(modes.centers.dtype)
+        sq_dists: FloatArray = kernels.center_sq_dists(projected, centers)
+        return sq_dists
+
+    def _loss_factor(self, modes: Modes) -> float:
+        return self.triplet_weight / (modes.weights.shape[1] * len(self.triplets))
+
+    def _valued(self, state: State) -> State:
+        """Fill in the value.
+
+        Eq. (7), with the triplet loss of Eq. (6) weighted per near pair:
+        ``1/(NK) sum_ik w_ik**eta d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t + lambda_2/2 |M|^2``.
+        """
+        powers = state.modes.powers
+        clustering = np.sum(powers * state.sq_dists, dtype=np.float64) / powers.size
+        triplet = self._loss_factor(state.modes) * np.dot(state.importance, state.losses)
+        gram = state.F.T @ state.F
+        return replace(state, value=float(clustering + triplet + 0.5 * self.ridge * np.vdot(gram, gram)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where the alternation ended and how it got there."""
+
+    state: State
+    n_iter: int
+    status: Status
+    history: list[float]
+
+
+def alternate(
+    problem: LocalProblem,
+    state: State,
+    *,
+    max_iter: int,
+    tol: float,
+    callback: Callback | None = None,
+) -> Outcome:
+    """Improve centres, weights and metric in turn until the objective settles.
+
+    Algorithm 2. The objective is recorded after the start and after every move; a move that would
+    raise it, which only rounding can bring about, is not made.
+    """
+    history, status, n_iter = [state.value], Status.MAX_ITER, 0
+    while n_iter < max_iter and status is Status.MAX_ITER:
+        before = state.value
+        for move in (problem.move_centers, problem.move_weights, problem.move_metric):
+            candidate = move(state)
+            state = candidate if candidate.value <= state.value else state
+            history.append(state.value)
+        n_iter += 1
+        if callback is not None and callback(n_iter, state.value):
+            status = Status.STOPPED
+        elif before - state.value <= tol * abs(before):
+            status = Status.STALLED
+    return Outcome(state, n_iter, status, history)

@@ -1,0 +1,203 @@
+"""Which rows are compared: triplets drawn from labels, and their grouping for the solver."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from mdaml import kernels
+from mdaml._typing import FloatArray, IntArray
+
+Pairing = Literal["grid", "zip"]
+
+
+@dataclass(frozen=True)
+class TripletSet:
+    """Triplets grouped by anchor; indices only, built once, never changed.
+
+    Distances belong to distinct pairs (anchor, other): ten similar and ten dissimilar partners make
+    100 triplets of a sample, but only 20 pairs. All pairs of an anchor are neighbours, and the
+    triplets are listed by their near pair.
+    """
+
+    pairs: IntArray  # (P, 2) anchor, other; sorted
+    first: IntArray  # (P,) the triplets with near pair p have the far pairs
+    last: IntArray  # (P,)      far[first[p]:last[p]]
+    far: IntArray  # rows of pairs; near pairs of one anchor with equal lists share one
+    groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their anchor
+    n_samples: int
+
+    @property
+    def arrays(self) -> tuple[IntArray, ...]:
+        """The arrays in the order in which the kernels take them."""
+        return self.pairs, self.first, self.last, self.far, self.groups
+
+    @classmethod
+    def from_triplets(cls, triplets: IntArray, n_samples: int) -> "TripletSet":
+        """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``."""
+        return cls(*kernels.group_triplets(triplets, n_samples), n_samples)
+
+    def __len__(self) -> int:
+        """Return the number of triplets."""
+        return int(np.sum(self.last - self.first))
+
+    def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return for each sample those it forms a near pair with, in either role, and that pair.
+
+        ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
+        """
+        near = np.flatnonzero(self.last > self.first)
+        anchor, other = self.pairs[near].T
+        ends = np.concatenate([anchor, other])
+        order = np.argsort(ends, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=self.n_samples))])
+        samples = np.concatenate([other, anchor])[order]
+        return indptr, samples, np.concatenate([near, near])[order].astype(np.int32)
+
+
+def sample_triplets(
+    y: IntArray,
+    n_similar: int = 10,
+    n_dissimilar: int = 10,
+    *,
+    pairing: Pairing = "grid",
+    random_state: int | np.random.Generator | None = None,
+) -> IntArray:
+    """Draw triplets from labels: partners of the same and of other classes, at random.
+
+    Every labelled sample of a class with at least two members becomes an anchor. Its partners are
+    distinct where its class (or the rest) has enough members, and drawn with repetition otherwise.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        Labels; ``-1`` marks rows without a label, which are left out.
+    n_similar, n_dissimilar : int
+        Partners of each anchor.
+    pairing : {"grid", "zip"}
+        All combinations of similar and dissimilar partners, or one triplet per similar partner with
+        the dissimilar ones taken in turn.
+    random_state : int, Generator or None
+        Same seed, same triplets, whatever the number of threads.
+
+    Returns
+    -------
+    triplets : array of shape (n_triplets, 3)
+        Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+
+    Examples
+    --------
+    >>> from mdaml.constraints import sample_triplets
+    >>> sample_triplets([0, 0, 1, 1], 1, 2, random_state=0).shape
+    (8, 3)
+    """
+    rng = np.random.default_rng(random_state)
+    classes = _Classes.from_labels(y)
+    anchors = np.flatnonzero(classes.size[classes.of] > 1)
+    own, first = classes.size[classes.of[anchors]], classes.first[classes.of[anchors]]
+    # Members of a class are neighbours in classes.rows: leaving one's own place or class out of the
+    # draw is a shift of the places behind it.
+    similar = _distinct_integers(rng, own - 1, n_similar)
+    similar += similar >= (anchors - first)[:, None]
+    dissimilar = _distinct_integers(rng, len(classes.rows) - own, n_dissimilar)
+    dissimilar += np.where(dissimilar >= first[:, None], own[:, None], 0)
+    rows = classes.rows
+    return _combine(rows[anchors], rows[similar + first[:, None]], rows[dissimilar], pairing)
+
+
+def neighbor_triplets(
+    X: FloatArray,
+    y: IntArray,
+    n_similar: int = 10,
+    n_dissimilar: int = 10,
+    *,
+    pairing: Pairing = "grid",
+) -> IntArray:
+    """Form triplets from labels: the nearest samples of the same and of other classes.
+
+    Parameters and result as for :func:`sample_triplets`, with Euclidean neighbours in ``X`` in place
+    of chance; ties go to the earlier row. An anchor with too few partners repeats them. Memory grows
+    with the number of partners, never with the square of the number of samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import neighbor_triplets
+    >>> X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    >>> neighbor_triplets(X, [0, 0, 1, 1], 1, 1)
+    array([[0, 1, 2],
+           [1, 0, 2],
+           [2, 3, 1],
+           [3, 2, 1]])
+    """
+    classes = _Classes.from_labels(y)
+    parts = []
+    for first, size in zip(classes.first, classes.size, strict=True):
+        if size < 2:
+            continue
+        own = classes.rows[first : first + size]
+        others = np.sort(np.delete(classes.rows, np.s_[first : first + size]))
+        similar = kernels.nearest(X, own, own, min(n_similar, size - 1))
+        dissimilar = kernels.nearest(X, own, others, min(n_dissimilar, len(others)))
+        similar = similar[:, np.arange(n_similar) % similar.shape[1]]
+        dissimilar = dissimilar[:, np.arange(n_dissimilar) % dissimilar.shape[1]]
+        parts.append(_combine(own, similar, dissimilar, pairing))
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Labelled rows sorted by class; class c holds the places first[c] to first[c] + size[c]."""
+
+    rows: IntArray  # (n_labelled,)
+    of: IntArray  # (n_labelled,) class of each place
+    first: IntArray  # (n_classes,)
+    size: IntArray  # (n_classes,)
+
+    @classmethod
+    def from_labels(cls, y: IntArray) -> "_Classes":
+        y = np.asarray(y)
+        labelled = np.flatnonzero(y != -1) if y.dtype.kind in "iuf" else np.arange(len(y))
+        _, codes = np.unique(y[labelled], return_inverse=True)
+        order = np.argsort(codes, kind="stable")
+        size = np.bincount(codes)
+        return cls(labelled[order], codes[order], np.cumsum(size) - size, size)
+
+
+def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
+    """Draw n integers below pool[i] for each i; distinct where the pool is large enough.
+
+    Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting a
+    number it has, takes the new top number instead. No permutation of the pool is ever made.
+    """
+    drawn = np.empty((len(pool), n), np.int64)
+    enough = pool >= n
+    top = np.where(enough, pool - n, pool - 1)
+    for s in range(n):
+        new = rng.integers(0, top + 1)
+        seen = enough & np.any(drawn[:, :s] == new[:, None], axis=1)
+        drawn[:, s] = np.where(seen, top, new)
+        top = top + enough
+    return drawn
+
+
+def _combine(
+    anchors: IntArray, similar: IntArray, dissimilar: IntArray, pairing: Pairing
+) -> IntArray:
+    """Combine the partners of each anchor to triplets, sorted by anchor."""
+    order = np.argsort(anchors, kind="stable")
+    anchors, similar, dissimilar = anchors[order], similar[order], dissimilar[order]
+    n_similar, n_dissimilar = similar.shape[1], dissimilar.shape[1]
+    if pairing == "grid":
+        shape = (len(anchors), n_similar, n_dissimilar)
+        near, far = similar[:, :, None], dissimilar[:, None, :]
+    else:
+        shape = (len(anchors), max(n_similar, n_dissimilar), 1)
+        turn = np.arange(shape[1])
+        near = similar[:, turn % n_similar, None]
+        far = dissimilar[:, turn % n_dissimilar, None]
+    triplets = np.empty((*shape, 3), np.int64)
+    triplets[..., 0] = anchors[:, None, None]
+    triplets[..., 1] = near
+    triplets[..., 2] = far
+    return triplets.reshape(-1, 3)

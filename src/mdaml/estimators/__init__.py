@@ -1,0 +1,5 @@
+"""The metric learners."""
+
+from mdaml.estimators._mdaml import MDaML
+
+__all__ = ["MDaML"]

@@ -1,0 +1,328 @@
+"""Multimodal-aware weakly supervised metric learning."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import validate_data
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import (
+    check_choice,
+    check_integer,
+    check_labels,
+    check_number,
+    check_start_weights,
+    check_triplets,
+)
+from mdaml.alternation import LocalProblem, Outcome, State, alternate
+from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
+from mdaml.estimators._base import MahalanobisTransformer
+from mdaml.modes import Neighbors, kmeans_weights, mixture_weights, modes_from_weights
+from mdaml.optimize import Status
+
+
+class MDaML(MahalanobisTransformer):
+    """Learn a distance from triplets or labels, aware that classes may have several modes.
+
+    Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
+    in one mode, and the metric are improved in turn; no step raises the objective.
+
+    Parameters
+    ----------
+    n_modes : int, default=10
+        Number of modes, K. With 1, all comparisons weigh the same.
+    eta : float, default=3.0
+        Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
+        all modes alike.
+    triplet_weight : float or "auto", default="auto"
+        Weight of the triplet loss, the paper's λ₁; "auto" is ``300 * n_modes**eta``. Compare with
+        ``lambda1_critical_``, below which the best metric is zero.
+    ridge : float, default=1e-4
+        Weight of the penalty on the squared norm of the metric, the paper's λ₂.
+    n_similar, n_dissimilar : int, default=10
+        Similar and dissimilar partners of each sample when triplets are drawn from labels.
+    sampling : {"random", "neighbors"}, default="random"
+        Draw the partners at random, or take the nearest samples.
+    pairing : {"grid", "zip"}, default="grid"
+        Combine every similar with every dissimilar partner, or pair them off in turn.
+    init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
+        First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
+    max_iter : int, default=10
+        Most rounds of centres, weights and metric.
+    max_inner_iter : int, default=5
+        Most steps of the metric in each round. Few are enough: better weights help more.
+    tol : float, default=1e-4
+        Stop when a round lowers the objective by less than this fraction.
+    n_components : int or None, default=None
+        Keep this many leading directions of the learned metric; None keeps all.
+    callback : callable or None, default=None
+        Called as ``callback(iteration, objective)`` after each round; stops early if it returns
+        True.
+    device : {None, "cpu"}, default=None
+        Where to compute.
+    random_state : int, RandomState or None, default=None
+        For the triplets drawn from labels and for the first weights.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The linear map ``L``; the metric is ``L.T @ L``.
+    centers_ : array of shape (n_modes, n_features)
+        Centres of the modes.
+    weights_ : array of shape (n_samples, n_modes)
+        Weight of each training sample in each mode; rows sum to one.
+    triplets_ : array of shape (n_triplets, 3)
+        The comparisons in force: those passed, or those drawn from the labels.
+    triplet_weight_ : float
+        The λ₁ in force.
+    lambda1_critical_ : float
+        The λ₁ at and below which, with these modes, the zero metric is optimal.
+    history_ : array of shape (1 + 3 * n_iter_,)
+        The objective, Eq. (7) of the paper, after the start and after every step: centres, weights,
+        metric, in turn.
+    n_iter_ : int
+        Rounds made.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Scale the features first, as for any distance. Rows whose label is ``-1`` are unlabelled: no
+    triplet is drawn for them, but they take part in finding the modes. A class with a single member
+    serves as dissimilar only.
+
+    References
+    ----------
+    .. [1] H. Deng, X. Meng, L. Feng, "Multimodal-Aware Weakly Supervised Metric Learning with
+       Self-weighting Triplet Loss", arXiv:2102.02670, 2021.
+
+    Examples
+    --------
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_multimodal
+    >>> X, y = make_multimodal(random_state=0)
+    >>> model = MDaML(n_modes=4, random_state=0).fit(X, y)
+    >>> model.transform(X).shape == X.shape
+    True
+    >>> bool(model.history_[-1] < model.history_[0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_modes: int = 10,
+        *,
+        eta: float = 3.0,
+        triplet_weight: float | Literal["auto"] = "auto",
+        ridge: float = 1e-4,
+        n_similar: int = 10,
+        n_dissimilar: int = 10,
+        sampling: Literal["random", "neighbors"] = "random",
+        pairing: Literal["grid", "zip"] = "grid",
+        init: Literal["gmm", "kmeans"] | npt.ArrayLike = "gmm",
+        max_iter: int = 10,
+        max_inner_iter: int = 5,
+        tol: float = 1e-4,
+        n_components: int | None = None,
+        callback: Callable[[int, float], bool | None] | None = None,
+        device: Literal["cpu"] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_modes = n_modes
+        self.eta = eta
+        self.triplet_weight = triplet_weight
+        self.ridge = ridge
+        self.n_similar = n_similar
+        self.n_dissimilar = n_dissimilar
+        self.sampling = sampling
+        self.pairing = pairing
+        self.init = init
+        self.max_iter = max_iter
+        self.max_inner_iter = max_inner_iter
+        self.tol = tol
+        self.n_components = n_components
+        self.callback = callback
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        triplets: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Learn the metric from labels or from triplets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, dense; single precision stays single.
+        y : array-like of shape (n_samples,), optional
+            Class labels, from which triplets are drawn; ``-1`` marks unlabelled rows.
+        triplets : array-like of shape (n_triplets, 3), optional
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Instead of y.
+
+        Returns
+        -------
+        self : MDaML
+        """
+        X, y, triplets = self._check_data(X, y, triplets)
+        self._check_parameters(*X.shape)
+        rng = check_random_state(self.random_state)
+        mean = X.mean(axis=0)
+        X = X - mean  # the metric does not see translations; rounding does
+        self.triplets_ = self._draw(X, y, rng) if triplets is None else triplets
+        self.triplet_weight_ = (
+            300.0 * self.n_modes**self.eta
+            if isinstance(self.triplet_weight, str)
+            else float(self.triplet_weight)
+        )
+        grouped = TripletSet.from_triplets(self.triplets_, len(X))
+        problem = LocalProblem(
+            X=X,
+            triplets=grouped,
+            neighbors=Neighbors.from_graph(grouped.near_graph()),
+            eta=float(self.eta),
+            triplet_weight=self.triplet_weight_,
+            ridge=float(self.ridge),
+            max_inner_iter=self.max_inner_iter,
+        )
+        modes = modes_from_weights(X, self._start_weights(X, rng), problem.eta)
+        outcome = alternate(
+            problem,
+            problem.start(np.eye(X.shape[1]), modes),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            callback=self.callback,
+        )
+        self.centers_ = outcome.state.modes.centers + mean
+        self.weights_ = outcome.state.modes.weights
+        self.lambda1_critical_ = critical_triplet_weight(problem, outcome.state)
+        self.history_ = np.array(outcome.history)
+        self.n_iter_ = outcome.n_iter
+        self._warn_if_needed(outcome, grouped)
+        return self._store_metric(outcome.state.F, self.n_components, X.dtype)
+
+    def _check_data(
+        self, X: Any, y: Any, triplets: Any
+    ) -> tuple[FloatArray, npt.NDArray[Any] | None, IntArray | None]:
+        if y is not None and triplets is not None:
+            raise ValueError("Pass either y or triplets, not both.")
+        if y is None and triplets is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; or pass "
+                "triplets=, an array of shape (n_triplets, 3) of row numbers of X."
+            )
+        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2}
+        if y is None:
+            X = validate_data(self, X, **options)
+            return X, None, check_triplets(triplets, len(X))
+        X, y = validate_data(self, X, y, **options)
+        check_labels(self, y)
+        return X, y, None
+
+    def _check_parameters(self, n_samples: int, n_features: int) -> None:
+        check_integer(self, "n_modes", self.n_modes, 1, n_samples)
+        check_number(
+            self, "eta", self.eta, 1.0, strict=True, why="Eq. (14) has no solution there."
+        )
+        if not (isinstance(self.triplet_weight, str) and self.triplet_weight == "auto"):
+            why = "without it the best metric is zero. 'auto' chooses a value."
+            check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
+        check_number(self, "ridge", self.ridge, 0.0)
+        check_integer(self, "n_similar", self.n_similar, 1)
+        check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
+        check_choice(self, "sampling", self.sampling, ["random", "neighbors"])
+        check_choice(self, "pairing", self.pairing, ["grid", "zip"])
+        if isinstance(self.init, str):
+            check_choice(self, "init", self.init, ["gmm", "kmeans"])
+        else:
+            check_start_weights(self, self.init, n_samples, self.n_modes)
+        check_integer(self, "max_iter", self.max_iter, 1)
+        check_integer(self, "max_inner_iter", self.max_inner_iter, 1)
+        check_number(self, "tol", self.tol, 0.0)
+        if self.n_components is not None:
+            check_integer(self, "n_components", self.n_components, 1, n_features)
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"MDaML(callback=...) must be callable, got {self.callback!r}.")
+        check_choice(self, "device", self.device, [None, "cpu"])
+
+    def _draw(
+        self, X: FloatArray, y: npt.NDArray[Any], rng: np.random.RandomState
+    ) -> IntArray:
+        if self.sampling == "neighbors":
+            return neighbor_triplets(
+                X, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
+            )
+        seed = int(rng.randint(2**31 - 1))
+        return sample_triplets(
+            y, self.n_similar, self.n_dissimilar, pairing=self.pairing, random_state=seed
+        )
+
+    def _start_weights(self, X: FloatArray, rng: np.random.RandomState) -> FloatArray:
+        if not isinstance(self.init, str):
+            return check_start_weights(self, self.init, len(X), self.n_modes)
+        if self.n_modes == 1:
+            return np.ones((len(X), 1))
+        make = mixture_weights if self.init == "gmm" else kmeans_weights
+        return make(X, self.n_modes, rng)
+
+    def _warn_if_needed(self, outcome: Outcome, triplets: TripletSet) -> None:
+        history, state = outcome.history, outcome.state
+        if outcome.status is Status.MAX_ITER and history[-1] < 0.5 * history[-4]:
+            warnings.warn(
+                f"{outcome.status.value} The last of {outcome.n_iter} still halved the objective: "
+                "increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.triplet_weight_ < self.lambda1_critical_:
+            warnings.warn(
+                f"triplet_weight={self.triplet_weight_:g} is below lambda1_critical_="
+                f"{self.lambda1_critical_:.3g}: the best metric is zero, and what was learned "
+                "depends on where the iteration stopped. Increase triplet_weight, or use 'auto'.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return
+        weighed = float(np.dot(state.importance, triplets.last - triplets.first))
+        if np.dot(state.importance, state.losses) > 0.49 * weighed:
+            warnings.warn(
+                "The weighted mean loss of the triplets is no lower than that of a zero metric: "
+                "the comparisons could not be met. Are they consistent, and are the features "
+                "informative and scaled? If so, increase triplet_weight.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def __sklearn_tags__(self) -> Tags:
+        """Labels are the usual supervision; triplets replace them."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def critical_triplet_weight(problem: LocalProblem, state: State) -> float:
+    """Return the λ₁ at and below which the zero metric minimises Eq. (7) at the modes of a state.
+
+    Zero is optimal as long as the gradient there, ``S - λ₁ B``, is positive semi-definite; the
+    critical value is one over the largest eigenvalue of B relative to the scatter S.
+    """
+    objective = problem.objective(state)
+    scale = 1e-6 / max(float(np.abs(problem.X).max()), np.finfo(np.float32).tiny)
+    vanishing = objective.at(scale * np.eye(len(state.F)))
+    push = (objective.scatter - vanishing.gradient / scale**2) / problem.triplet_weight
+    spread, axes = np.linalg.eigh(objective.scatter)
+    seen = spread > len(spread) * np.finfo(problem.X.dtype).eps * spread[-1]
+    if not seen.any():
+        return 0.0
+    whitening = axes[:, seen] / np.sqrt(spread[seen])
+    highest = float(scipy.linalg.eigvalsh(whitening.T @ push @ whitening)[-1])
+    return 1.0 / highest if highest > 0.0 else float("inf")

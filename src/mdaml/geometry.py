@@ -1,0 +1,53 @@
+"""Symmetric positive definite matrices in a moving frame.
+
+A point is a square factor ``F`` with ``M = F F^T``, which stays in the set of Eq. (2) of the paper
+for every invertible ``F``; a tangent vector is a symmetric matrix ``h`` in the frame ``F`` and stands
+for ``F h F^T``. In these coordinates the affine-invariant metric is the Frobenius inner product and
+no inverse, square root or projection is ever needed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mdaml._typing import FloatArray
+
+
+def symmetrize(A: FloatArray) -> FloatArray:
+    """Return the symmetric part of a square matrix."""
+    return 0.5 * (A + A.T)
+
+
+def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Riemannian gradient at ``M = F F^T``, as a symmetric matrix in the frame ``F``.
+
+    Eq. (3): ``M sym(gradient) M = F h F^T`` with ``h = F^T sym(gradient) F``.
+    """
+    return F.T @ symmetrize(gradient) @ F
+
+
+@dataclass(frozen=True)
+class Geodesic:
+    """The geodesic ``M(t) = basis diag(exp(t rates)) basis^T`` through a point.
+
+    Eq. (4) at ``t = 1``. The frame moves along and is turned by ``rotation``, so that the direction
+    of the curve is diagonal in it at all times; exact parallel transport is then that rotation.
+    """
+
+    basis: FloatArray  # (d, d)  F Q
+    rates: FloatArray  # (d,)
+    rotation: FloatArray  # (d, d)  Q, with direction = Q diag(rates) Q^T
+
+    def frame(self, t: float) -> FloatArray:
+        """Return a factor of ``M(t)``."""
+        return self.basis * np.exp(0.5 * t * self.rates)
+
+    def transport(self, h: FloatArray) -> FloatArray:
+        """Carry a tangent vector at the start to any later frame of the curve."""
+        return self.rotation.T @ h @ self.rotation
+
+
+def geodesic(F: FloatArray, direction: FloatArray) -> Geodesic:
+    """Geodesic that leaves ``M = F F^T`` in a direction given in the frame ``F``."""
+    rates, rotation = np.linalg.eigh(direction)
+    return Geodesic(F @ rotation, rates, rotation)

@@ -1,0 +1,138 @@
+"""Modes: soft clusters with centres, and the weights of every sample in them."""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from mdaml import kernels
+from mdaml._typing import FloatArray, IntArray
+
+# Rows that the start of the modes is estimated from; all rows get their weights from the estimate.
+MAX_ROWS_FOR_START = 20_000
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Soft clusters; each update returns a new value."""
+
+    centers: FloatArray  # (K, d)
+    weights: FloatArray  # (N, K) rows sum to one
+    powers: FloatArray  # (N, K) weights**eta
+
+
+def modes_from_weights(X: FloatArray, weights: FloatArray, eta: float) -> Modes:
+    """Modes with given weights, centred at the weighted means of the samples.
+
+    Weights are kept off zero, where a sample could never come back to a mode.
+    """
+    weights = np.maximum(weights, 1e-12).astype(X.dtype)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Modes((weights.T @ X) / weights.sum(axis=0)[:, None], weights, weights**eta)
+
+
+def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+    """Posterior probabilities of a Gaussian mixture with diagonal covariances."""
+    spread = X.std(axis=0)
+    # Scaled, so that one floor suits all variances; constant features stay as they are.
+    scaled = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    mixture = GaussianMixture(
+        n_modes,
+        covariance_type="diag",
+        reg_covar=1e-3,
+        init_params="k-means++",
+        max_iter=20,
+        tol=1e-2,
+        random_state=rng,
+    )
+    with warnings.catch_warnings():
+        # A start need not be converged: the alternation moves on from it.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mixture.fit(_some_rows(scaled, rng))
+    posteriors: FloatArray = mixture.predict_proba(scaled)
+    return posteriors
+
+
+def kmeans_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+    """Weight one for the nearest k-means centre."""
+    kmeans = KMeans(n_modes, n_init=1, random_state=rng)
+    with warnings.catch_warnings():
+        # Raised when samples coincide: some modes then start without samples of their own.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        kmeans.fit(_some_rows(X, rng))
+    nearest: FloatArray = np.eye(n_modes)[kmeans.predict(X)]
+    return nearest
+
+
+def _some_rows(X: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    if len(X) <= MAX_ROWS_FOR_START:
+        return X
+    return X[np.sort(rng.choice(len(X), MAX_ROWS_FOR_START, replace=False))]
+
+
+def update_centers(X: FloatArray, modes: Modes) -> Modes:
+    """Move each centre to the weighted mean of the samples.
+
+    Eq. (10), the minimiser of Eq. (9): ``c_k = sum_i w_ik**eta x_i / sum_i w_ik**eta``. A mode whose
+    weights have all vanished stays where it is.
+    """
+    masses = modes.powers.sum(axis=0)[:, None]
+    alive = masses > 0
+    means = (modes.powers.T @ X) / np.where(alive, masses, 1)
+    return replace(modes, centers=np.where(alive, means, modes.centers))
+
+
+def update_weights(
+    modes: Modes,
+    sq_dists: FloatArray,
+    losses: FloatArray,
+    neighbors: "Neighbors",
+    eta: float,
+) -> Modes:
+    """Move weight to the modes that cost least, one sample after another.
+
+    Eq. (14), the minimiser of Eq. (11) by the conditions of Eq. (12) and (13):
+    ``w_ik ~ F_ik**(-1/(eta-1))`` with ``F_ik = sq_dists[i, k] + sum_p losses[p] w_jk**eta`` over the
+    near pairs p of sample i and another sample j, in either role. A sample sees the new weights of
+    those updated before it: only then does the objective never rise.
+    """
+    weights, powers = modes.weights.copy(), modes.powers.copy()
+    kernels.sequential_weights(
+        weights, powers, sq_dists, neighbors.graph, losses, neighbors.order, neighbors.colors, eta
+    )
+    return replace(modes, weights=weights, powers=powers)
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The samples joined by near pairs, and an order of updates that threads can share.
+
+    Samples of one colour share no pair, so updating them at once is the same as one by one.
+    """
+
+    graph: tuple[IntArray, IntArray, IntArray]
+    order: IntArray  # (N,) samples by colour
+    colors: IntArray  # (n_colors + 1,) where each colour begins in order
+
+    @classmethod
+    def from_graph(cls, graph: tuple[IntArray, IntArray, IntArray]) -> "Neighbors":
+        """Colour the graph of near pairs greedily."""
+        color = kernels.greedy_colors(*graph[:2])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(color))])
+        return cls(graph, np.argsort(color, kind="stable"), starts)
+
+
+def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
+    """Gradient of the clustering term of Eq. (5), averaged as in Eq. (7), in the metric.
+
+    ``1/(NK) sum_ik w_ik**eta (x_i - c_k)(x_i - c_k)^T`` for centres that need not be the means.
+    """
+    powers, centers = modes.powers, modes.centers.astype(np.float64)
+    by_mode = (powers.T @ X).astype(np.float64)  # (K, d)
+    own = (X.T @ (X * powers.sum(axis=1, keepdims=True))).astype(np.float64)
+    cross = by_mode.T @ centers
+    masses = powers.sum(axis=0, dtype=np.float64)[:, None]
+    return (own - cross - cross.T + centers.T @ (masses * centers)) / powers.size

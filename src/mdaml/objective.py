@@ -1,0 +1,99 @@
+"""The objective at fixed modes, Eq. (7) as a function of the metric alone.
+
+With the modes fixed, Eq. (7) is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter matrix
+``S`` and one weight per near pair: the number of modes has left the problem. Distances belong to
+distinct pairs, and along a geodesic the squared distance of a pair is a sum of exponentials, so that
+a step of a line search needs no new projection.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mdaml import kernels
+from mdaml._typing import FloatArray
+from mdaml.constraints import TripletSet
+from mdaml.geometry import Geodesic, symmetrize
+from mdaml.optimize import Point
+
+
+def smooth_hinge(x: FloatArray) -> FloatArray:
+    """Smooth hinge loss of Eq. (8), elementwise: 0 above 1, linear below 0, a parabola between.
+
+    With ``u = max(1 - x, 0)`` and ``m = min(u, 1)`` all three cases are ``m (u - m/2)``, and the
+    derivative is ``-m``: the form without branches that the kernels use.
+    """
+    short = np.maximum(1.0 - x, 0.0)
+    slope = np.minimum(short, 1.0)
+    return slope * (short - 0.5 * slope)
+
+
+@dataclass(frozen=True)
+class TripletObjective:
+    """Eq. (7) at fixed modes, with the gradient of Eq. (15)."""
+
+    X: FloatArray  # (N, d) centred: the Laplacian form of the gradient needs it
+    triplets: TripletSet
+    pair_weights: FloatArray  # (P,) factor of each triplet's loss, by its near pair
+    scatter: FloatArray  # (d, d) gradient of the clustering term
+    ridge: float
+
+    def at(self, F: FloatArray) -> Point:
+        """Return value and gradient at ``M = F F^T``."""
+        projected = self.X @ F.astype(self.X.dtype)
+        return self._point(F, projected, F.T @ self.scatter @ F, F.T @ F)
+
+    def along(self, point: Point, line: Geodesic) -> "TripletPath":
+        """Return value and slope along a geodesic that starts at ``point``."""
+        return TripletPath(
+            objective=self,
+            line=line,
+            projected=point.projected @ line.rotation.astype(self.X.dtype),
+            scatter=line.basis.T @ self.scatter @ line.basis,
+            gram=line.basis.T @ line.basis,
+        )
+
+    def _point(
+        self, F: FloatArray, projected: FloatArray, scatter: FloatArray, gram: FloatArray
+    ) -> Point:
+        """Evaluate at F from ``X F``, ``F^T S F`` and ``F^T F``."""
+        loss, product = kernels.triplet_gradient(projected, self.triplets, self.pair_weights)
+        half = projected.T @ product
+        value = np.trace(scatter) + loss + 0.5 * self.ridge * np.vdot(gram, gram)
+        # F^T M F = (F^T F)^2
+        gradient = symmetrize(scatter) + half + half.T + self.ridge * (gram @ gram)
+        return Point(F, float(value), gradient, projected)
+
+
+@dataclass(frozen=True)
+class TripletPath:
+    """A :class:`TripletObjective` along a geodesic, all in the basis of the geodesic."""
+
+    objective: TripletObjective
+    line: Geodesic
+    projected: FloatArray  # (N, d) X @ basis
+    scatter: FloatArray  # (d, d)
+    gram: FloatArray  # (d, d)
+
+    def values(self, steps: FloatArray) -> FloatArray:
+        """Return the values at four steps."""
+        growth = np.exp(np.outer(steps, self.line.rates))  # (4, d)
+        losses = kernels.triplet_losses_along(
+            self.projected,
+            self.objective.triplets,
+            self.objective.pair_weights,
+            growth.astype(self.projected.dtype),
+        )
+        overlap = np.sum((growth @ (self.gram * self.gram)) * growth, axis=1)
+        return growth @ np.diagonal(self.scatter) + losses + 0.5 * self.objective.ridge * overlap
+
+    def at(self, step: float) -> Point:
+        """Return the point reached by a step, without projecting the samples anew."""
+        growth = np.exp(0.5 * step * self.line.rates)
+        both = np.outer(growth, growth)
+        return self.objective._point(
+            self.line.frame(step),
+            self.projected * growth.astype(self.projected.dtype),
+            self.scatter * both,
+            self.gram * both,
+        )

@@ -1,0 +1,193 @@
+"""Riemannian conjugate gradients on positive definite matrices."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+
+from mdaml._typing import FloatArray
+from mdaml.geometry import Geodesic, geodesic
+
+
+@dataclass(frozen=True)
+class Point:
+    """A metric, what the objective is there, and the samples projected by its factor."""
+
+    F: FloatArray  # (d, d)
+    value: float
+    gradient: FloatArray  # (d, d) in the frame F
+    projected: FloatArray  # (N, d) X @ F
+
+
+class Path(Protocol):
+    """An objective along one geodesic."""
+
+    def values(self, steps: FloatArray) -> FloatArray:
+        """Return the values at four steps, from one pass over the data."""
+
+    def at(self, step: float) -> Point:
+        """Return the point reached by a step."""
+
+
+class Objective(Protocol):
+    """All that a solver knows of what it minimises."""
+
+    def at(self, F: FloatArray) -> Point:
+        """Return the point ``M = F F^T``."""
+
+    def along(self, point: Point, line: Geodesic) -> Path:
+        """Return the objective along a geodesic that starts at a point."""
+
+
+class Status(Enum):
+    """Why a solver stopped; the value is the message for the user."""
+
+    CONVERGED = "The gradient vanished."
+    STALLED = "The objective no longer decreased by a noticeable amount."
+    NO_DESCENT = "No step along the direction of steepest descent lowered the objective."
+    STOPPED = "The callback asked to stop."
+    MAX_ITER = "The maximum number of iterations was reached."
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a solver ended and how it got there."""
+
+    F: FloatArray
+    value: float
+    grad_norm: float  # relative to the value
+    n_iter: int
+    status: Status
+    history: list[float] = field(repr=False)
+
+
+def conjugate_gradient(
+    objective: Objective,
+    F: FloatArray,
+    *,
+    max_iter: int = 50,
+    gtol: float = 1e-9,
+    ftol: float = 1e-6,
+) -> Result:
+    """Minimise an objective over positive definite ``M = F F^T``; its value falls at every step.
+
+    Algorithm 1, with the Hestenes-Stiefel rule and a restart wherever the direction does not
+    descend. Stops at a gradient below ``gtol`` or a decrease over five steps below ``ftol``, both
+    relative to the value.
+    """
+    point = objective.at(F)
+    direction, guess = -point.gradient, None
+    history, status = [point.value], Status.MAX_ITER
+    while len(history) <= max_iter:
+        if np.linalg.norm(point.gradient) <= gtol * abs(point.value):
+            status = Status.CONVERGED
+            break
+        if len(history) > 5 and history[-6] - history[-1] <= ftol * abs(history[-1]):
+            status = Status.STALLED
+            break
+        slope = float(np.vdot(point.gradient, direction))
+        if not slope < 0.0:
+            direction, guess = -point.gradient, None
+            slope = -float(np.vdot(direction, direction))
+        line = geodesic(point.F, direction)
+        start = Trial(0.0, point.value, slope)
+        found = search(objective.along(point, line), line.rates, start, guess)
+        if found is None:
+            if np.array_equal(direction, -point.gradient):
+                status = Status.NO_DESCENT
+                break
+            direction, guess = -point.gradient, None
+            continue
+        old_gradient, direction = line.transport(point.gradient), np.diag(line.rates)
+        point, step = found
+        direction = hestenes_stiefel(point.gradient, old_gradient, direction) * direction
+        direction -= point.gradient
+        new_slope = float(np.vdot(point.gradient, direction))
+        guess = step * slope / new_slope if new_slope < 0.0 else None  # equal first-order decrease
+        history.append(point.value)
+    norm = float(np.linalg.norm(point.gradient)) / max(abs(point.value), np.finfo(float).tiny)
+    return Result(point.F, point.value, norm, len(history) - 1, status, history)
+
+
+def hestenes_stiefel(gradient: FloatArray, previous: FloatArray, direction: FloatArray) -> float:
+    """Weight of the last direction in the next one, never negative; all three in one frame."""
+    change = gradient - previous
+    curvature = float(np.vdot(direction, change))
+    return max(0.0, float(np.vdot(gradient, change)) / curvature) if curvature > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One step along a path: where, how high, how steep."""
+
+    step: float
+    value: float
+    slope: float
+
+
+# A step changes no eigenvalue of M by more than exp(8): beyond, the first-order information that
+# chose the direction says nothing, and exponentials could overflow.
+LARGEST_CHANGE = 8.0
+SUFFICIENT_DECREASE = 1e-4  # Wolfe conditions
+CURVATURE = 0.4
+MAX_TRIALS = 12
+
+
+def search(
+    path: Path, rates: FloatArray, start: Trial, guess: float | None
+) -> tuple[Point, float] | None:
+    """Return a lower point along a path and its step, or None if no step lowers the value.
+
+    Each trial is one pass over the data that yields value, slope and, if it is accepted, the next
+    gradient. ``low`` is the lowest descending trial, ``high`` one beyond it that is higher or
+    ascends; between them a cubic places the next trial.
+    """
+    scale = 1.0 / float(np.abs(rates).max())
+    limit = LARGEST_CHANGE * scale
+    step = min(coarse_step(path, start, scale) if guess is None else guess, limit)
+    low, high, best = start, None, None
+    for _ in range(MAX_TRIALS):
+        point = path.at(step)
+        trial = Trial(step, point.value, float(np.diagonal(point.gradient) @ rates))
+        enough = start.value + SUFFICIENT_DECREASE * step * start.slope
+        if trial.value < start.value and trial.value <= enough:
+            if best is None or point.value < best[0].value:
+                best = point, step
+            if abs(trial.slope) <= CURVATURE * abs(start.slope):
+                break
+        if trial.value < low.value and trial.slope < 0.0:
+            low = trial
+        else:
+            high = trial
+        if high is not None:
+            step = cubic_minimum(low, high)
+        elif step < limit:
+            # Where the slope would vanish if it went on changing as it did.
+            ratio = 1.0 - trial.slope / start.slope
+            step = min(limit, step * float(np.clip(1.0 / ratio if ratio > 0.0 else 4.0, 1.5, 4.0)))
+        else:
+            break
+    return best
+
+
+def coarse_step(path: Path, start: Trial, scale: float) -> float:
+    """Order of magnitude of the best step, from four values per pass over the data."""
+    steps = scale * np.array([1 / 64, 1 / 16, 1 / 4, 1.0])
+    for _ in range(MAX_TRIALS):
+        values = path.values(steps)
+        lowest = int(np.argmin(values))
+        if values[lowest] < start.value:
+            break
+        steps = steps / 256
+    return float(steps[lowest])
+
+
+def cubic_minimum(low: Trial, high: Trial) -> float:
+    """Step between two trials that minimises the cubic through their values and slopes."""
+    width = high.step - low.step
+    secant = low.slope + high.slope - 3.0 * (high.value - low.value) / width
+    root = float(np.sqrt(max(secant * secant - low.slope * high.slope, 0.0)))
+    bottom = high.slope - low.slope + 2.0 * root
+    share = (high.slope + root - secant) / bottom if bottom > 0.0 else 0.5
+    return high.step - width * float(np.clip(share, 0.05, 0.95))
