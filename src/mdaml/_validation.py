@@ -16,7 +16,8 @@ from mdaml._typing import FloatArray, IntArray
 def check_integer(owner: object, name: str, value: Any, low: int, high: int | None = None) -> int:
     """Return a parameter that must be an integer in ``[low, high]``."""
     wanted = f"at least {low}" if high is None else f"between {low} and {high}"
-    if not isinstance(value, Integral) or isinstance(value, bool):
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer:
         raise TypeError(f"{_parameter(owner, name)} must be an integer {wanted}, got {value!r}.")
     if value < low or (high is not None and value > high):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.")
@@ -29,7 +30,8 @@ def check_number(
     """Return a parameter that must be a finite number above ``low`` (or equal, unless strict)."""
     wanted = f"{'greater than' if strict else 'at least'} {low:g}"
     why = f": {why}" if why else "."
-    if not isinstance(value, Real) or isinstance(value, bool):
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number:
         raise TypeError(f"{_parameter(owner, name)} must be a number {wanted}, got {value!r}.")
     if not np.isfinite(value) or value < low or (strict and value == low):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}{why}")
@@ -52,8 +54,8 @@ def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
         raise ValueError(f"triplets must be integers of shape (n_triplets, 3), got {given.shape}.")
     if given.dtype.kind not in "iu":
         raise TypeError(
-            f"triplets must be integers of shape (n_triplets, 3), got dtype {given.dtype}. Each row "
-            "holds three row numbers of X: anchor, similar, dissimilar."
+            f"triplets must be integers of shape (n_triplets, 3), got dtype {given.dtype}. "
+            "Each row holds three row numbers of X: anchor, similar, dissimilar."
         )
     if len(given) == 0:
         raise ValueError("triplets is empty: at least one comparison is needed.")
@@ -65,7 +67,8 @@ def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
         )
     if lowest < 0:
         raise ValueError(
-            f"triplets name row {lowest}, but rows are counted from 0; negative indices are refused."
+            f"triplets name row {lowest}, but rows are counted from 0: negative indices, which "
+            "would count from the end, are refused."
         )
     anchor, similar, dissimilar = given.T
     repeated = (anchor == similar) | (anchor == dissimilar) | (similar == dissimilar)
@@ -73,7 +76,8 @@ def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
         bad = int(np.argmax(repeated))
         raise ValueError(
             f"The three members of a triplet must differ, but triplet {bad} is "
-            f"{tuple(given[bad].tolist())} ({int(repeated.sum())} such triplets in all). Remove them."
+            f"{tuple(given[bad].tolist())} ({int(repeated.sum())} such triplets in all). "
+            "Remove them."
         )
     # Narrow integers are widened; int32 and int64 are used as they are, without a copy.
     return given if given.dtype in (np.int32, np.int64) else given.astype(np.int64)
@@ -92,8 +96,8 @@ def check_labels(owner: object, y: npt.NDArray[Any]) -> None:
     if len(classes) < 2:
         hint = " Rows with label -1 count as unlabelled." if len(labelled) < len(y) else ""
         raise ValueError(
-            f"{name} needs at least two classes, got {len(classes)} class(es) in y: one class alone "
-            f"has no dissimilar samples.{hint}"
+            f"{name} needs at least two classes, got {len(classes)} class(es) in y: one class "
+            f"alone has no dissimilar samples.{hint}"
         )
     if sizes.max() < 2:
         raise ValueError(

@@ -21,7 +21,6 @@ class State:
 
     F: FloatArray  # (d, d)
     modes: Modes
-    projected: FloatArray  # (N, d) X @ F
     sq_dists: FloatArray  # (N, K) of samples to centres
     losses: FloatArray  # (P,) summed over the triplets of each near pair
     importance: FloatArray  # (P,) self-weight of the triplets of each near pair
@@ -48,7 +47,7 @@ class LocalProblem:
     def move_centers(self, state: State) -> State:
         """Return the state with the best centres."""
         modes = update_centers(self.X, state.modes)
-        sq_dists = self._center_sq_dists(state.F, state.projected, modes)
+        sq_dists = _center_sq_dists(self._project(state.F), state.F, modes)
         return self._valued(replace(state, modes=modes, sq_dists=sq_dists))
 
     def move_weights(self, state: State) -> State:
@@ -56,7 +55,7 @@ class LocalProblem:
         modes = update_weights(
             state.modes,
             state.sq_dists / len(self.X),
-            state.losses * (self.triplet_weight / len(self.triplets)),
+            state.losses * (self.triplet_weight / self.triplets.n_triplets),
             self.neighbors,
             self.eta,
         )
@@ -80,40 +79,42 @@ class LocalProblem:
         )
 
     def _at_metric(self, F: FloatArray, modes: Modes, importance: FloatArray) -> State:
-        projected = self.X @ F.astype(self.X.dtype)
+        projected = self._project(F)
         return self._valued(
             State(
                 F=F,
                 modes=modes,
-                projected=projected,
-                sq_dists=self._center_sq_dists(F, projected, modes),
+                sq_dists=_center_sq_dists(projected, F, modes),
                 losses=kernels.triplet_losses(projected, self.triplets),
                 importance=importance,
                 value=np.nan,
             )
         )
 
-    def _center_sq_dists(
-        self, F: FloatArray, projected: FloatArray, modes: Modes
-    ) -> FloatArray:
-        centers = modes.centers @ F.astype(modes.centers.dtype)
-        sq_dists: FloatArray = kernels.center_sq_dists(projected, centers)
-        return sq_dists
+    def _project(self, F: FloatArray) -> FloatArray:
+        return kernels.rows_times(self.X, F.astype(self.X.dtype))
 
     def _loss_factor(self, modes: Modes) -> float:
-        return self.triplet_weight / (modes.weights.shape[1] * len(self.triplets))
+        return self.triplet_weight / (modes.weights.shape[1] * self.triplets.n_triplets)
 
     def _valued(self, state: State) -> State:
         """Fill in the value.
 
-        Eq. (7), with the triplet loss of Eq. (6) weighted per near pair:
-        ``1/(NK) sum_ik w_ik**eta d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t + lambda_2/2 |M|^2``.
+        Eq. (7), with the triplet loss of Eq. (6) weighted per near pair: ``1/(NK) sum_ik w_ik**eta
+        d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t + lambda_2/2 |M|^2``.
         """
         powers = state.modes.powers
         clustering = np.sum(powers * state.sq_dists, dtype=np.float64) / powers.size
         triplet = self._loss_factor(state.modes) * np.dot(state.importance, state.losses)
         gram = state.F.T @ state.F
-        return replace(state, value=float(clustering + triplet + 0.5 * self.ridge * np.vdot(gram, gram)))
+        return replace(
+            state, value=float(clustering + triplet + 0.5 * self.ridge * np.vdot(gram, gram))
+        )
+
+
+def _center_sq_dists(projected: FloatArray, F: FloatArray, modes: Modes) -> FloatArray:
+    centers = modes.centers @ F.astype(modes.centers.dtype)
+    return kernels.center_sq_dists(projected, centers)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """Which rows are compared: triplets drawn from labels, and their grouping for the solver."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
@@ -27,18 +29,24 @@ class TripletSet:
     groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their anchor
     n_samples: int
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[IntArray, ...]:
-        """The arrays in the order in which the kernels take them."""
-        return self.pairs, self.first, self.last, self.far, self.groups
+        """The arrays in the order in which the kernels take them.
+
+        Last, how much a kernel must hold at a time: pairs of an anchor, triplets of a near pair.
+        """
+        widths = np.array([np.diff(self.groups).max(), (self.last - self.first).max()])
+        return self.pairs, self.first, self.last, self.far, self.groups, widths
 
     @classmethod
     def from_triplets(cls, triplets: IntArray, n_samples: int) -> "TripletSet":
         """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``."""
-        return cls(*kernels.group_triplets(triplets, n_samples), n_samples)
+        pairs, first, last, far, groups = kernels.group_triplets(triplets, n_samples)
+        return cls(pairs, first, last, far, groups, n_samples)
 
-    def __len__(self) -> int:
-        """Return the number of triplets."""
+    @cached_property
+    def n_triplets(self) -> int:
+        """The number of triplets."""
         return int(np.sum(self.last - self.first))
 
     def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -56,7 +64,7 @@ class TripletSet:
 
 
 def sample_triplets(
-    y: IntArray,
+    y: npt.ArrayLike,
     n_similar: int = 10,
     n_dissimilar: int = 10,
     *,
@@ -107,7 +115,7 @@ def sample_triplets(
 
 def neighbor_triplets(
     X: FloatArray,
-    y: IntArray,
+    y: npt.ArrayLike,
     n_similar: int = 10,
     n_dissimilar: int = 10,
     *,
@@ -115,9 +123,9 @@ def neighbor_triplets(
 ) -> IntArray:
     """Form triplets from labels: the nearest samples of the same and of other classes.
 
-    Parameters and result as for :func:`sample_triplets`, with Euclidean neighbours in ``X`` in place
-    of chance; ties go to the earlier row. An anchor with too few partners repeats them. Memory grows
-    with the number of partners, never with the square of the number of samples.
+    Parameters and result as for :func:`sample_triplets`, with Euclidean neighbours in ``X`` in
+    place of chance; ties go to the earlier row. An anchor with too few partners repeats them.
+    Memory grows with the number of partners, never with the square of the number of samples.
 
     Examples
     --------
@@ -141,8 +149,9 @@ def neighbor_triplets(
         dissimilar = kernels.nearest(X, own, others, min(n_dissimilar, len(others)))
         similar = similar[:, np.arange(n_similar) % similar.shape[1]]
         dissimilar = dissimilar[:, np.arange(n_dissimilar) % dissimilar.shape[1]]
-        parts.append(_combine(own, similar, dissimilar, pairing))
-    return np.concatenate(parts)
+        parts.append((own, similar, dissimilar))
+    anchors, near, far = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _combine(anchors, near, far, pairing)
 
 
 @dataclass(frozen=True)
@@ -155,8 +164,8 @@ class _Classes:
     size: IntArray  # (n_classes,)
 
     @classmethod
-    def from_labels(cls, y: IntArray) -> "_Classes":
-        y = np.asarray(y)
+    def from_labels(cls, labels: npt.ArrayLike) -> "_Classes":
+        y = np.asarray(labels)
         labelled = np.flatnonzero(y != -1) if y.dtype.kind in "iuf" else np.arange(len(y))
         _, codes = np.unique(y[labelled], return_inverse=True)
         order = np.argsort(codes, kind="stable")
@@ -167,8 +176,8 @@ class _Classes:
 def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
     """Draw n integers below pool[i] for each i; distinct where the pool is large enough.
 
-    Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting a
-    number it has, takes the new top number instead. No permutation of the pool is ever made.
+    Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting
+    a number it has, takes the new top number instead. No permutation of the pool is ever made.
     """
     drawn = np.empty((len(pool), n), np.int64)
     enough = pool >= n

@@ -1,9 +1,9 @@
 """Symmetric positive definite matrices in a moving frame.
 
-A point is a square factor ``F`` with ``M = F F^T``, which stays in the set of Eq. (2) of the paper
-for every invertible ``F``; a tangent vector is a symmetric matrix ``h`` in the frame ``F`` and stands
-for ``F h F^T``. In these coordinates the affine-invariant metric is the Frobenius inner product and
-no inverse, square root or projection is ever needed.
+A point is a square factor ``F`` with ``M = F F^T``, which lies in the set of Eq. (2) of the paper
+for every invertible ``F``; a tangent vector is a symmetric matrix ``h`` in the frame ``F`` and
+stands for ``F h F^T``. In these coordinates the affine-invariant metric is the Frobenius inner
+product, and no inverse, square root or projection is ever needed.
 """
 
 from dataclasses import dataclass

@@ -76,13 +76,14 @@ def _some_rows(X: FloatArray, rng: np.random.RandomState) -> FloatArray:
 def update_centers(X: FloatArray, modes: Modes) -> Modes:
     """Move each centre to the weighted mean of the samples.
 
-    Eq. (10), the minimiser of Eq. (9): ``c_k = sum_i w_ik**eta x_i / sum_i w_ik**eta``. A mode whose
-    weights have all vanished stays where it is.
+    Eq. (10), the minimiser of Eq. (9): ``c_k = sum_i w_ik**eta x_i / sum_i w_ik**eta``. A mode
+    whose weights have all vanished stays where it is.
     """
     masses = modes.powers.sum(axis=0)[:, None]
     alive = masses > 0
-    means = (modes.powers.T @ X) / np.where(alive, masses, 1)
-    return replace(modes, centers=np.where(alive, means, modes.centers))
+    means = kernels.transposed_times(modes.powers, X) / np.where(alive, masses, 1)
+    centers = np.where(alive, means, modes.centers).astype(X.dtype)
+    return replace(modes, centers=centers)
 
 
 def update_weights(
@@ -95,9 +96,9 @@ def update_weights(
     """Move weight to the modes that cost least, one sample after another.
 
     Eq. (14), the minimiser of Eq. (11) by the conditions of Eq. (12) and (13):
-    ``w_ik ~ F_ik**(-1/(eta-1))`` with ``F_ik = sq_dists[i, k] + sum_p losses[p] w_jk**eta`` over the
-    near pairs p of sample i and another sample j, in either role. A sample sees the new weights of
-    those updated before it: only then does the objective never rise.
+    ``w_ik ~ F_ik**(-1/(eta-1))`` with ``F_ik = sq_dists[i, k] + sum_p losses[p] w_jk**eta`` over
+    the near pairs p of sample i and another sample j, in either role. A sample sees the new weights
+    of those updated before it: only then does the objective never rise.
     """
     weights, powers = modes.weights.copy(), modes.powers.copy()
     kernels.sequential_weights(
@@ -131,8 +132,8 @@ def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
     ``1/(NK) sum_ik w_ik**eta (x_i - c_k)(x_i - c_k)^T`` for centres that need not be the means.
     """
     powers, centers = modes.powers, modes.centers.astype(np.float64)
-    by_mode = (powers.T @ X).astype(np.float64)  # (K, d)
-    own = (X.T @ (X * powers.sum(axis=1, keepdims=True))).astype(np.float64)
+    by_mode = kernels.transposed_times(powers, X)  # (K, d)
+    own = kernels.transposed_times(X, X * powers.sum(axis=1, keepdims=True))
     cross = by_mode.T @ centers
     masses = powers.sum(axis=0, dtype=np.float64)[:, None]
     return (own - cross - cross.T + centers.T @ (masses * centers)) / powers.size

@@ -1,12 +1,12 @@
 """The objective at fixed modes, Eq. (7) as a function of the metric alone.
 
-With the modes fixed, Eq. (7) is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter matrix
-``S`` and one weight per near pair: the number of modes has left the problem. Distances belong to
-distinct pairs, and along a geodesic the squared distance of a pair is a sum of exponentials, so that
-a step of a line search needs no new projection.
+With the modes fixed, Eq. (7) is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter
+matrix ``S`` and one weight per near pair: the number of modes has left the problem. Distances
+belong to distinct pairs, and along a geodesic the squared distance of a pair is a sum of
+exponentials, so that a step of a line search needs no new projection.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,38 +40,48 @@ class TripletObjective:
 
     def at(self, F: FloatArray) -> Point:
         """Return value and gradient at ``M = F F^T``."""
-        projected = self.X @ F.astype(self.X.dtype)
-        return self._point(F, projected, F.T @ self.scatter @ F, F.T @ F)
+        projected = kernels.rows_times(self.X, F.astype(self.X.dtype))
+        return self._point(F, projected, np.ones(len(F)), F.T @ self.scatter @ F, F.T @ F)
 
     def along(self, point: Point, line: Geodesic) -> "TripletPath":
-        """Return value and slope along a geodesic that starts at ``point``."""
-        return TripletPath(
-            objective=self,
-            line=line,
-            projected=point.projected @ line.rotation.astype(self.X.dtype),
-            scatter=line.basis.T @ self.scatter @ line.basis,
-            gram=line.basis.T @ line.basis,
+        """Return the objective along a geodesic that starts at ``point``."""
+        turn = point.scale[:, None] * line.rotation
+        origin = replace(
+            point,
+            F=line.basis,
+            gradient=line.transport(point.gradient),
+            projected=kernels.rows_times(point.projected, turn.astype(self.X.dtype)),
+            scale=np.ones(len(turn)),
         )
+        scatter = line.basis.T @ self.scatter @ line.basis
+        return TripletPath(self, line, origin, scatter, line.basis.T @ line.basis)
 
     def _point(
-        self, F: FloatArray, projected: FloatArray, scatter: FloatArray, gram: FloatArray
+        self,
+        F: FloatArray,
+        projected: FloatArray,
+        scale: FloatArray,
+        scatter: FloatArray,
+        gram: FloatArray,
     ) -> Point:
-        """Evaluate at F from ``X F``, ``F^T S F`` and ``F^T F``."""
-        loss, product = kernels.triplet_gradient(projected, self.triplets, self.pair_weights)
-        half = projected.T @ product
+        """Evaluate at F from ``X F = projected * scale``, ``F^T S F`` and ``F^T F``."""
+        loss, product = kernels.triplet_gradient(
+            projected, (scale * scale).astype(self.X.dtype), self.triplets, self.pair_weights
+        )
+        half = scale[:, None] * kernels.transposed_times(projected, product) * scale
         value = np.trace(scatter) + loss + 0.5 * self.ridge * np.vdot(gram, gram)
         # F^T M F = (F^T F)^2
         gradient = symmetrize(scatter) + half + half.T + self.ridge * (gram @ gram)
-        return Point(F, float(value), gradient, projected)
+        return Point(F, float(value), gradient, projected, scale)
 
 
 @dataclass(frozen=True)
 class TripletPath:
-    """A :class:`TripletObjective` along a geodesic, all in the basis of the geodesic."""
+    """A :class:`TripletObjective` along a geodesic, all in the frame of its origin."""
 
     objective: TripletObjective
     line: Geodesic
-    projected: FloatArray  # (N, d) X @ basis
+    origin: Point
     scatter: FloatArray  # (d, d)
     gram: FloatArray  # (d, d)
 
@@ -79,21 +89,22 @@ class TripletPath:
         """Return the values at four steps."""
         growth = np.exp(np.outer(steps, self.line.rates))  # (4, d)
         losses = kernels.triplet_losses_along(
-            self.projected,
+            self.origin.projected,
+            growth.astype(self.origin.projected.dtype),
             self.objective.triplets,
             self.objective.pair_weights,
-            growth.astype(self.projected.dtype),
         )
         overlap = np.sum((growth @ (self.gram * self.gram)) * growth, axis=1)
         return growth @ np.diagonal(self.scatter) + losses + 0.5 * self.objective.ridge * overlap
 
     def at(self, step: float) -> Point:
         """Return the point reached by a step, without projecting the samples anew."""
-        growth = np.exp(0.5 * step * self.line.rates)
-        both = np.outer(growth, growth)
+        scale = np.exp(0.5 * step * self.line.rates)
+        both = np.outer(scale, scale)
         return self.objective._point(
             self.line.frame(step),
-            self.projected * growth.astype(self.projected.dtype),
+            self.origin.projected,
+            scale,
             self.scatter * both,
             self.gram * both,
         )

@@ -12,16 +12,24 @@ from mdaml.geometry import Geodesic, geodesic
 
 @dataclass(frozen=True)
 class Point:
-    """A metric, what the objective is there, and the samples projected by its factor."""
+    """A metric, what the objective is there, and the samples projected by its factor.
+
+    The projection is kept as ``projected * scale``: a step along a geodesic changes only the scale.
+    """
 
     F: FloatArray  # (d, d)
     value: float
     gradient: FloatArray  # (d, d) in the frame F
-    projected: FloatArray  # (N, d) X @ F
+    projected: FloatArray  # (N, d) X @ F == projected * scale
+    scale: FloatArray  # (d,)
 
 
 class Path(Protocol):
     """An objective along one geodesic."""
+
+    @property
+    def origin(self) -> Point:
+        """Where the geodesic starts, in its own frame."""
 
     def values(self, steps: FloatArray) -> FloatArray:
         """Return the values at four steps, from one pass over the data."""
@@ -77,7 +85,7 @@ def conjugate_gradient(
     relative to the value.
     """
     point = objective.at(F)
-    direction, guess = -point.gradient, None
+    direction, guess, steepest = -point.gradient, None, True
     history, status = [point.value], Status.MAX_ITER
     while len(history) <= max_iter:
         if np.linalg.norm(point.gradient) <= gtol * abs(point.value):
@@ -88,21 +96,24 @@ def conjugate_gradient(
             break
         slope = float(np.vdot(point.gradient, direction))
         if not slope < 0.0:
-            direction, guess = -point.gradient, None
+            direction, guess, steepest = -point.gradient, None, True
             slope = -float(np.vdot(direction, direction))
         line = geodesic(point.F, direction)
         start = Trial(0.0, point.value, slope)
-        found = search(objective.along(point, line), line.rates, start, guess)
+        path = objective.along(point, line)
+        # All that follows is in the frame of the geodesic; the old projection can go.
+        point, direction = path.origin, np.diag(line.rates)
+        found = search(path, line.rates, start, guess)
         if found is None:
-            if np.array_equal(direction, -point.gradient):
+            if steepest:
                 status = Status.NO_DESCENT
                 break
-            direction, guess = -point.gradient, None
+            direction, guess, steepest = -point.gradient, None, True
             continue
-        old_gradient, direction = line.transport(point.gradient), np.diag(line.rates)
+        old_gradient = point.gradient
         point, step = found
-        direction = hestenes_stiefel(point.gradient, old_gradient, direction) * direction
-        direction -= point.gradient
+        beta = hestenes_stiefel(point.gradient, old_gradient, direction)
+        direction, steepest = beta * direction - point.gradient, beta == 0.0
         new_slope = float(np.vdot(point.gradient, direction))
         guess = step * slope / new_slope if new_slope < 0.0 else None  # equal first-order decrease
         history.append(point.value)

@@ -14,7 +14,7 @@ from mdaml._validation import check_triplets
 _FLOATS = [np.float64, np.float32]
 
 
-class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A linear map after which Euclidean distance is the learned distance.
 
     Subclasses set ``components_`` in ``fit``: ``M = components_.T @ components_``.
@@ -36,8 +36,8 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             ``X @ components_.T``, in the precision of X.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
-        return self._map(X)
+        samples: FloatArray = validate_data(self, X, dtype=_FLOATS, reset=False)
+        return self._map(samples)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix ``M`` of the learned distance, symmetric and positive semi-definite."""
@@ -59,13 +59,13 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         distances : array of shape (n_pairs,)
         """
         check_is_fitted(self)
-        A = validate_data(self, A, dtype=_FLOATS, reset=False)
-        B = check_array(B, dtype=_FLOATS, input_name="B", estimator=self)
-        if A.shape != B.shape:
+        a: FloatArray = validate_data(self, A, dtype=_FLOATS, reset=False)
+        b: FloatArray = check_array(B, dtype=_FLOATS, input_name="B", estimator=self)
+        if a.shape != b.shape:
             raise ValueError(
-                f"A and B must have the same shape, one pair per row, got {A.shape} and {B.shape}."
+                f"A and B must have the same shape, one pair per row, got {a.shape} and {b.shape}."
             )
-        return np.linalg.norm(self._map(A - B), axis=1)
+        return np.linalg.norm(self._map(a - b), axis=1)
 
     def pair_score(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
         """Return the similarity of each row of A and the same row of B: minus their distance."""
@@ -87,23 +87,20 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             Between 0 and 1; a tie does not hold.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
-        triplets = check_triplets(triplets, len(X))
-        Y = self._map(X)
+        Y = self.transform(X)
+        checked = check_triplets(triplets, len(Y))
         n_held = 0
-        for start in range(0, len(triplets), 65536):  # bounds the memory for many triplets
-            anchor, similar, dissimilar = triplets[start : start + 65536].T
+        for start in range(0, len(checked), 65536):  # bounds the memory for many triplets
+            anchor, similar, dissimilar = checked[start : start + 65536].T
             near = np.sum((Y[anchor] - Y[similar]) ** 2, axis=1)
             far = np.sum((Y[anchor] - Y[dissimilar]) ** 2, axis=1)
             n_held += int(np.count_nonzero(near < far))
-        return n_held / len(triplets)
+        return n_held / len(checked)
 
     def _map(self, X: FloatArray) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
-    def _store_metric(
-        self, F: FloatArray, n_components: int | None, dtype: npt.DTypeLike
-    ) -> Self:
+    def _store_metric(self, F: FloatArray, n_components: int | None, dtype: npt.DTypeLike) -> Self:
         """Set ``components_`` from a factor ``M = F F^T``.
 
         Rows are the principal axes of M, the longest first, so that leading rows are the best

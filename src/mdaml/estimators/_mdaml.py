@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import validate_data
 
+from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import (
     check_choice,
@@ -173,42 +174,46 @@ class MDaML(MahalanobisTransformer):
         -------
         self : MDaML
         """
-        X, y, triplets = self._check_data(X, y, triplets)
-        self._check_parameters(*X.shape)
+        samples, labels, given = self._check_data(X, y, triplets)
+        self._check_parameters(*samples.shape)
         rng = check_random_state(self.random_state)
-        mean = X.mean(axis=0)
-        X = X - mean  # the metric does not see translations; rounding does
-        self.triplets_ = self._draw(X, y, rng) if triplets is None else triplets
+        mean = samples.mean(axis=0)
+        centred = samples - mean  # the metric does not see translations; rounding does
+        self.triplets_ = self._draw(centred, labels, rng) if given is None else given
         self.triplet_weight_ = (
             300.0 * self.n_modes**self.eta
             if isinstance(self.triplet_weight, str)
             else float(self.triplet_weight)
         )
-        grouped = TripletSet.from_triplets(self.triplets_, len(X))
-        problem = LocalProblem(
+        with kernels.one_blas_thread():
+            problem = self._problem(centred)
+            modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
+            outcome = alternate(
+                problem,
+                problem.start(np.eye(centred.shape[1]), modes),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                callback=self.callback,
+            )
+            self.lambda1_critical_ = critical_triplet_weight(problem, outcome.state)
+        self.centers_ = outcome.state.modes.centers + mean
+        self.weights_ = outcome.state.modes.weights
+        self.history_ = np.array(outcome.history)
+        self.n_iter_ = outcome.n_iter
+        self._warn_if_needed(outcome, problem.triplets)
+        return self._store_metric(outcome.state.F, self.n_components, centred.dtype)
+
+    def _problem(self, X: FloatArray) -> LocalProblem:
+        triplets = TripletSet.from_triplets(self.triplets_, len(X))
+        return LocalProblem(
             X=X,
-            triplets=grouped,
-            neighbors=Neighbors.from_graph(grouped.near_graph()),
+            triplets=triplets,
+            neighbors=Neighbors.from_graph(triplets.near_graph()),
             eta=float(self.eta),
             triplet_weight=self.triplet_weight_,
             ridge=float(self.ridge),
             max_inner_iter=self.max_inner_iter,
         )
-        modes = modes_from_weights(X, self._start_weights(X, rng), problem.eta)
-        outcome = alternate(
-            problem,
-            problem.start(np.eye(X.shape[1]), modes),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            callback=self.callback,
-        )
-        self.centers_ = outcome.state.modes.centers + mean
-        self.weights_ = outcome.state.modes.weights
-        self.lambda1_critical_ = critical_triplet_weight(problem, outcome.state)
-        self.history_ = np.array(outcome.history)
-        self.n_iter_ = outcome.n_iter
-        self._warn_if_needed(outcome, grouped)
-        return self._store_metric(outcome.state.F, self.n_components, X.dtype)
 
     def _check_data(
         self, X: Any, y: Any, triplets: Any
@@ -230,9 +235,7 @@ class MDaML(MahalanobisTransformer):
 
     def _check_parameters(self, n_samples: int, n_features: int) -> None:
         check_integer(self, "n_modes", self.n_modes, 1, n_samples)
-        check_number(
-            self, "eta", self.eta, 1.0, strict=True, why="Eq. (14) has no solution there."
-        )
+        check_number(self, "eta", self.eta, 1.0, strict=True, why="Eq. (14) has no solution there.")
         if not (isinstance(self.triplet_weight, str) and self.triplet_weight == "auto"):
             why = "without it the best metric is zero. 'auto' chooses a value."
             check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
@@ -254,13 +257,9 @@ class MDaML(MahalanobisTransformer):
             raise TypeError(f"MDaML(callback=...) must be callable, got {self.callback!r}.")
         check_choice(self, "device", self.device, [None, "cpu"])
 
-    def _draw(
-        self, X: FloatArray, y: npt.NDArray[Any], rng: np.random.RandomState
-    ) -> IntArray:
+    def _draw(self, X: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
         if self.sampling == "neighbors":
-            return neighbor_triplets(
-                X, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
-            )
+            return neighbor_triplets(X, y, self.n_similar, self.n_dissimilar, pairing=self.pairing)
         seed = int(rng.randint(2**31 - 1))
         return sample_triplets(
             y, self.n_similar, self.n_dissimilar, pairing=self.pairing, random_state=seed
@@ -316,7 +315,8 @@ def critical_triplet_weight(problem: LocalProblem, state: State) -> float:
     critical value is one over the largest eigenvalue of B relative to the scatter S.
     """
     objective = problem.objective(state)
-    scale = 1e-6 / max(float(np.abs(problem.X).max()), np.finfo(np.float32).tiny)
+    reach = float(np.abs(problem.X).max())
+    scale = 1e-6 / (reach if reach > 0.0 else 1.0)
     vanishing = objective.at(scale * np.eye(len(state.F)))
     push = (objective.scatter - vanishing.gradient / scale**2) / problem.triplet_weight
     spread, axes = np.linalg.eigh(objective.scatter)

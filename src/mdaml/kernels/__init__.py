@@ -1,15 +1,28 @@
 """The hot loops, compiled. Everything else in the library is plain array code.
 
-The compiler is loaded by the first use of a kernel, not by ``import mdaml``: it takes longer to
-import than the rest of the library.
+The compiler is loaded by the first use of a kernel, not by ``import mdaml``.
 """
 
 from importlib import import_module
 from typing import Any
 
+_HOMES = {
+    "cpu": (
+        "center_sq_dists",
+        "pair_products",
+        "sequential_weights",
+        "triplet_gradient",
+        "triplet_losses",
+        "triplet_losses_along",
+    ),
+    "grouping": ("greedy_colors", "group_triplets", "nearest"),
+    "products": ("one_blas_thread", "rows_times", "transposed_times"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Return a kernel for the CPU, importing the compiler now."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return getattr(import_module("mdaml.kernels.cpu"), name)
+    """Return a kernel, importing the compiler now."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"mdaml.kernels.{home}"), name)
+    raise AttributeError(f"mdaml.kernels has no kernel {name!r}")

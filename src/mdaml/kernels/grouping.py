@@ -1,0 +1,182 @@
+"""Loops that prepare the supervision, run once per fit: grouping, colouring, neighbours."""
+
+import numpy as np
+
+from mdaml.kernels._threads import share
+from mdaml.kernels.cpu import exact_loop, fast_loop
+
+
+@exact_loop
+def greedy_colors(indptr, samples):
+    """First-fit colour of every sample, in index order: samples that share a pair differ."""
+    color = np.full(len(indptr) - 1, -1, np.int32)
+    taken = np.full(len(indptr), -1, np.int64)  # taken[c] == i: a neighbour of i has colour c
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            if color[samples[e]] >= 0:
+                taken[color[samples[e]]] = i
+        c = 0
+        while taken[c] == i:
+            c += 1
+        color[i] = c
+    return color
+
+
+def group_triplets(triplets, n_samples):
+    """Arrays of a :class:`TripletSet`: pairs, first, last, far, groups."""
+    order, bounds = _by_anchor(triplets, n_samples)
+    partners = np.empty(2 * len(order), np.int32)
+    n_pairs = np.zeros(len(bounds) - 1, np.int64)
+    cost = 20 * len(order)
+    args = (triplets, order, bounds, partners, n_samples)
+    share(_distinct_partners, len(n_pairs), cost, *args, n_pairs)
+    groups = np.concatenate([[0], np.cumsum(n_pairs)])
+    pairs = np.empty((groups[-1], 2), np.int32)
+    first, last = np.empty(groups[-1], np.int64), np.empty(groups[-1], np.int64)
+    n_far = np.empty(len(n_pairs), np.int64)
+    far = np.empty(len(order), np.int32)
+    share(_group_triplets, len(n_pairs), cost, *args, groups, pairs, first, last, far, n_far)
+    far = _compact(bounds, groups, first, last, far, n_far)
+    return pairs, first, last, far, groups
+
+
+@exact_loop
+def _by_anchor(triplets, n_samples):
+    """Stable counting sort: triplets ``order[bounds[g]:bounds[g + 1]]`` share their anchor."""
+    place = np.zeros(n_samples + 1, np.int64)
+    for t in range(len(triplets)):
+        place[triplets[t, 0] + 1] += 1
+    n_groups = np.count_nonzero(place)
+    bounds = np.zeros(n_groups + 1, np.int64)
+    g = 0
+    for i in range(n_samples):
+        if place[i + 1] > 0:
+            g += 1
+            bounds[g] = bounds[g - 1] + place[i + 1]
+        place[i + 1] += place[i]
+    order = np.empty(len(triplets), np.int64)
+    for t in range(len(triplets)):
+        order[place[triplets[t, 0]]] = t
+        place[triplets[t, 0]] += 1
+    return order, bounds
+
+
+@exact_loop
+def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples, counts):
+    """Sort the distinct partners of each anchor into its own part of ``partners``."""
+    seen_by = np.full(n_samples, -1, np.int64)
+    for g in range(begin, end):
+        own = partners[2 * bounds[g] : 2 * bounds[g + 1]]
+        for t in order[bounds[g] : bounds[g + 1]]:
+            for member in (triplets[t, 1], triplets[t, 2]):
+                if seen_by[member] != g:
+                    seen_by[member] = g
+                    own[counts[g]] = member
+                    counts[g] += 1
+        own[: counts[g]].sort()
+
+
+@exact_loop
+def _group_triplets(
+    begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far
+):
+    """List the far pairs of each near pair, sorted; equal lists within an anchor are kept once."""
+    row_of = np.empty(n_samples, np.int64)  # row in pairs of each partner of the current anchor
+    by_far = np.empty(np.diff(bounds).max(), np.int64)
+    for g in range(begin, end):
+        rows, members = range(groups[g], groups[g + 1]), order[bounds[g] : bounds[g + 1]]
+        for row in rows:
+            pairs[row, 0] = triplets[members[0], 0]
+            pairs[row, 1] = partners[2 * bounds[g] + row - groups[g]]
+            row_of[pairs[row, 1]] = row
+        # Two stable counting sorts, by far and then by near pair, leave each list sorted.
+        _count(triplets, members, 2, row_of, rows, last)
+        place = 0
+        for row in rows:
+            place, last[row] = place + last[row], place
+        for t in members:
+            row = row_of[triplets[t, 2]]
+            by_far[last[row]] = t
+            last[row] += 1
+        _count(triplets, members, 1, row_of, rows, last)
+        place = bounds[g]
+        for row in rows:
+            first[row] = place
+            place, last[row] = place + last[row], place
+        for t in by_far[: len(members)]:
+            row = row_of[triplets[t, 1]]
+            far[last[row]] = row_of[triplets[t, 2]]
+            last[row] += 1
+        n_far[g] = _keep_distinct(rows, first, last, far, bounds[g])
+
+
+@exact_loop
+def _count(triplets, members, role, row_of, rows, counts):
+    """Count how many of the triplets have each pair in a role: 1 near, 2 far."""
+    for row in rows:
+        counts[row] = 0
+    for t in members:
+        counts[row_of[triplets[t, role]]] += 1
+
+
+@exact_loop
+def _keep_distinct(rows, first, last, far, start):
+    """Move the lists of one anchor together, each list that equals the one before only once."""
+    kept_first = kept_last = start
+    for row in rows:
+        n = last[row] - first[row]
+        if n == 0:
+            continue
+        same = n == kept_last - kept_first
+        for e in range(n if same else 0):
+            same = same and far[first[row] + e] == far[kept_first + e]
+        if not same:
+            kept_first, kept_last = kept_last, kept_last + n
+            for e in range(n):
+                far[kept_first + e] = far[first[row] + e]
+        first[row], last[row] = kept_first, kept_last
+    return kept_last - start
+
+
+@exact_loop
+def _compact(bounds, groups, first, last, far, n_far):
+    """Close the gaps between the lists of the groups."""
+    out = np.empty(n_far.sum(), far.dtype)
+    place = 0
+    for g in range(len(n_far)):
+        out[place : place + n_far[g]] = far[bounds[g] : bounds[g] + n_far[g]]
+        for row in range(groups[g], groups[g + 1]):
+            first[row] += place - bounds[g]
+            last[row] += place - bounds[g]
+        place += n_far[g]
+    return out
+
+
+def nearest(X, queries, candidates, n_nearest):
+    """Find the nearest candidates of each query but itself; ties go to the earlier one."""
+    out = np.full((len(queries), n_nearest), -1, np.int64)
+    cost = len(queries) * len(candidates) * X.shape[1]
+    share(_nearest, len(queries), cost, X, queries, candidates, out)
+    return out
+
+
+@fast_loop
+def _nearest(begin, end, X, queries, candidates, out):
+    n_nearest = out.shape[1]
+    best = np.empty(n_nearest)
+    for q in range(begin, end):
+        query = X[queries[q]]
+        best[:] = np.inf
+        for candidate in candidates:
+            total = 0.0
+            for c in range(X.shape[1]):
+                diff = np.float64(query[c]) - X[candidate, c]
+                total += diff * diff
+            if total < best[-1] and candidate != queries[q]:
+                n = n_nearest - 1
+                while n > 0 and total < best[n - 1]:
+                    best[n] = best[n - 1]
+                    out[q, n] = out[q, n - 1]
+                    n -= 1
+                best[n] = total
+                out[q, n] = candidate

@@ -1,0 +1,51 @@
+"""Products with a tall matrix, shared among our own threads.
+
+BLAS brings threads of its own, which spin while they wait; beside other busy processes they made a
+fit up to ten times slower. So a fit keeps BLAS to one thread (:func:`one_blas_thread`) and cuts its
+two large products into blocks of rows here.
+"""
+
+from contextlib import AbstractContextManager
+from functools import cache
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from mdaml.kernels._threads import share
+
+_N_BLOCKS = 16  # fixed, so that a sum over blocks does not depend on the number of threads
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread for a while."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def rows_times(Y, A):
+    """``Y @ A`` for a tall Y."""
+    out = np.empty((len(Y), A.shape[1]), Y.dtype)
+    share(_rows_times, len(Y), Y.size * A.shape[1] // 8, Y, A, out)
+    return out
+
+
+def _rows_times(begin, end, Y, A, out):
+    np.matmul(Y[begin:end], A, out=out[begin:end])
+
+
+def transposed_times(Y, V):
+    """``Y.T @ V`` for tall Y and V, in double precision."""
+    partial = np.empty((min(_N_BLOCKS, len(Y)), Y.shape[1], V.shape[1]), Y.dtype)
+    share(_transposed_times, len(partial), Y.size * V.shape[1] // 8, Y, V, partial)
+    return partial.sum(axis=0, dtype=np.float64)
+
+
+def _transposed_times(begin, end, Y, V, partial):
+    cuts = [len(Y) * block // len(partial) for block in range(begin, end + 1)]
+    for block in range(begin, end):
+        rows = slice(cuts[block - begin], cuts[block - begin + 1])
+        np.matmul(Y[rows].T, V[rows], out=partial[block])
