@@ -1,0 +1,137 @@
+"""The demo's picture: a toy before and after a metric is learned."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from mdaml._typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from mdaml import MDaML
+
+_Style = dict[str, Any]
+
+# Blue circles and red squares, as in the paper; from the palette of Okabe and Ito.
+_CLASSES: tuple[_Style, ...] = (
+    {"color": "#0072B2", "marker": "o"},
+    {"color": "#D55E00", "marker": "s"},
+)
+_EUCLIDEAN: _Style = {"color": "black", "linewidth": 1.6, "linestyle": (0, (4, 2))}
+_LEARNED: _Style = {"color": "black", "linewidth": 2.0}
+_MODE: _Style = {"color": "black", "marker": "X", "markeredgecolor": "white", "markersize": 11}
+_EXAMPLE: _Style = {"color": "none", "marker": "o", "markeredgecolor": "black", "markersize": 11}
+_BALL_POINTS = 10
+
+
+def draw_toy(model: "MDaML", X: FloatArray, y: IntArray, accuracies: tuple[float, float]) -> Figure:
+    """Draw the same points as they are given, and as the learned metric sees them.
+
+    Around one point, which Euclidean 3-NN gets wrong and the learned metric right, both panels show
+    the ball of either metric that holds the ten points next to it. The right panel also shows the
+    learned modes, and how far each point belongs to one of them alone.
+
+    Parameters
+    ----------
+    model : MDaML
+        Fitted on `X`.
+    X : ndarray of shape (n_samples, 2)
+        The training points.
+    y : ndarray of shape (n_samples,)
+        Their classes, 0 or 1.
+    accuracies : tuple of float
+        3-NN accuracy in percent before and after.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Ready for ``savefig``; pyplot does not know it.
+    """
+    figure = Figure(figsize=(12.0, 6.0), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    before, after = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
+    components = np.asarray(model.components_)
+    view = _view(components)
+    example = X[_example(X, y, components)]
+    balls = (
+        (_ball(X, example, np.eye(2)), _EUCLIDEAN),
+        (_ball(X, example, components), _LEARNED),
+    )
+    _draw_points(before, X, y, np.ones(len(X)))
+    _draw_points(after, X @ view, y, np.asarray(model.weights_).max(axis=1))
+    for ball, style in balls:
+        # Not `plot`: the axes end where the points end, and a ball may be very long.
+        before.add_artist(Line2D(*ball.T, **style, zorder=3))
+        after.add_artist(Line2D(*(ball @ view).T, **style, zorder=3))
+    for axes, point in ((before, example), (after, example @ view)):
+        axes.plot(*point, **_EXAMPLE, zorder=3)
+    after.plot(*(model.centers_ @ view).T, **_MODE, linestyle="none", zorder=4)
+    before.set_title(f"Before learning: 3-NN accuracy {accuracies[0]:.1f} %", fontsize=14)
+    after.set_title(f"After learning: 3-NN accuracy {accuracies[1]:.1f} %", fontsize=14)
+    before.set(xlabel="feature 1 (standardised)", ylabel="feature 2 (standardised)")
+    after.set(xlabel="direction the metric stretches most", ylabel="direction it stretches least")
+    _add_legend(figure)
+    return figure
+
+
+def _view(components: FloatArray) -> FloatArray:
+    """Matrix V with ``|x V| = |components x|`` whose first column is the longest."""
+    stretches, directions = np.linalg.eigh(components.T @ components)
+    directions = directions * np.where(directions[0] < 0, -1.0, 1.0)  # left stays left
+    return np.asarray(directions[:, ::-1] * np.sqrt(np.maximum(stretches[::-1], 0.0)))
+
+
+def _example(X: FloatArray, y: IntArray, components: FloatArray) -> int:
+    """Most central of the points that 3-NN among the others gets right only after learning."""
+    helped = (_vote(X, y) != y) & (_vote(X @ components.T, y) == y)
+    dists = np.linalg.norm(X - np.median(X, axis=0), axis=1)
+    return int(np.argmin(np.where(helped, dists, np.inf) if helped.any() else dists))
+
+
+def _vote(Z: FloatArray, y: IntArray) -> IntArray:
+    """Class, 0 or 1, of the majority of the three points next to each point."""
+    dists = np.linalg.norm(Z - Z[:, None], axis=2)
+    np.fill_diagonal(dists, np.inf)
+    nearest = np.argsort(dists, axis=1)[:, :3]
+    return (y[nearest].sum(axis=1) >= 2).astype(np.int64)
+
+
+def _ball(X: FloatArray, center: FloatArray, components: FloatArray) -> FloatArray:
+    """Curve ``|components (x - center)| = r`` that holds ten other points, in the space of X."""
+    radius = np.sort(np.linalg.norm((X - center) @ components.T, axis=1))[_BALL_POINTS]
+    angle = np.linspace(0.0, 2.0 * np.pi, 400)
+    circle = radius * np.column_stack([np.cos(angle), np.sin(angle)])
+    return np.asarray(center + np.linalg.solve(components, circle.T).T)
+
+
+def _draw_points(axes: Axes, Z: FloatArray, y: IntArray, share: FloatArray) -> None:
+    """Points by class, the fainter the smaller their share."""
+    low, span = share.min(), np.ptp(share)
+    alpha = 0.45 + 0.5 * (share - low) / span if span > 0 else np.full(len(Z), 0.95)
+    for label, style in enumerate(_CLASSES):
+        here = y == label
+        points = Z[here, 0], Z[here, 1]
+        axes.scatter(*points, s=42, alpha=alpha[here], linewidths=0, zorder=2, **style)
+    axes.set_aspect("equal", adjustable="datalim")
+
+
+def _add_legend(figure: Figure) -> None:
+    alone: _Style = {"linestyle": "none"}
+    entries: dict[str, _Style] = {
+        "class 0": {**_CLASSES[0], **alone, "markersize": 8},
+        "class 1": {**_CLASSES[1], **alone, "markersize": 8},
+        "learned mode (faint points: shared by several)": {**_MODE, **alone},
+        "ten nearest to one point: Euclidean": _EUCLIDEAN,
+        "learned metric": _LEARNED,
+    }
+    figure.legend(
+        [Line2D([], [], **style) for style in entries.values()],
+        list(entries),
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+        fontsize=11,
+    )
