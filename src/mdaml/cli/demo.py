@@ -219,7 +219,7 @@ def _caption(scores: list[_Scores], n_splits: int, seed: int) -> str:
         what = "One random 70/30 split"
     sentences = [
         f"{what} (seed {seed}), the same for both; features standardised on the training part.",
-        "MDaML with its default settings, nothing tuned.",
+        "MDaML with its default settings, nothing tuned. The toy is built to show the method.",
         *(f"{name}: {n} random rows." for name, n in _MAX_ROWS.items()),
         "Seconds: one fit, without compilation.",
     ]

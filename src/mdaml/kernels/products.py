@@ -13,7 +13,9 @@ from threadpoolctl import ThreadpoolController
 
 from mdaml.kernels._threads import share
 
-_N_BLOCKS = 16  # fixed, so that a sum over blocks does not depend on the number of threads
+# Blocks of a sum depend on the number of rows alone, so that the sum does not depend on the number
+# of threads.
+_ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
@@ -39,7 +41,8 @@ def _rows_times(begin, end, Y, A, out):
 
 def transposed_times(Y, V):
     """``Y.T @ V`` for tall Y and V, in double precision."""
-    partial = np.empty((min(_N_BLOCKS, len(Y)), Y.shape[1], V.shape[1]), Y.dtype)
+    n_blocks = min(max(len(Y) // _ROWS_PER_BLOCK, 1), _MAX_BLOCKS)
+    partial = np.empty((n_blocks, Y.shape[1], V.shape[1]), Y.dtype)
     share(_transposed_times, len(partial), Y.size * V.shape[1] // 8, Y, V, partial)
     return partial.sum(axis=0, dtype=np.float64)
 
