@@ -112,6 +112,7 @@ def conjugate_gradient(
             continue
         old_gradient = point.gradient
         point, step = found
+        del found  # it would keep this projection alive beside the next
         beta = hestenes_stiefel(point.gradient, old_gradient, direction)
         direction, steepest = beta * direction - point.gradient, beta == 0.0
         new_slope = float(np.vdot(point.gradient, direction))

@@ -32,7 +32,8 @@ def group_triplets(triplets, n_samples):
     share(_distinct_partners, len(n_pairs), cost, *args, n_pairs)
     groups = np.concatenate([[0], np.cumsum(n_pairs)])
     pairs = np.empty((groups[-1], 2), np.int32)
-    first, last = np.empty(groups[-1], np.int64), np.empty(groups[-1], np.int64)
+    place = np.int32 if len(order) < 2**31 else np.int64
+    first, last = np.empty(groups[-1], place), np.empty(groups[-1], place)
     n_far = np.empty(len(n_pairs), np.int64)
     far = np.empty(len(order), np.int32)
     share(_group_triplets, len(n_pairs), cost, *args, groups, pairs, first, last, far, n_far)
