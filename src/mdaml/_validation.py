@@ -12,10 +12,17 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
 
+_TRIPLETS = (
+    "triplets must be integers of shape (n_triplets, 3), each row three row numbers of X: anchor, "
+    "similar, dissimilar"
+)
 
-def check_integer(owner: object, name: str, value: Any, low: int, high: int | None = None) -> int:
-    """Return a parameter that must be an integer in ``[low, high]``."""
-    wanted = f"at least {low}" if high is None else f"between {low} and {high}"
+
+def check_integer(
+    owner: object, name: str, value: Any, low: int, high: int | None = None, *, what: str = ""
+) -> int:
+    """Return a parameter that must be an integer in ``[low, high]``; `what` explains the bound."""
+    wanted = f"at least {low}" if high is None else f"between {low} and {high}{what}"
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_integer:
         raise TypeError(f"{_parameter(owner, name)} must be an integer {wanted}, got {value!r}.")
@@ -28,37 +35,38 @@ def check_number(
     owner: object, name: str, value: Any, low: float, *, strict: bool = False, why: str = ""
 ) -> float:
     """Return a parameter that must be a finite number above ``low`` (or equal, unless strict)."""
-    wanted = f"{'greater than' if strict else 'at least'} {low:g}"
-    why = f": {why}" if why else "."
+    wanted = f"a finite number {'greater than' if strict else 'of at least'} {low:g}"
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number:
-        raise TypeError(f"{_parameter(owner, name)} must be a number {wanted}, got {value!r}.")
+        raise TypeError(f"{_parameter(owner, name)} must be {wanted}, got {value!r}.{why}")
     if not np.isfinite(value) or value < low or (strict and value == low):
-        raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}{why}")
+        raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.{why}")
     return float(value)
 
 
-def check_choice(owner: object, name: str, value: Any, choices: Sequence[Any]) -> None:
+def check_choice(
+    owner: object, name: str, value: Any, choices: Sequence[Any], *, why: str = ""
+) -> None:
     """Refuse a parameter that is none of the choices."""
     if not any(value is choice or value == choice for choice in choices):
         raise ValueError(
             f"{_parameter(owner, name)} must be one of {', '.join(map(repr, choices))}, "
-            f"got {value!r}."
+            f"got {value!r}.{why}"
         )
 
 
 def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
     """Return triplets as an (n, 3) integer array of row indices below ``n_samples``."""
-    given = np.asarray(triplets)
-    if given.ndim != 2 or given.shape[1] != 3:
-        raise ValueError(f"triplets must be integers of shape (n_triplets, 3), got {given.shape}.")
-    if given.dtype.kind not in "iu":
-        raise TypeError(
-            f"triplets must be integers of shape (n_triplets, 3), got dtype {given.dtype}. "
-            "Each row holds three row numbers of X: anchor, similar, dissimilar."
-        )
-    if len(given) == 0:
+    try:
+        given = np.asarray(triplets)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"{_TRIPLETS}; got rows of different lengths.") from None
+    if given.size == 0:
         raise ValueError("triplets is empty: at least one comparison is needed.")
+    if given.ndim != 2 or given.shape[1] != 3:
+        raise ValueError(f"{_TRIPLETS}; got shape {given.shape}.")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{_TRIPLETS}; got dtype {given.dtype}.")
     highest, lowest = int(given.max()), int(given.min())
     if highest >= n_samples:
         raise ValueError(
@@ -76,51 +84,74 @@ def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
         bad = int(np.argmax(repeated))
         raise ValueError(
             f"The three members of a triplet must differ, but triplet {bad} is "
-            f"{tuple(given[bad].tolist())} ({int(repeated.sum())} such triplets in all). "
-            "Remove them."
+            f"{tuple(given[bad].tolist())}, the first of {int(repeated.sum())}. Remove them."
         )
-    # Narrow integers are widened; int32 and int64 are used as they are, without a copy.
-    return given if given.dtype in (np.int32, np.int64) else given.astype(np.int64)
+    # Narrow integers are widened; int32 and int64 in rows are used as they are, without a copy.
+    kept = given.dtype if given.dtype in (np.int32, np.int64) else np.int64
+    return np.ascontiguousarray(given, dtype=kept)
 
 
-def check_labels(owner: object, y: npt.NDArray[Any]) -> None:
-    """Refuse labels from which no triplet can be drawn; ``-1`` means unlabelled."""
-    name = type(owner).__name__
+def check_labels(caller: str, y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which rows are labelled, not ``-1``; refuse labels that give no triplet."""
     if y.dtype.kind == "f" and np.any(y != np.floor(y)):
         raise ValueError(
             f"y must hold class labels, got continuous values such as {y[y != np.floor(y)][0]}. "
-            f"{name} compares classes; cut the values into classes, or pass triplets."
+            f"{caller} compares classes; cut the values into classes, or pass triplets."
         )
-    labelled = y[y != -1] if y.dtype.kind in "iuf" else y
-    classes, sizes = np.unique(labelled, return_counts=True)
+    labelled = np.ones(len(y), bool)
+    if y.dtype.kind in "iufO":
+        labelled = np.asarray(y != -1, dtype=bool)
+    try:
+        classes, sizes = np.unique(y[labelled], return_counts=True)
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+        raise TypeError(
+            f"y mixes labels of types {kinds}, which cannot be ordered. Use numbers or strings."
+        ) from None
     if len(classes) < 2:
-        hint = " Rows with label -1 count as unlabelled." if len(labelled) < len(y) else ""
+        hint = ""
+        if not labelled.all():
+            hint = " Rows with label -1 count as unlabelled: use other labels, such as 0 and 1."
         raise ValueError(
-            f"{name} needs at least two classes, got {len(classes)} class(es) in y: one class "
-            f"alone has no dissimilar samples.{hint}"
+            f"{caller} needs at least two classes in y, got {len(classes)} class(es): without a "
+            f"second class nothing is dissimilar.{hint}"
         )
     if sizes.max() < 2:
         raise ValueError(
-            f"No class in y has two members (labels of {len(labelled)} samples, {len(classes)} "
+            f"No class in y has two members ({int(labelled.sum())} samples, {len(classes)} "
             "classes): nothing is similar to anything. Are these class labels?"
         )
+    return labelled
 
 
 def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: int) -> FloatArray:
     """Return the array of weights that a user passed as ``init``."""
-    given = np.asarray(weights, dtype=np.float64)
+    wanted = (
+        f"{_parameter(owner, 'init')} must be 'gmm', 'kmeans' or numbers of shape (n_samples, "
+        f"n_modes) = ({n_samples}, {n_modes}), the first weights of the samples in the modes"
+    )
+    given = np.asarray(weights)
+    if given.dtype.kind not in "iufb":
+        raise TypeError(f"{wanted}; got {weights!r}.")
     if given.shape != (n_samples, n_modes):
-        raise ValueError(
-            f"{_parameter(owner, 'init')} must be 'gmm', 'kmeans' or weights of shape (n_samples, "
-            f"n_modes) = ({n_samples}, {n_modes}), got an array of shape {given.shape}."
-        )
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
     if not np.all(np.isfinite(given)) or given.min() < 0 or np.any(given.sum(axis=1) <= 0):
         raise ValueError(
             f"{_parameter(owner, 'init')} weights must be finite and not negative, with a positive "
             f"sum in every row; the smallest is {given.min()}, the smallest sum of a row "
             f"{given.sum(axis=1).min()}."
         )
-    return given
+    return given.astype(np.float64)
+
+
+def check_magnitude(X: FloatArray) -> None:
+    """Refuse centred samples whose squared distances, multiplied once more, would overflow."""
+    largest, limit = float(np.abs(X).max()), float(np.finfo(X.dtype).max) ** 0.25
+    if largest > limit:
+        raise ValueError(
+            f"X has values up to {largest:.1e} away from their mean; beyond {limit:.1e} fourth "
+            f"powers overflow in {X.dtype}. Scale the features, for instance by StandardScaler."
+        )
 
 
 def _parameter(owner: object, name: str) -> str:

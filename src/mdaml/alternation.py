@@ -100,8 +100,8 @@ class LocalProblem:
     def _valued(self, state: State) -> State:
         """Fill in the value.
 
-        Eq. (7), with the triplet loss of Eq. (6) weighted per near pair: ``1/(NK) sum_ik w_ik**eta
-        d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t + lambda_2/2 |M|^2``.
+        Eq. (7): ``1/(NK) sum_ik w_ik**eta d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t +
+        lambda_2/2 |M|^2``, with the losses already summed over the triplets of each near pair.
         """
         powers = state.modes.powers
         clustering = np.sum(powers * state.sq_dists, dtype=np.float64) / powers.size
@@ -137,15 +137,15 @@ def alternate(
 ) -> Outcome:
     """Improve centres, weights and metric in turn until the objective settles.
 
-    Algorithm 2. The objective is recorded after the start and after every move; a move that would
-    raise it, which only rounding can bring about, is not made.
+    Algorithm 2. The objective is recorded after the start and after every move; a move that does
+    not lower it, because nothing is left to gain but rounding, is not made.
     """
     history, status, n_iter = [state.value], Status.MAX_ITER, 0
     while n_iter < max_iter and status is Status.MAX_ITER:
         before = state.value
         for move in (problem.move_centers, problem.move_weights, problem.move_metric):
             candidate = move(state)
-            state = candidate if candidate.value <= state.value else state
+            state = candidate if candidate.value < state.value else state
             history.append(state.value)
         n_iter += 1
         if callback is not None and callback(n_iter, state.value):

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import check_labels
 
 Pairing = Literal["grid", "zip"]
 
@@ -25,7 +26,7 @@ class TripletSet:
     pairs: IntArray  # (P, 2) anchor, other; sorted
     first: IntArray  # (P,) the triplets with near pair p have the far pairs
     last: IntArray  # (P,)      far[first[p]:last[p]]
-    far: IntArray  # rows of pairs; near pairs of one anchor with equal lists share one
+    far: IntArray  # rows of pairs; near pairs side by side with equal lists share one
     groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their anchor
     n_samples: int
 
@@ -100,7 +101,7 @@ def sample_triplets(
     (8, 3)
     """
     rng = np.random.default_rng(random_state)
-    classes = _Classes.from_labels(y)
+    classes = _Classes.from_labels("sample_triplets", y)
     anchors = np.flatnonzero(classes.size[classes.of] > 1)
     own, first = classes.size[classes.of[anchors]], classes.first[classes.of[anchors]]
     # Members of a class are neighbours in classes.rows: leaving one's own place or class out of the
@@ -138,7 +139,7 @@ def neighbor_triplets(
            [2, 3, 1],
            [3, 2, 1]])
     """
-    classes = _Classes.from_labels(y)
+    classes = _Classes.from_labels("neighbor_triplets", y)
     parts = []
     for first, size in zip(classes.first, classes.size, strict=True):
         if size < 2:
@@ -164,9 +165,9 @@ class _Classes:
     size: IntArray  # (n_classes,)
 
     @classmethod
-    def from_labels(cls, labels: npt.ArrayLike) -> "_Classes":
+    def from_labels(cls, caller: str, labels: npt.ArrayLike) -> "_Classes":
         y = np.asarray(labels)
-        labelled = np.flatnonzero(y != -1) if y.dtype.kind in "iuf" else np.arange(len(y))
+        labelled = np.flatnonzero(check_labels(caller, y))
         _, codes = np.unique(y[labelled], return_inverse=True)
         order = np.argsort(codes, kind="stable")
         size = np.bincount(codes)
@@ -177,7 +178,8 @@ def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntA
     """Draw n integers below pool[i] for each i; distinct where the pool is large enough.
 
     Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting
-    a number it has, takes the new top number instead. No permutation of the pool is ever made.
+    a number it has, takes the new top number instead. No permutation of the pool is ever made; the
+    few numbers drawn are shuffled in the end, because Floyd's order is not random.
     """
     drawn = np.empty((len(pool), n), np.int64)
     enough = pool >= n
@@ -187,6 +189,7 @@ def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntA
         seen = enough & np.any(drawn[:, :s] == new[:, None], axis=1)
         drawn[:, s] = np.where(seen, top, new)
         top = top + enough
+    rng.permuted(drawn, axis=1, out=drawn)
     return drawn
 
 

@@ -1,9 +1,9 @@
 """Symmetric positive definite matrices in a moving frame.
 
-A point is a square factor ``F`` with ``M = F F^T``, which lies in the set of Eq. (2) of the paper
-for every invertible ``F``; a tangent vector is a symmetric matrix ``h`` in the frame ``F`` and
-stands for ``F h F^T``. In these coordinates the affine-invariant metric is the Frobenius inner
-product, and no inverse, square root or projection is ever needed.
+Eq. (2), the set of these matrices, is never left: a point is a square factor ``F`` with
+``M = F F^T``. A tangent vector is a symmetric matrix ``h`` in the frame ``F`` and stands for
+``F h F^T``. In these coordinates the affine-invariant metric is the Frobenius inner product, and no
+inverse, square root or projection is ever needed.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
 
     Eq. (3): ``M sym(gradient) M = F h F^T`` with ``h = F^T sym(gradient) F``.
     """
+    # Deviates from the paper (1): this changes the metric of a gradient; it projects nothing.
     return F.T @ symmetrize(gradient) @ F
 
 
@@ -30,8 +31,9 @@ def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
 class Geodesic:
     """The geodesic ``M(t) = basis diag(exp(t rates)) basis^T`` through a point.
 
-    Eq. (4) at ``t = 1``. The frame moves along and is turned by ``rotation``, so that the direction
-    of the curve is diagonal in it at all times; exact parallel transport is then that rotation.
+    Eq. (4), of ``t`` times the direction. The frame moves along and is turned by ``rotation``, so
+    that the direction of the curve is diagonal in it at all times; exact parallel transport is then
+    that rotation.
     """
 
     basis: FloatArray  # (d, d)  F Q

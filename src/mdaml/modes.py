@@ -29,13 +29,15 @@ def modes_from_weights(X: FloatArray, weights: FloatArray, eta: float) -> Modes:
 
     Weights are kept off zero, where a sample could never come back to a mode.
     """
-    weights = np.maximum(weights, 1e-12).astype(X.dtype)
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    weights = np.maximum(shares, 1e-12).astype(X.dtype)
     weights /= weights.sum(axis=1, keepdims=True)
     return Modes((weights.T @ X) / weights.sum(axis=0)[:, None], weights, weights**eta)
 
 
 def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Posterior probabilities of a Gaussian mixture with diagonal covariances."""
+    # Deviates from the paper (6): diagonal covariances and few steps, as good a start for less.
     spread = X.std(axis=0)
     # Scaled, so that one floor suits all variances; constant features stay as they are.
     scaled = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
@@ -51,7 +53,7 @@ def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> 
     with warnings.catch_warnings():
         # A start need not be converged: the alternation moves on from it.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        mixture.fit(_some_rows(scaled, rng))
+        mixture.fit(_some_rows(scaled, n_modes, rng))
     posteriors: FloatArray = mixture.predict_proba(scaled)
     return posteriors
 
@@ -62,15 +64,16 @@ def kmeans_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> F
     with warnings.catch_warnings():
         # Raised when samples coincide: some modes then start without samples of their own.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        kmeans.fit(_some_rows(X, rng))
+        kmeans.fit(_some_rows(X, n_modes, rng))
     nearest: FloatArray = np.eye(n_modes)[kmeans.predict(X)]
     return nearest
 
 
-def _some_rows(X: FloatArray, rng: np.random.RandomState) -> FloatArray:
-    if len(X) <= MAX_ROWS_FOR_START:
+def _some_rows(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+    n_rows = max(MAX_ROWS_FOR_START, 10 * n_modes)
+    if len(X) <= n_rows:
         return X
-    return X[np.sort(rng.choice(len(X), MAX_ROWS_FOR_START, replace=False))]
+    return X[np.sort(rng.choice(len(X), n_rows, replace=False))]
 
 
 def update_centers(X: FloatArray, modes: Modes) -> Modes:
@@ -100,6 +103,7 @@ def update_weights(
     the near pairs p of sample i and another sample j, in either role. A sample sees the new weights
     of those updated before it: only then does the objective never rise.
     """
+    # Deviates from the paper (5): by colours of the graph of near pairs, not by row number.
     weights, powers = modes.weights.copy(), modes.powers.copy()
     kernels.sequential_weights(
         weights, powers, sq_dists, neighbors.graph, losses, neighbors.order, neighbors.colors, eta
@@ -127,8 +131,9 @@ class Neighbors:
 
 
 def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
-    """Gradient of the clustering term of Eq. (5), averaged as in Eq. (7), in the metric.
+    """Gradient of the averaged clustering term in the metric.
 
+    Eq. (5) is linear in the metric, with the constant gradient
     ``1/(NK) sum_ik w_ik**eta (x_i - c_k)(x_i - c_k)^T`` for centres that need not be the means.
     """
     powers, centers = modes.powers, modes.centers.astype(np.float64)
@@ -136,4 +141,8 @@ def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
     own = kernels.transposed_times(X, X * powers.sum(axis=1, keepdims=True))
     cross = by_mode.T @ centers
     masses = powers.sum(axis=0, dtype=np.float64)[:, None]
-    return (own - cross - cross.T + centers.T @ (masses * centers)) / powers.size
+    scatter = (own - cross - cross.T + centers.T @ (masses * centers)) / powers.size
+    # The subtraction may leave a negative eigenvalue of the size of rounding, along which an
+    # objective without ridge would fall for ever.
+    spread, axes = np.linalg.eigh(scatter)
+    return (axes * np.maximum(spread, 0.0)) @ axes.T

@@ -1,4 +1,4 @@
-"""The objective at fixed modes, Eq. (7) as a function of the metric alone.
+"""The objective at fixed modes: Eq. (7) as a function of the metric alone.
 
 With the modes fixed, Eq. (7) is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter
 matrix ``S`` and one weight per near pair: the number of modes has left the problem. Distances
@@ -17,20 +17,9 @@ from mdaml.geometry import Geodesic, symmetrize
 from mdaml.optimize import Point
 
 
-def smooth_hinge(x: FloatArray) -> FloatArray:
-    """Smooth hinge loss of Eq. (8), elementwise: 0 above 1, linear below 0, a parabola between.
-
-    With ``u = max(1 - x, 0)`` and ``m = min(u, 1)`` all three cases are ``m (u - m/2)``, and the
-    derivative is ``-m``: the form without branches that the kernels use.
-    """
-    short = np.maximum(1.0 - x, 0.0)
-    slope = np.minimum(short, 1.0)
-    return slope * (short - 0.5 * slope)
-
-
 @dataclass(frozen=True)
 class TripletObjective:
-    """Eq. (7) at fixed modes, with the gradient of Eq. (15)."""
+    """The full objective at fixed modes."""
 
     X: FloatArray  # (N, d) centred: the Laplacian form of the gradient needs it
     triplets: TripletSet
@@ -64,7 +53,11 @@ class TripletObjective:
         scatter: FloatArray,
         gram: FloatArray,
     ) -> Point:
-        """Evaluate at F from ``X F = projected * scale``, ``F^T S F`` and ``F^T F``."""
+        """Evaluate at F from ``X F = projected * scale``, ``F^T S F`` and ``F^T F``.
+
+        Eq. (15), ``S + sum_t c_t loss'(t) (A_ir - A_ij) + ridge M``, carried into the frame:
+        the middle sum is a graph Laplacian between the projected samples and themselves.
+        """
         loss, product = kernels.triplet_gradient(
             projected, (scale * scale).astype(self.X.dtype), self.triplets, self.pair_weights
         )

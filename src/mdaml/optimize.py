@@ -51,7 +51,7 @@ class Objective(Protocol):
 class Status(Enum):
     """Why a solver stopped; the value is the message for the user."""
 
-    CONVERGED = "The gradient vanished."
+    CONVERGED = "The gradient vanished relative to the objective."
     STALLED = "The objective no longer decreased by a noticeable amount."
     NO_DESCENT = "No step along the direction of steepest descent lowered the objective."
     STOPPED = "The callback asked to stop."
@@ -138,9 +138,10 @@ class Trial:
     slope: float
 
 
-# A step changes no eigenvalue of M by more than exp(8): beyond, the first-order information that
-# chose the direction says nothing, and exponentials could overflow.
-LARGEST_CHANGE = 8.0
+# A step changes no eigenvalue of M by more than exp(2). A direction that a step has all but erased
+# hardly comes back, because its gradient shrinks with it; with exp(8) single problems stayed 20 %
+# above the optimum that they reach with exp(2).
+LARGEST_CHANGE = 2.0
 SUFFICIENT_DECREASE = 1e-4  # Wolfe conditions
 CURVATURE = 0.4
 MAX_TRIALS = 12
@@ -196,7 +197,7 @@ def coarse_step(path: Path, start: Trial, scale: float) -> float:
 
 
 def cubic_minimum(low: Trial, high: Trial) -> float:
-    """Step between two trials that minimises the cubic through their values and slopes."""
+    """Step between two trials, `low` before `high`, that minimises the cubic through them."""
     width = high.step - low.step
     secant = low.slope + high.slope - 3.0 * (high.value - low.value) / width
     root = float(np.sqrt(max(secant * secant - low.slope * high.slope, 0.0)))

@@ -1,6 +1,6 @@
 """What every learner of a Mahalanobis distance can do once it is fitted."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +35,13 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         X_new : array of shape (n_samples, n_components)
             ``X @ components_.T``, in the precision of X.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         samples: FloatArray = validate_data(self, X, dtype=_FLOATS, reset=False)
         return self._map(samples)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix ``M`` of the learned distance, symmetric and positive semi-definite."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         return self.components_.T @ self.components_
 
     def pair_distance(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
@@ -58,7 +58,7 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         -------
         distances : array of shape (n_pairs,)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         a: FloatArray = validate_data(self, A, dtype=_FLOATS, reset=False)
         b: FloatArray = check_array(B, dtype=_FLOATS, input_name="B", estimator=self)
         if a.shape != b.shape:
@@ -86,7 +86,7 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         score : float
             Between 0 and 1; a tie does not hold.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         Y = self.transform(X)
         checked = check_triplets(triplets, len(Y))
         n_held = 0
@@ -100,7 +100,7 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _map(self, X: FloatArray) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
-    def _store_metric(self, F: FloatArray, n_components: int | None, dtype: npt.DTypeLike) -> Self:
+    def _store_metric(self, F: FloatArray, n_components: int | None, dtype: npt.DTypeLike) -> None:
         """Set ``components_`` from a factor ``M = F F^T``.
 
         Rows are the principal axes of M, the longest first, so that leading rows are the best
@@ -111,7 +111,6 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         largest = np.abs(components).argmax(axis=1)[:, None]
         components *= np.where(np.take_along_axis(components, largest, axis=1) < 0, -1.0, 1.0)
         self.components_ = components.astype(dtype)
-        return self
 
     @property
     def _n_features_out(self) -> int:

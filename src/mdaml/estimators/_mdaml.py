@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state, check_X_y
 from sklearn.utils.validation import validate_data
 
 from mdaml import kernels
@@ -17,6 +17,7 @@ from mdaml._validation import (
     check_choice,
     check_integer,
     check_labels,
+    check_magnitude,
     check_number,
     check_start_weights,
     check_triplets,
@@ -24,7 +25,13 @@ from mdaml._validation import (
 from mdaml.alternation import LocalProblem, Outcome, State, alternate
 from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
 from mdaml.estimators._base import MahalanobisTransformer
-from mdaml.modes import Neighbors, kmeans_weights, mixture_weights, modes_from_weights
+from mdaml.modes import (
+    Neighbors,
+    clustering_scatter,
+    kmeans_weights,
+    mixture_weights,
+    modes_from_weights,
+)
 from mdaml.optimize import Status
 
 
@@ -175,18 +182,14 @@ class MDaML(MahalanobisTransformer):
         self : MDaML
         """
         samples, labels, given = self._check_data(X, y, triplets)
-        self._check_parameters(*samples.shape)
-        rng = check_random_state(self.random_state)
+        triplet_weight = self._check_parameters(*samples.shape)
         mean = samples.mean(axis=0)
         centred = samples - mean  # the metric does not see translations; rounding does
-        self.triplets_ = self._draw(centred, labels, rng) if given is None else given
-        self.triplet_weight_ = (
-            300.0 * self.n_modes**self.eta
-            if isinstance(self.triplet_weight, str)
-            else float(self.triplet_weight)
-        )
+        check_magnitude(centred)
+        rng = check_random_state(self.random_state)
+        drawn = self._draw(centred, labels, rng) if given is None else given
         with kernels.one_blas_thread():
-            problem = self._problem(centred)
+            problem = self._problem(centred, drawn, triplet_weight)
             modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
             outcome = alternate(
                 problem,
@@ -195,22 +198,27 @@ class MDaML(MahalanobisTransformer):
                 tol=self.tol,
                 callback=self.callback,
             )
-            self.lambda1_critical_ = critical_triplet_weight(problem, outcome.state)
+            critical = critical_triplet_weight(problem, outcome.state)
+        # Set nothing before all is done: a fit that fails leaves the model as it was.
+        validate_data(self, X, skip_check_array=True)
+        self.triplets_, self.triplet_weight_ = drawn, triplet_weight
+        self.lambda1_critical_ = critical
         self.centers_ = outcome.state.modes.centers + mean
         self.weights_ = outcome.state.modes.weights
         self.history_ = np.array(outcome.history)
         self.n_iter_ = outcome.n_iter
+        self._store_metric(outcome.state.F, self.n_components, centred.dtype)
         self._warn_if_needed(outcome, problem.triplets)
-        return self._store_metric(outcome.state.F, self.n_components, centred.dtype)
+        return self
 
-    def _problem(self, X: FloatArray) -> LocalProblem:
-        triplets = TripletSet.from_triplets(self.triplets_, len(X))
+    def _problem(self, X: FloatArray, triplets: IntArray, triplet_weight: float) -> LocalProblem:
+        grouped = TripletSet.from_triplets(triplets, len(X))
         return LocalProblem(
             X=X,
-            triplets=triplets,
-            neighbors=Neighbors.from_graph(triplets.near_graph()),
+            triplets=grouped,
+            neighbors=Neighbors.from_graph(grouped.near_graph()),
             eta=float(self.eta),
-            triplet_weight=self.triplet_weight_,
+            triplet_weight=triplet_weight,
             ridge=float(self.ridge),
             max_inner_iter=self.max_inner_iter,
         )
@@ -218,44 +226,55 @@ class MDaML(MahalanobisTransformer):
     def _check_data(
         self, X: Any, y: Any, triplets: Any
     ) -> tuple[FloatArray, npt.NDArray[Any] | None, IntArray | None]:
+        name = type(self).__name__
         if y is not None and triplets is not None:
             raise ValueError("Pass either y or triplets, not both.")
         if y is None and triplets is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; or pass "
-                "triplets=, an array of shape (n_triplets, 3) of row numbers of X."
+                f"{name} requires y to be passed, but the target y is None; or pass triplets=, "
+                "an array of shape (n_triplets, 3) of row numbers of X."
             )
-        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2}
+        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": self}
         if y is None:
-            X = validate_data(self, X, **options)
-            return X, None, check_triplets(triplets, len(X))
-        X, y = validate_data(self, X, y, **options)
-        check_labels(self, y)
-        return X, y, None
+            samples = check_array(X, input_name="X", **options)
+            return samples, None, check_triplets(triplets, len(samples))
+        samples, labels = check_X_y(X, y, **options)
+        check_labels(name, labels)
+        return samples, labels, None
 
-    def _check_parameters(self, n_samples: int, n_features: int) -> None:
-        check_integer(self, "n_modes", self.n_modes, 1, n_samples)
-        check_number(self, "eta", self.eta, 1.0, strict=True, why="Eq. (14) has no solution there.")
-        if not (isinstance(self.triplet_weight, str) and self.triplet_weight == "auto"):
-            why = "without it the best metric is zero. 'auto' chooses a value."
-            check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
+    def _check_parameters(self, n_samples: int, n_features: int) -> float:
+        """Check all parameters; return the triplet weight in force."""
+        rows = f", the number of rows of X ({n_samples})"
+        check_integer(self, "n_modes", self.n_modes, 1, n_samples, what=rows)
+        why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
+        check_number(self, "eta", self.eta, 1.0, strict=True, why=why)
         check_number(self, "ridge", self.ridge, 0.0)
         check_integer(self, "n_similar", self.n_similar, 1)
         check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
         check_choice(self, "sampling", self.sampling, ["random", "neighbors"])
         check_choice(self, "pairing", self.pairing, ["grid", "zip"])
         if isinstance(self.init, str):
-            check_choice(self, "init", self.init, ["gmm", "kmeans"])
+            why = " Or pass an array of first weights, of shape (n_samples, n_modes)."
+            check_choice(self, "init", self.init, ["gmm", "kmeans"], why=why)
         else:
             check_start_weights(self, self.init, n_samples, self.n_modes)
         check_integer(self, "max_iter", self.max_iter, 1)
         check_integer(self, "max_inner_iter", self.max_inner_iter, 1)
         check_number(self, "tol", self.tol, 0.0)
         if self.n_components is not None:
-            check_integer(self, "n_components", self.n_components, 1, n_features)
+            columns = f", the number of features of X ({n_features})"
+            check_integer(self, "n_components", self.n_components, 1, n_features, what=columns)
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"MDaML(callback=...) must be callable, got {self.callback!r}.")
-        check_choice(self, "device", self.device, [None, "cpu"])
+        why = " Computing on a GPU is not supported yet."
+        check_choice(self, "device", self.device, [None, "cpu"], why=why)
+        if isinstance(self.triplet_weight, str) and self.triplet_weight == "auto":
+            with np.errstate(over="ignore"):  # the check below says it in words
+                auto = 300.0 * np.float64(self.n_modes) ** self.eta
+            why = f" This is 300 * n_modes**eta for 'auto' and eta={self.eta}: lower eta."
+            return check_number(self, "triplet_weight", auto, 0.0, strict=True, why=why)
+        why = " 'auto' chooses a value."
+        return check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
 
     def _draw(self, X: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
         if self.sampling == "neighbors":
@@ -314,15 +333,17 @@ def critical_triplet_weight(problem: LocalProblem, state: State) -> float:
     Zero is optimal as long as the gradient there, ``S - λ₁ B``, is positive semi-definite; the
     critical value is one over the largest eigenvalue of B relative to the scatter S.
     """
-    objective = problem.objective(state)
-    reach = float(np.abs(problem.X).max())
-    scale = 1e-6 / (reach if reach > 0.0 else 1.0)
-    vanishing = objective.at(scale * np.eye(len(state.F)))
-    push = (objective.scatter - vanishing.gradient / scale**2) / problem.triplet_weight
-    spread, axes = np.linalg.eigh(objective.scatter)
+    weights = state.importance / (state.modes.weights.shape[1] * problem.triplets.n_triplets)
+    # At distance zero every triplet has slope -1: the push of all of them, whatever the metric.
+    nowhere = np.zeros(problem.X.shape[1], problem.X.dtype)
+    _, product = kernels.triplet_gradient(problem.X, nowhere, problem.triplets, weights)
+    half = kernels.transposed_times(problem.X, product)
+    scatter = clustering_scatter(problem.X, state.modes)
+    spread, axes = np.linalg.eigh(scatter)
     seen = spread > len(spread) * np.finfo(problem.X.dtype).eps * spread[-1]
     if not seen.any():
         return 0.0
     whitening = axes[:, seen] / np.sqrt(spread[seen])
+    push = -(half + half.T)
     highest = float(scipy.linalg.eigvalsh(whitening.T @ push @ whitening)[-1])
     return 1.0 / highest if highest > 0.0 else float("inf")

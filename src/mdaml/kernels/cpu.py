@@ -18,6 +18,18 @@ fast_loop = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", 
 exact_loop = numba.njit(nogil=True, cache=True)
 
 
+@fast_loop
+def smooth_hinge(x):
+    """Loss of a margin, and minus its slope.
+
+    Eq. (8): 0 above 1, ``1/2 - x`` below 0, ``(1 - x)**2 / 2`` between. With ``u = max(1 - x, 0)``
+    and ``m = min(u, 1)`` all three are ``m (u - m/2)``, and the slope is ``-m``: no branches.
+    """
+    short = max(1.0 - x, 0.0)
+    slope = min(short, 1.0)
+    return slope * (short - 0.5 * slope), slope
+
+
 def pair_products(E, triplets):
     """Inner product of the two rows of E that a near pair names; zero for all other pairs."""
     out = np.zeros(len(triplets.pairs))
@@ -37,7 +49,10 @@ def _pair_products(begin, end, E, pairs, first, last, out):
 
 
 def triplet_losses(Y, triplets):
-    """Sum of the smooth hinge over the triplets of each near pair, for distances in Y."""
+    """Sum of the losses of the triplets of each near pair, for distances in Y.
+
+    Eq. (6), pair by pair and not yet averaged.
+    """
     out = np.zeros(len(triplets.pairs))
     cost = len(out) * Y.shape[1] + 3 * triplets.n_triplets
     scales = np.ones(Y.shape[1], Y.dtype)
@@ -53,11 +68,8 @@ def _triplet_losses(begin, end, Y, scales, triplets, out):
         offset = groups[g]
         _pair_sq_dists(offset, groups[g + 1], Y, scales, pairs, sq_dists)
         for p in range(offset, groups[g + 1]):
-            reach = 1.0 + sq_dists[p - offset]
             for t in range(first[p], last[p]):
-                short = max(reach - sq_dists[far[t] - offset], 0.0)
-                slope = min(short, 1.0)
-                out[p] += slope * (short - 0.5 * slope)
+                out[p] += smooth_hinge(sq_dists[far[t] - offset] - sq_dists[p - offset])[0]
 
 
 @fast_loop
@@ -98,7 +110,6 @@ def _triplet_gradient(
 ):
     pairs, first, last, far, groups, widths = triplets
     sq_dists = np.empty(widths[0])
-    # Lists are padded to whole vectors with distances at which no loss is left.
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
@@ -113,19 +124,16 @@ def _triplet_gradient(
                     slopes[far[current + n]] -= far_slopes[n]
                 current, n_far = first[p], last[p] - first[p]
                 n_padded = (n_far + 7) // 8 * 8
-                for n in range(n_padded):
-                    far_dists[n] = sq_dists[far[current + n] - offset] if n < n_far else np.inf
-                    far_slopes[n] = 0.0
-            reach, weight = 1.0 + sq_dists[p - offset], pair_weights[p]
-            value = pull = 0.0
+                _gather(sq_dists, far, current, n_far, offset, far_dists)
+                far_slopes[:n_padded] = 0.0
+            weight, total, pull = pair_weights[p], 0.0, 0.0
             for n in range(n_padded):
-                short = max(reach - far_dists[n], 0.0)
-                slope = min(short, 1.0)
-                value += slope * (short - 0.5 * slope)
+                value, slope = smooth_hinge(far_dists[n] - sq_dists[p - offset])
+                total += value
                 pull += slope
                 far_slopes[n] += weight * slope
             slopes[p] += weight * pull
-            losses[g] += weight * value
+            losses[g] += weight * total
         for n in range(n_far):
             slopes[far[current + n]] -= far_slopes[n]
         i = pairs[offset, 0]
@@ -134,6 +142,18 @@ def _triplet_gradient(
             degree[i] += slopes[p]
             for c in range(Y.shape[1]):
                 product[i, c] -= pull * Y[j, c]
+
+
+@fast_loop
+def _gather(sq_dists, far, current, n_far, offset, out):
+    """Copy the distances of a list of far pairs, so that the loops over it vectorise.
+
+    The copy is padded to whole vectors of eight with distances at which no loss is left.
+    """
+    for n in range(n_far):
+        out[n] = sq_dists[far[current + n] - offset]
+    for n in range(n_far, (n_far + 7) // 8 * 8):
+        out[n] = np.inf
 
 
 @fast_loop
@@ -164,7 +184,7 @@ def triplet_losses_along(Y, scales, triplets, pair_weights):
 @fast_loop
 def _triplet_losses_along(begin, end, Y, scales, triplets, pair_weights, losses):
     pairs, first, last, far, groups, widths = triplets
-    sq_dists = np.empty((4, widths[0]))
+    sq_dists, far_dists = np.empty((4, widths[0])), np.empty((4, widths[1] + 8))
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         for p in range(offset, stop):
@@ -178,14 +198,20 @@ def _triplet_losses_along(begin, end, Y, scales, triplets, pair_weights, losses)
                 s2 += square * scales[2, c]
                 s3 += square * scales[3, c]
             sq_dists[0, n], sq_dists[1, n], sq_dists[2, n], sq_dists[3, n] = s0, s1, s2, s3
+        current, n_padded = -1, 0
         for p in range(offset, stop):
+            if first[p] == last[p]:
+                continue
+            if first[p] != current:
+                current, n_far = first[p], last[p] - first[p]
+                n_padded = (n_far + 7) // 8 * 8
+                for s in range(4):
+                    _gather(sq_dists[s], far, current, n_far, offset, far_dists[s])
             for s in range(4):
-                reach, value = 1.0 + sq_dists[s, p - offset], 0.0
-                for t in range(first[p], last[p]):
-                    short = max(reach - sq_dists[s, far[t] - offset], 0.0)
-                    slope = min(short, 1.0)
-                    value += slope * (short - 0.5 * slope)
-                losses[g, s] += pair_weights[p] * value
+                total = 0.0
+                for n in range(n_padded):
+                    total += smooth_hinge(far_dists[s, n] - sq_dists[s, p - offset])[0]
+                losses[g, s] += pair_weights[p] * total
 
 
 def center_sq_dists(Y, centers):

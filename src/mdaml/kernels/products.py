@@ -5,8 +5,11 @@ fit up to ten times slower. So a fit keeps BLAS to one thread (:func:`one_blas_t
 two large products into blocks of rows here.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -18,9 +21,30 @@ from mdaml.kernels._threads import share
 _ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread for a while."""
-    return _controller().limit(limits=1, user_api="blas")
+_lock = Lock()
+_n_inside = 0
+_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread for a while.
+
+    The limit holds for the whole process: of fits that overlap in several threads the first sets it
+    and the last lifts it.
+    """
+    global _n_inside, _limit
+    with _lock:
+        if _n_inside == 0:
+            _limit = _controller().limit(limits=1, user_api="blas")
+        _n_inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_inside -= 1
+            if _n_inside == 0:
+                _limit.restore_original_limits()
 
 
 @cache

@@ -1,0 +1,254 @@
+"""Time, growth and memory of MDaML; `make bench`.
+
+Three questions, each answered by ratios taken in one run:
+
+speed    How much sooner than a literal transcription of the paper (literal_mdaml.py) do we reach
+         its objective, with the same iterations and with the default ones?
+growth   How does the time of a fit grow with triplets, samples, features and modes?
+memory   How much memory does a fit need beyond its input?
+
+``python benchmarks/run.py [speed] [growth] [memory] [--out FILE]``; all three by default.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from literal_mdaml import fit_literal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+
+from mdaml import MDaML, __version__
+from mdaml.constraints import sample_triplets
+from mdaml.datasets import load_dataset
+from mdaml.modes import mixture_weights
+
+K, ETA, RIDGE = 10, 3.0, 1e-4
+TRIPLET_WEIGHT = 300.0 * K**ETA
+SETS = ["vehicle", "german", "segment", "letter", "dna"]
+# Timed runs stop early on purpose.
+warnings.simplefilter("ignore", ConvergenceWarning)
+
+
+def seconds(function, repeats):
+    """Median time of some runs, and the last result."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        result = function()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times)), result
+
+
+def training_part(name):
+    """A random 70 % of a data set (of 5000 rows of letter), standardised; 100 triplets a sample."""
+    X, y = load_dataset(name, return_X_y=True)
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(X))[:5000]
+    rows = rows[: int(0.7 * len(rows))]
+    X, y = StandardScaler().fit_transform(X[rows]), y[rows]
+    return X, y, sample_triplets(y, 10, 10, random_state=0)
+
+
+def speed_on(name):
+    X, y, triplets = training_part(name)
+    options = {"eta": ETA, "triplet_weight": TRIPLET_WEIGHT, "ridge": RIDGE}
+    start_seconds, start = seconds(lambda: mixture_weights(X, K, np.random.RandomState(0)), 3)
+    start = np.maximum(start, 1e-12)
+    start /= start.sum(axis=1, keepdims=True)
+    MDaML(K, init=start, max_iter=5, **options).fit(X, triplets=triplets)  # compile
+
+    def literal():
+        return fit_literal(X, triplets, start, n_outer=5, n_inner=10, **options)[-1][-1]
+
+    def same_iterations():
+        model = MDaML(K, init=start, max_iter=5, max_inner_iter=10, tol=0, **options)
+        return model.fit(X, triplets=triplets).history_[-1]
+
+    def until_as_low():
+        model = MDaML(
+            K, init=start, max_iter=100, callback=lambda _, value: value <= target, **options
+        )
+        return model.fit(X, triplets=triplets).history_[-1]
+
+    def default_fit():
+        return MDaML(random_state=0).fit(X, y).history_[-1]
+
+    # Ours once before, once after: a slow spell of the machine then hits both sides.
+    same_seconds, same = seconds(same_iterations, 5)
+    literal_seconds, target = seconds(literal, 1 if X.shape[1] > 100 else 3)
+    until_seconds, until = seconds(until_as_low, 7)
+    default_seconds, default = seconds(default_fit, 7)
+    return {
+        "set": name,
+        "n_samples": len(X),
+        "n_features": X.shape[1],
+        "n_triplets": len(triplets),
+        "literal": {"seconds": literal_seconds, "objective": target},
+        "same_iterations": {"seconds": same_seconds, "objective": same},
+        "until_as_low": {"seconds": until_seconds, "objective": until},
+        "default_fit": {"seconds": default_seconds, "objective": default},
+        "mixture_start_seconds": start_seconds,
+    }
+
+
+def speed():
+    print(f"\nSpeed against the literal transcription (5 x 10 iterations), K={K}, eta={ETA:g}")
+    print("ratio = literal seconds / ours; the default fit includes sampling and mixture start\n")
+    print(
+        f"{'set':8s} {'N':>5s} {'d':>4s} {'literal':>9s} {'same its':>9s} {'ratio':>6s} "
+        f"{'as low':>9s} {'ratio':>6s} {'default':>9s} {'ratio':>6s} {'start':>8s}   objectives"
+    )
+    rows = []
+    for name in SETS:
+        row = speed_on(name)
+        rows.append(row)
+        base = row["literal"]["seconds"]
+        cells = " ".join(
+            f"{row[key]['seconds']:8.3f}s {base / row[key]['seconds']:5.0f}x"
+            for key in ("same_iterations", "until_as_low", "default_fit")
+        )
+        objectives = " ".join(
+            f"{row[key]['objective']:.4g}" for key in ("literal", "same_iterations", "until_as_low")
+        )
+        print(
+            f"{name:8s} {row['n_samples']:5d} {row['n_features']:4d} {base:8.2f}s {cells} "
+            f"{row['mixture_start_seconds']:7.3f}s   {objectives}",
+            flush=True,
+        )
+    return rows
+
+
+def synthetic(n_samples, n_features, per_sample):
+    """Ten noisy classes, and random triplets with a fixed number per sample."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, n_samples)
+    X = 2 * rng.normal(size=(10, n_features))[y] + rng.normal(size=(n_samples, n_features))
+    if per_sample % 10 == 0 and per_sample >= 100:
+        return X, sample_triplets(y, 10, per_sample // 10, random_state=0)
+    return X, sample_triplets(y, per_sample, per_sample, pairing="zip", random_state=0)
+
+
+GROWTH = {
+    # what grows: (values, arguments of synthetic, modes)
+    "triplets": ([10, 30, 100, 300], lambda v: (5000, 20, v), lambda _: K),
+    "samples": ([5_000, 15_000, 50_000, 150_000], lambda v: (v, 20, 20), lambda _: K),
+    "features": ([16, 32, 64, 128, 256], lambda v: (5000, v, 20), lambda _: K),
+    "modes": ([5, 10, 20, 40, 80], lambda _: (20_000, 20, 20), lambda v: v),
+}
+
+
+def growth():
+    print("\nGrowth of a fit (3 x 5 iterations): exponent of a power law over the last half\n")
+    result = {}
+    for what, (values, arguments, modes) in GROWTH.items():
+        times, starts = [], []
+        for value in values:
+            X, triplets = synthetic(*arguments(value))
+            model = MDaML(modes(value), max_iter=3, tol=0, random_state=0)
+            times.append(seconds(lambda m=model: m.fit(X, triplets=triplets), 3)[0])  # noqa: B023
+            rng = np.random.RandomState(0)
+            starts.append(seconds(lambda k=modes(value): mixture_weights(X, k, rng), 1)[0])  # noqa: B023
+        half = len(values) // 2
+        slope = np.polyfit(np.log(values[half - 1 :]), np.log(times[half - 1 :]), 1)[0]
+        overall = np.polyfit(np.log(values), np.log(times), 1)[0]
+        cells = "  ".join(f"{v}: {t:.3f}s" for v, t in zip(values, times, strict=True))
+        print(f"{what:9s} exponent {slope:5.2f} (all: {overall:.2f})   {cells}", flush=True)
+        print(f"{'':9s} of which mixture start: {'  '.join(f'{t:.3f}s' for t in starts)}")
+        result[what] = {
+            "values": values,
+            "seconds": times,
+            "start_seconds": starts,
+            "exponent": slope,
+            "exponent_all": overall,
+        }
+    return result
+
+
+MEMORY_CASES = {
+    "letter-like, 100 triplets a sample": (20_000, 16, 100, "float64"),
+    "wide, 20 triplets a sample": (50_000, 256, 20, "float64"),
+    "wide, 20 triplets a sample, single": (50_000, 256, 20, "float32"),
+    "many triplets": (20_000, 64, 400, "float32"),
+}
+
+
+def memory():
+    print("\nPeak memory of a fit beyond its input, in MB and as a multiple of X + triplets\n")
+    result = {}
+    for label, case in MEMORY_CASES.items():
+        command = [sys.executable, __file__, "--one-memory-case", json.dumps(case)]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        row = json.loads(out)
+        row["multiple"] = row["peak_mb"] / row["input_mb"]
+        print(
+            f"{label:36s} N={case[0]} d={case[1]}: input {row['input_mb']:.0f}, peak "
+            f"{row['peak_mb']:.0f}, multiple {row['multiple']:.2f}",
+            flush=True,
+        )
+        result[label] = row
+    return result
+
+
+def one_memory_case(n_samples, n_features, per_sample, dtype):
+    """Run in a process of its own: the peak is that of the process."""
+    X, triplets = synthetic(n_samples, n_features, per_sample)
+    X = X.astype(dtype)
+    small = slice(0, 200)
+    y = np.arange(200) % 2
+    MDaML(3).fit(X[small], triplets=sample_triplets(y, 3, 3, random_state=0))  # compile
+    Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
+    before = resident("VmRSS")
+    MDaML(K, max_iter=3, tol=0, random_state=0).fit(X, triplets=triplets)
+    peak = resident("VmHWM")
+    bytes_in = X.nbytes + triplets.nbytes
+    print(json.dumps({"input_mb": bytes_in / 2**20, "peak_mb": (peak - before) / 2**10}))
+
+
+def resident(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])  # kB
+
+
+def machine():
+    return {
+        "mdaml": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": resource.getpagesize() * os.sysconf("SC_PHYS_PAGES") / 2**30,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=["speed", "growth", "memory"])
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    parser.add_argument("--one-memory-case", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one_memory_case:
+        one_memory_case(*args.one_memory_case)
+        return
+    parts = {"speed": speed, "growth": growth, "memory": memory}
+    unknown = set(args.parts) - set(parts)
+    if unknown:
+        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(parts)}")
+    figures = {"machine": machine()} | {part: parts[part]() for part in args.parts}
+    if args.out:
+        partial = args.out.with_suffix(".tmp")
+        partial.write_text(json.dumps(figures, indent=1))
+        partial.replace(args.out)
+        print(f"\nwrote {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Inputs that several test files share.
+
+``random_problem``, ``example`` and ``local_problem`` are fixtures; the first and the last return
+functions. They live for the whole session and hold nothing that changes, so property tests may use
+them. :class:`Problem` holds plain arrays in the shapes of ``literal`` and ``oracles``.
+"""
+
+from dataclasses import dataclass, replace
+
+import literal
+import numpy as np
+import pytest
+
+from mdaml.alternation import LocalProblem
+from mdaml.constraints import TripletSet
+from mdaml.modes import Modes, Neighbors
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Samples, triplets, modes and the constants of Eq. 7."""
+
+    X: np.ndarray  # (N, d)
+    triplets: np.ndarray  # (T, 3)
+    weights: np.ndarray  # (N, K) rows sum to one
+    centers: np.ndarray  # (K, d), not the weighted means
+    eta: float
+    triplet_weight: float
+    ridge: float
+
+    @property
+    def options(self):
+        """The keywords of ``literal.objective`` and of the oracles."""
+        return {"eta": self.eta, "triplet_weight": self.triplet_weight, "ridge": self.ridge}
+
+    @property
+    def m_step(self):
+        """The positional arguments of the oracles of the M-step."""
+        return self.X, self.triplets, self.centers, self.weights
+
+    def value(self, M):
+        """Eq. 7 by the loops."""
+        return literal.objective(
+            M, self.centers, self.weights, self.X, self.triplets, **self.options
+        )
+
+    def gradient(self, M):
+        """Eq. 15 by the loops."""
+        return literal.gradient(
+            M, self.centers, self.weights, self.X, self.triplets, **self.options
+        )
+
+    def shifted(self, offset):
+        """The same problem elsewhere in space."""
+        return replace(self, X=self.X + offset, centers=self.centers + offset)
+
+    def astype(self, dtype):
+        """The same problem in another precision."""
+        arrays = {name: getattr(self, name).astype(dtype) for name in ("X", "weights", "centers")}
+        return replace(self, **arrays)
+
+
+@dataclass(frozen=True)
+class Local:
+    """A :class:`LocalProblem` with the modes of the :class:`Problem` it was built from."""
+
+    problem: LocalProblem
+    modes: Modes
+
+    def start(self, F=None):
+        """The state at ``M = F F^T``, by default the identity."""
+        return self.problem.start(np.eye(self.problem.X.shape[1]) if F is None else F, self.modes)
+
+    def objective(self):
+        """Eq. 7 as a function of the metric, at the modes of the problem."""
+        return self.problem.objective(self.start())
+
+
+def _random_problem(
+    seed,
+    n_samples=20,
+    n_features=4,
+    n_modes=3,
+    n_triplets=80,
+    eta=3.0,
+    triplet_weight=100.0,
+    ridge=1e-3,
+    dtype=np.float64,
+):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, n_features))
+    return Problem(
+        X=X - X.mean(axis=0),
+        triplets=np.array([rng.choice(n_samples, 3, replace=False) for _ in range(n_triplets)]),
+        weights=rng.dirichlet(np.ones(n_modes), size=n_samples),
+        centers=rng.normal(size=(n_modes, n_features)),
+        eta=eta,
+        triplet_weight=triplet_weight,
+        ridge=ridge,
+    ).astype(dtype)
+
+
+def _local_problem(given, *, in_index_order=False, max_inner_iter=5):
+    mean = given.X.mean(axis=0)
+    given = given.shifted(-mean)
+    triplets = TripletSet.from_triplets(given.triplets, len(given.X))
+    neighbors = Neighbors.from_graph(triplets.near_graph())
+    if in_index_order:
+        places = np.arange(len(given.X) + 1)
+        neighbors = Neighbors(neighbors.graph, places[:-1], places)
+    return Local(
+        LocalProblem(
+            X=given.X,
+            triplets=triplets,
+            neighbors=neighbors,
+            **given.options,
+            max_inner_iter=max_inner_iter,
+        ),
+        Modes(given.centers, given.weights, given.weights**given.eta),
+    )
+
+
+@pytest.fixture(scope="session")
+def random_problem():
+    """Return a function of a seed and of sizes that makes a centred :class:`Problem`."""
+    return _random_problem
+
+
+@pytest.fixture(scope="session")
+def local_problem():
+    """Return a function that turns a :class:`Problem` into the library's own, with X centred.
+
+    ``in_index_order`` updates the weights from the first sample to the last, not by colour.
+    """
+    return _local_problem
+
+
+@pytest.fixture(scope="session")
+def example():
+    """Data E8 of the methods notes, with the triplets and weights of its MDaML example; M = I."""
+    X = np.array(
+        [
+            [0.0, 0.0],
+            [0.5, 1.2],
+            [1.1, 0.2],
+            [0.3, 2.1],
+            [2.0, 0.6],
+            [2.7, 1.7],
+            [3.4, 0.1],
+            [2.2, 3.2],
+        ]
+    )
+    anchors, similar = [0, 0, 1, 2, 3, 4, 5, 6, 7, 7], [2, 1, 3, 0, 1, 5, 7, 4, 5, 6]
+    dissimilar = [4, 5, 4, 4, 7, 2, 1, 2, 3, 3]
+    first = np.array([0.9, 0.7, 0.8, 0.6, 0.3, 0.2, 0.1, 0.4])
+    weights = np.column_stack([first, 1 - first])
+    return Problem(
+        X=X,
+        triplets=np.column_stack([anchors, similar, dissimilar]),
+        weights=weights,
+        centers=literal.update_centers(X, weights, 3.0),
+        eta=3.0,
+        triplet_weight=10.0,
+        ridge=1e-3,
+    )

@@ -1,0 +1,423 @@
+"""Grouping of triplets, and drawing them from labels."""
+
+import tracemalloc
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
+
+FIELDS = ("pairs", "first", "last", "far", "groups")
+
+
+def random_triplets(seed, n_samples=30, n_triplets=200):
+    rng = np.random.default_rng(seed)
+    return np.array([rng.choice(n_samples, 3, replace=False) for _ in range(n_triplets)])
+
+
+def ungrouped(grouped):
+    """All triplets of a TripletSet, each as often as it occurs."""
+    return Counter(
+        (int(anchor), int(similar), int(grouped.pairs[row, 1]))
+        for p, (anchor, similar) in enumerate(grouped.pairs)
+        for row in grouped.far[grouped.first[p] : grouped.last[p]]
+    )
+
+
+def counted(triplets):
+    return Counter(map(tuple, np.asarray(triplets).tolist()))
+
+
+def assert_same_bits(one, other):
+    for field in FIELDS:
+        a, b = getattr(one, field), getattr(other, field)
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b, err_msg=field)
+
+
+@st.composite
+def triplet_arrays(draw):
+    """Triplets of few samples and fewer anchors, so that lists of far pairs often look alike."""
+    n_samples, n_anchors = draw(st.integers(3, 8)), draw(st.integers(1, 3))
+    member = st.integers(0, n_samples - 1)
+    members = st.tuples(st.integers(0, n_anchors - 1), member, member)
+    distinct = members.filter(lambda triplet: len(set(triplet)) == 3)
+    return np.array(draw(st.lists(distinct, min_size=1, max_size=60))), n_samples
+
+
+# TripletSet
+
+
+@settings(max_examples=150, deadline=None)
+@given(triplet_arrays())
+def test_grouping_keeps_the_triplets_and_only_them(case):
+    triplets, n_samples = case
+    grouped = TripletSet.from_triplets(triplets, n_samples)
+    assert ungrouped(grouped) == counted(triplets)
+    assert grouped.n_triplets == len(triplets)
+    assert grouped.n_samples == n_samples
+
+
+@settings(max_examples=150, deadline=None)
+@given(triplet_arrays())
+def test_pairs_are_the_sorted_distinct_pairs_of_the_triplets(case):
+    triplets, n_samples = case
+    grouped = TripletSet.from_triplets(triplets, n_samples)
+    expected = np.unique(np.concatenate([triplets[:, [0, 1]], triplets[:, [0, 2]]]), axis=0)
+    np.testing.assert_array_equal(grouped.pairs, expected)
+
+
+@settings(max_examples=150, deadline=None)
+@given(triplet_arrays())
+def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case):
+    triplets, n_samples = case
+    grouped = TripletSet.from_triplets(triplets, n_samples)
+    pairs, groups = grouped.pairs, grouped.groups
+    assert groups[0] == 0
+    assert groups[-1] == len(pairs)
+    anchors = []
+    for start, stop in pairwise(groups):
+        assert start < stop
+        assert len(set(pairs[start:stop, 0].tolist())) == 1
+        anchors.append(int(pairs[start, 0]))
+        for p in range(start, stop):
+            rows = grouped.far[grouped.first[p] : grouped.last[p]]
+            assert np.all((rows >= start) & (rows < stop))
+    assert anchors == sorted(set(triplets[:, 0].tolist()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(triplet_arrays(), st.randoms(use_true_random=False))
+def test_the_order_of_the_triplets_does_not_matter(case, random):
+    triplets, n_samples = case
+    order = list(range(len(triplets)))
+    random.shuffle(order)
+    assert_same_bits(
+        TripletSet.from_triplets(triplets, n_samples),
+        TripletSet.from_triplets(triplets[order], n_samples),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(triplet_arrays())
+def test_near_graph_lists_every_near_pair_from_both_ends(case):
+    triplets, n_samples = case
+    grouped = TripletSet.from_triplets(triplets, n_samples)
+    indptr, samples, pairs = grouped.near_graph()
+    assert len(indptr) == n_samples + 1
+    listed = {
+        (i, int(samples[e]), int(pairs[e]))
+        for i in range(n_samples)
+        for e in range(indptr[i], indptr[i + 1])
+    }
+    row_of = {pair: p for p, pair in enumerate(map(tuple, grouped.pairs.tolist()))}
+    near = {tuple(pair) for pair in triplets[:, :2].tolist()}
+    expected = {(a, b, row_of[a, b]) for a, b in near} | {(b, a, row_of[a, b]) for a, b in near}
+    assert listed == expected
+    assert len(samples) == len(pairs) == len(expected) == indptr[-1]
+
+
+def test_grouping_leaves_the_triplets_it_was_given_unchanged():
+    triplets = random_triplets(0)
+    before = triplets.copy()
+    TripletSet.from_triplets(triplets, 30)
+    np.testing.assert_array_equal(triplets, before)
+
+
+def test_near_pairs_with_the_same_far_pairs_share_one_list():
+    y = np.arange(60) % 3
+    triplets = sample_triplets(y, 5, 7, random_state=0)
+    grouped = TripletSet.from_triplets(triplets, len(y))
+    assert len(triplets) == 60 * 5 * 7
+    assert len(grouped.far) == 60 * 7
+    assert len(grouped.pairs) == 60 * (5 + 7)
+
+
+@pytest.mark.parametrize("other", [(3, 5), (4, 6), (3, 4, 6), (3,), (3, 6, 6)])
+def test_lists_of_far_pairs_that_only_look_alike_are_kept_apart(other):
+    triplets = [(0, 1, 3), (0, 1, 6), *((0, 2, r) for r in other)]
+    grouped = TripletSet.from_triplets(np.array(triplets), 7)
+    assert ungrouped(grouped) == Counter(triplets)
+
+
+def test_repeated_triplets_keep_their_multiplicity():
+    triplets = np.array([(0, 1, 2), (3, 4, 5), (0, 1, 2), (0, 2, 1), (0, 1, 2)])
+    grouped = TripletSet.from_triplets(triplets, 6)
+    assert ungrouped(grouped) == {(0, 1, 2): 3, (0, 2, 1): 1, (3, 4, 5): 1}
+    assert grouped.n_triplets == 5
+
+
+def test_a_pair_can_be_near_and_far():
+    grouped = TripletSet.from_triplets(np.array([(0, 1, 2), (0, 2, 3)]), 4)
+    assert ungrouped(grouped) == {(0, 1, 2): 1, (0, 2, 3): 1}
+    np.testing.assert_array_equal(grouped.last - grouped.first, [1, 1, 0])
+
+
+def test_one_triplet_makes_two_pairs_and_one_group():
+    grouped = TripletSet.from_triplets(np.array([(4, 9, 2)]), 10)
+    np.testing.assert_array_equal(grouped.pairs, [(4, 2), (4, 9)])
+    np.testing.assert_array_equal(grouped.groups, [0, 2])
+    assert ungrouped(grouped) == {(4, 9, 2): 1}
+    assert grouped.n_triplets == 1
+
+
+@pytest.mark.parametrize("n_samples", [30, 31, 500])
+def test_samples_without_triplets_make_no_group(n_samples):
+    grouped = TripletSet.from_triplets(random_triplets(1), n_samples)
+    indptr, _, _ = grouped.near_graph()
+    assert len(grouped.groups) - 1 == len(np.unique(random_triplets(1)[:, 0]))
+    assert np.all(np.diff(indptr)[30:] == 0)
+
+
+@pytest.mark.slow  # one compilation for each type
+def test_the_integer_type_and_layout_of_the_triplets_do_not_matter():
+    triplets = random_triplets(2)
+    expected = TripletSet.from_triplets(triplets, 30)
+    read_only = triplets.copy()
+    read_only.flags.writeable = False
+    for same in (triplets.astype(np.int32), np.asfortranarray(triplets), read_only):
+        assert_same_bits(TripletSet.from_triplets(same, 30), expected)
+
+
+def test_the_largest_group_and_list_are_stated_for_the_kernels():
+    grouped = TripletSet.from_triplets(random_triplets(3), 30)
+    widths = grouped.arrays[-1]
+    assert widths[0] == max(Counter(grouped.pairs[:, 0].tolist()).values())
+    near = Counter(map(tuple, random_triplets(3)[:, :2].tolist()))
+    assert widths[1] == max(near.values())
+
+
+# sample_triplets
+
+
+def unbalanced_labels(seed=0):
+    """Classes of 40, 25, 9, 2 and 1 members, and 6 rows without a label, in random order."""
+    y = np.repeat([3, 7, 0, 12, 5, -1], [40, 25, 9, 2, 1, 6])
+    return np.random.default_rng(seed).permutation(y)
+
+
+def partners(triplets, role):
+    """The partners of each anchor in a role, over all its triplets."""
+    return {int(i): triplets[triplets[:, 0] == i, role].tolist() for i in np.unique(triplets[:, 0])}
+
+
+@pytest.mark.parametrize("pairing", ["grid", "zip"])
+@pytest.mark.parametrize("seed", range(5))
+def test_labels_are_respected(pairing, seed):
+    y = unbalanced_labels(seed)
+    anchor, similar, dissimilar = sample_triplets(y, 4, 6, pairing=pairing, random_state=seed).T
+    assert np.all(y[anchor] == y[similar])
+    assert np.all(y[anchor] != y[dissimilar])
+    assert np.all(anchor != similar)
+
+
+@pytest.mark.parametrize(
+    ("pairing", "n_similar", "n_dissimilar", "expected"),
+    [("grid", 4, 6, 24), ("grid", 1, 1, 1), ("zip", 4, 6, 6), ("zip", 6, 4, 6), ("zip", 1, 1, 1)],
+)
+def test_every_eligible_sample_is_an_anchor_equally_often(
+    pairing, n_similar, n_dissimilar, expected
+):
+    y = unbalanced_labels()
+    triplets = sample_triplets(y, n_similar, n_dissimilar, pairing=pairing, random_state=0)
+    eligible = ~np.isin(y, [-1, 5])  # class 5 has a single member
+    np.testing.assert_array_equal(
+        np.bincount(triplets[:, 0], minlength=len(y)), expected * eligible
+    )
+    assert np.all(np.diff(triplets[:, 0]) >= 0)
+
+
+def test_rows_without_a_label_take_no_part():
+    y = unbalanced_labels()
+    triplets = sample_triplets(y, 10, 40, random_state=0)
+    assert np.all(y[triplets] != -1)
+
+
+def test_the_member_of_a_single_class_is_only_dissimilar():
+    y = unbalanced_labels()
+    alone = int(np.flatnonzero(y == 5)[0])
+    triplets = sample_triplets(y, 10, 40, random_state=0)
+    assert alone not in triplets[:, :2]
+    assert alone in triplets[:, 2]
+
+
+def test_partners_are_distinct_where_there_are_enough_and_repeat_where_not():
+    y = unbalanced_labels()
+    similar = partners(sample_triplets(y, 9, 1, random_state=0), 1)
+    for i, drawn in similar.items():
+        pool = np.count_nonzero(y == y[i]) - 1
+        assert len(drawn) == 9
+        if pool >= 9:
+            assert len(set(drawn)) == 9
+        else:
+            assert len(set(drawn)) <= pool
+    for drawn in partners(sample_triplets(y, 1, 37, random_state=0), 2).values():
+        assert len(set(drawn)) == 37  # even the class of 40 leaves 37 others
+
+
+def test_dissimilar_partners_repeat_where_too_few():
+    y = np.array([0, 0, 0, 0, 1])
+    triplets = sample_triplets(y, 2, 5, random_state=0)
+    assert np.all(triplets[:, 2] == 4)
+    assert len(triplets) == 4 * 2 * 5
+
+
+def test_a_pool_of_exactly_the_wanted_size_is_used_up():
+    y = np.repeat([0, 1], [5, 6])
+    triplets = sample_triplets(y, 4, 5, random_state=3)
+    for i in range(5):
+        assert set(partners(triplets, 1)[i]) == set(range(5)) - {i}
+    for i in range(5, 11):
+        assert set(partners(triplets, 2)[i]) == set(range(5))
+
+
+def test_grid_combines_all_partners_of_an_anchor():
+    y = np.arange(40) % 4
+    triplets = sample_triplets(y, 3, 5, random_state=1)
+    for i in range(40):
+        own = triplets[triplets[:, 0] == i]
+        assert counted(own[:, 1:]) == Counter(
+            (int(j), int(r)) for j in np.unique(own[:, 1]) for r in np.unique(own[:, 2])
+        )
+
+
+def test_zip_takes_the_scarcer_partners_in_turn():
+    y = np.arange(40) % 4
+    for own in np.split(sample_triplets(y, 3, 7, pairing="zip", random_state=1), 40):
+        assert sorted(Counter(own[:, 1].tolist()).values()) == [2, 2, 3]
+        assert len(set(own[:, 2].tolist())) == 7
+
+
+@pytest.mark.parametrize(("n_similar", "n_dissimilar"), [(1, 1), (3, 4), (7, 2)])
+def test_every_partner_is_equally_likely(n_similar, n_dissimilar):
+    # 8 and 12 members: 3 of 7 are distinct draws; 7 of 7 leave no choice at all.
+    y = np.random.default_rng(0).permutation(np.repeat([0, 1], [8, 12]))
+    n_rounds = 1500
+    counts = np.zeros((2, 20, 20))
+    rng = np.random.default_rng(5)
+    for _ in range(n_rounds):
+        triplets = sample_triplets(y, n_similar, n_dissimilar, random_state=rng)
+        np.add.at(counts[0], (triplets[:, 0], triplets[:, 1]), 1 / n_dissimilar)
+        np.add.at(counts[1], (triplets[:, 0], triplets[:, 2]), 1 / n_similar)
+    same = y[:, None] == y
+    for count, allowed, n in (
+        (counts[0], same & ~np.eye(20, dtype=bool), n_similar),
+        (counts[1], ~same, n_dissimilar),
+    ):
+        pool = allowed.sum(axis=1, keepdims=True)
+        expected = n_rounds * n / pool * allowed
+        np.testing.assert_array_equal(count[~allowed], 0)
+        variance = n_rounds * (n / pool) * (1 - n / pool)
+        scores = ((count - expected) / np.sqrt(np.maximum(variance, 1e-9)))[allowed]
+        assert np.abs(scores).max() < 5
+        assert np.mean(scores**2) < 1.4  # about 1 by chance
+
+
+def test_the_same_seed_draws_the_same_triplets():
+    y = unbalanced_labels()
+    first = sample_triplets(y, 4, 4, random_state=11)
+    np.testing.assert_array_equal(first, sample_triplets(y, 4, 4, random_state=11))
+    assert not np.array_equal(first, sample_triplets(y, 4, 4, random_state=12))
+
+
+@pytest.mark.parametrize("kind", ["string", "object", "float", "bool", "list"])
+def test_only_the_partition_into_classes_matters(kind):
+    y = np.random.default_rng(0).permutation(np.repeat([0, 1], [14, 9]))
+    same = {
+        "string": np.array(["ant", "bee"])[y],
+        "object": np.array(["ant", "bee"], dtype=object)[y],
+        "float": y.astype(float),
+        "bool": y == 1,
+        "list": y.tolist(),
+    }[kind]
+    np.testing.assert_array_equal(
+        sample_triplets(same, 3, 3, random_state=0), sample_triplets(y, 3, 3, random_state=0)
+    )
+
+
+def test_string_labels_of_minus_one_are_a_class_like_any_other():
+    y = np.array(["-1", "1"] * 10)
+    assert len(sample_triplets(y, 1, 1, random_state=0)) == 20
+
+
+# neighbor_triplets
+
+
+def brute_force_neighbors(X, y, n_similar, n_dissimilar):
+    """Grid of the nearest partners, ties to the earlier row, repeated in turn if too few."""
+    triplets = []
+    for i in range(len(X)):
+        same, other = np.flatnonzero(y == y[i]), np.flatnonzero((y != y[i]) & (y != -1))
+        same = same[same != i]
+        if y[i] == -1 or len(same) == 0:
+            continue
+
+        def nearest(pool, n, i=i):
+            sq_dists = [np.sum((X[i] - X[j]) ** 2) for j in pool]
+            ordered = pool[np.argsort(sq_dists, kind="stable")]
+            return [ordered[m % len(pool)] for m in range(n)]
+
+        triplets += [
+            (i, j, r) for j in nearest(same, n_similar) for r in nearest(other, n_dissimilar)
+        ]
+    return np.array(triplets)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_neighbor_triplets_are_the_nearest_samples(seed, dtype):
+    y = unbalanced_labels(seed)
+    X = np.random.default_rng(seed).normal(size=(len(y), 4)).astype(dtype)
+    np.testing.assert_array_equal(
+        neighbor_triplets(X, y, 3, 5), brute_force_neighbors(X.astype(np.float64), y, 3, 5)
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ties_go_to_the_earlier_row(seed):
+    y = unbalanced_labels(seed)
+    X = np.random.default_rng(seed).integers(0, 3, size=(len(y), 2)).astype(float)
+    np.testing.assert_array_equal(neighbor_triplets(X, y, 4, 6), brute_force_neighbors(X, y, 4, 6))
+
+
+def test_coinciding_samples_are_neighbors_of_each_other_but_not_of_themselves():
+    X = np.zeros((12, 3))
+    y = np.arange(12) % 2
+    triplets = neighbor_triplets(X, y, 3, 2)
+    np.testing.assert_array_equal(triplets, brute_force_neighbors(X, y, 3, 2))
+    assert np.all(triplets[:, 0] != triplets[:, 1])
+
+
+def test_an_anchor_with_too_few_neighbors_repeats_them():
+    X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    y = np.array([0, 0, 1, 0])
+    np.testing.assert_array_equal(
+        neighbor_triplets(X, y, 3, 2)[:6],
+        [(0, 1, 2), (0, 1, 2), (0, 3, 2), (0, 3, 2), (0, 1, 2), (0, 1, 2)],
+    )
+
+
+def test_zip_pairs_the_neighbors_off_in_turn():
+    X = np.array([[0.0], [1.0], [3.0], [7.0], [8.0]])
+    y = np.array([0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(
+        neighbor_triplets(X, y, 2, 1, pairing="zip")[:2], [(0, 1, 3), (0, 2, 3)]
+    )
+
+
+def test_neighbor_triplets_never_hold_all_distances():
+    N = 3000
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(N, 2)), rng.integers(0, 3, N)
+    neighbor_triplets(X[:100], y[:100], 2, 2)  # compiled before memory is watched
+    tracemalloc.start()
+    try:
+        neighbor_triplets(X, y, 2, 2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < N * N * 8 / 20

@@ -1,0 +1,362 @@
+"""The estimator in the hands of its users."""
+
+import pickle
+import warnings
+
+import literal
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mdaml import MDaML
+from mdaml.constraints import sample_triplets
+from mdaml.datasets import load_dataset, make_multimodal
+
+
+# Some checks fit pure noise or very few rounds, of which MDaML rightly warns.
+@pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
+@pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+# Skipped by scikit-learn itself unless SCIPY_ARRAY_API is set: array API input is not claimed.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([MDaML(), MDaML(3, sampling="neighbors", init="kmeans")])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    X, y = make_multimodal(200, random_state=0)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture(scope="module")
+def vehicle():
+    X, y = load_dataset("vehicle", return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def literal_objective(model, X):
+    """Eq. (7) from the fitted attributes alone."""
+    return literal.objective(
+        model.get_mahalanobis_matrix().astype(float),
+        model.centers_.astype(float),
+        model.weights_.astype(float),
+        np.asarray(X, float),
+        model.triplets_,
+        eta=model.eta,
+        triplet_weight=model.triplet_weight_,
+        ridge=model.ridge,
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_last_objective_is_eq_7_of_the_fitted_attributes(seed):
+    X, y = make_blobs(60, 4, centers=5, random_state=seed)
+    model = MDaML(4, n_similar=2, n_dissimilar=3, random_state=seed).fit(X + 100, y)
+    assert model.history_[-1] == pytest.approx(literal_objective(model, X + 100), rel=1e-10)
+
+
+def test_single_precision_stays_single_and_agrees(toy):
+    X, y = toy
+    single = MDaML(4, random_state=0).fit(X.astype(np.float32), y)
+    assert single.components_.dtype == single.centers_.dtype == np.float32
+    assert single.weights_.dtype == single.transform(X.astype(np.float32)).dtype == np.float32
+    assert np.all(np.diff(single.history_) <= 0)
+    assert single.history_[-1] == pytest.approx(literal_objective(single, X), rel=1e-4)
+
+
+def test_history_holds_the_start_and_three_half_steps_a_round_and_never_rises(vehicle):
+    model = MDaML(random_state=0).fit(*vehicle)
+    assert model.history_.shape == (1 + 3 * model.n_iter_,)
+    assert np.all(np.diff(model.history_) <= 0)
+
+
+def test_labels_are_the_same_as_the_triplets_drawn_from_them(toy):
+    X, y = toy
+    by_labels = MDaML(3, random_state=5).fit(X, y)
+    by_triplets = MDaML(3, init=by_labels_start(X), random_state=5).fit(
+        X, triplets=by_labels.triplets_
+    )
+    again = MDaML(3, init=by_labels_start(X), random_state=5).fit(X, y)
+    np.testing.assert_array_equal(by_labels.triplets_, again.triplets_)
+    np.testing.assert_array_equal(by_triplets.components_, again.components_)
+
+
+def by_labels_start(X):
+    return np.random.default_rng(0).dirichlet(np.ones(3), len(X))
+
+
+def test_same_seed_same_result_other_seed_other_result(toy):
+    fits = [MDaML(3, random_state=seed).fit(*toy).components_ for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(fits[0], fits[1])
+    assert not np.array_equal(fits[0], fits[2])
+
+
+class TestInvariances:
+    """Of the metric, given triplets and first weights, so that no random draw interferes."""
+
+    def fit(self, X, triplets, weights):
+        # Few steps: rounding differences grow along a long descent.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return MDaML(3, init=weights, max_iter=3).fit(X, triplets=triplets)
+
+    @pytest.fixture
+    def case(self):
+        X, y = make_blobs(80, 5, centers=4, random_state=0)
+        triplets = sample_triplets(y, 3, 3, random_state=0)
+        weights = np.random.default_rng(1).dirichlet(np.ones(3), 80)
+        return X, triplets, weights, self.fit(X, triplets, weights).get_mahalanobis_matrix()
+
+    def check(self, M, wanted, rtol=1e-7):
+        np.testing.assert_allclose(M, wanted, atol=rtol * np.abs(wanted).max())
+
+    def test_translation(self, case):
+        X, triplets, weights, M = case
+        self.check(self.fit(X + 1000.0, triplets, weights).get_mahalanobis_matrix(), M)
+
+    def test_rotation(self, case):
+        X, triplets, weights, M = case
+        Q = np.linalg.qr(np.random.default_rng(2).normal(size=(5, 5)))[0]
+        self.check(self.fit(X @ Q.T, triplets, weights).get_mahalanobis_matrix(), Q @ M @ Q.T)
+
+    def test_order_of_triplets(self, case):
+        X, triplets, weights, M = case
+        shuffled = np.random.default_rng(3).permutation(triplets)
+        np.testing.assert_array_equal(self.fit(X, shuffled, weights).get_mahalanobis_matrix(), M)
+
+    def test_every_triplet_twice(self, case):
+        X, triplets, weights, M = case
+        twice = np.concatenate([triplets, triplets])
+        self.check(self.fit(X, twice, weights).get_mahalanobis_matrix(), M)
+
+    def test_order_of_modes(self, case):
+        X, triplets, weights, M = case
+        self.check(self.fit(X, triplets, weights[:, ::-1]).get_mahalanobis_matrix(), M)
+
+    def test_order_of_samples_up_to_the_order_of_updates(self, case):
+        """Weights are updated in an order that follows the rows; the objective stays close."""
+        X, triplets, weights, _ = case
+        order = np.random.default_rng(4).permutation(len(X))
+        place = np.argsort(order)
+        moved = self.fit(X[order], place[triplets], weights[order])
+        assert moved.history_[0] == pytest.approx(self.fit(X, triplets, weights).history_[0])
+        assert moved.history_[1] == pytest.approx(self.fit(X, triplets, weights).history_[1])
+        last = self.fit(X, triplets, weights).history_[-1]
+        assert moved.history_[-1] == pytest.approx(last, rel=0.5)
+
+
+def test_transform_makes_the_learned_distance_euclidean(toy):
+    X, y = toy
+    model = MDaML(3, random_state=0).fit(X, y)
+    M, A, B = model.get_mahalanobis_matrix(), X[:50], X[50:100]
+    wanted = [np.sqrt(literal.sq_dist(M, a, b)) for a, b in zip(A, B, strict=True)]
+    np.testing.assert_allclose(model.pair_distance(A, B), wanted)
+    np.testing.assert_allclose(model.pair_score(A, B), -np.array(wanted))
+    mapped = model.transform(A) - model.transform(B)
+    np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), wanted)
+
+
+def test_score_triplets_counts_comparisons_that_hold(toy):
+    X, y = toy
+    model = MDaML(3, random_state=0).fit(X, y)
+    T = sample_triplets(y, 2, 2, random_state=9)
+    M = model.get_mahalanobis_matrix()
+    held = [literal.sq_dist(M, X[i], X[j]) < literal.sq_dist(M, X[i], X[r]) for i, j, r in T]
+    assert model.score_triplets(X, T) == pytest.approx(np.mean(held))
+
+
+def test_components_are_sorted_with_positive_largest_entry(vehicle):
+    model = MDaML(random_state=0).fit(*vehicle)
+    lengths = np.linalg.norm(model.components_, axis=1)
+    assert np.all(np.diff(lengths) <= 0)
+    largest = np.abs(model.components_).argmax(axis=1)
+    assert np.all(model.components_[np.arange(len(largest)), largest] >= 0)
+
+
+def test_n_components_keeps_the_leading_directions(toy):
+    full = MDaML(3, random_state=0).fit(*toy)
+    one = MDaML(3, n_components=1, random_state=0).fit(*toy)
+    np.testing.assert_array_equal(one.components_, full.components_[:1])
+    assert one.transform(toy[0]).shape == (200, 1)
+
+
+def test_unlabelled_rows_join_the_modes_but_no_triplet(toy):
+    X, y = toy
+    hidden = y.copy()
+    hidden[::3] = -1
+    model = MDaML(3, random_state=0).fit(X, hidden)
+    assert not np.isin(model.triplets_, np.arange(0, len(y), 3)).any()
+    assert model.weights_.shape == (len(X), 3)
+    without = MDaML(3, random_state=0).fit(X[hidden != -1], hidden[hidden != -1])
+    assert not np.allclose(model.centers_, without.centers_)
+
+
+def test_class_of_one_sample_serves_as_dissimilar_only(toy):
+    X, y = toy
+    y = y.copy()
+    y[7] = 9
+    triplets = MDaML(3, n_dissimilar=200, random_state=0).fit(X, y).triplets_
+    assert 7 not in triplets[:, :2]
+    assert 7 in triplets[:, 2]
+
+
+def test_one_mode_weighs_all_comparisons_alike(toy):
+    model = MDaML(1, random_state=0).fit(*toy)
+    assert np.all(model.weights_ == 1)
+    np.testing.assert_allclose(model.centers_[0], toy[0].mean(axis=0), atol=1e-12)
+
+
+def test_auto_weight_is_300_times_modes_to_the_eta(toy):
+    assert MDaML(4, eta=2.5, random_state=0).fit(*toy).triplet_weight_ == 300 * 4**2.5
+    assert MDaML(4, triplet_weight=700, random_state=0).fit(*toy).triplet_weight_ == 700
+
+
+def test_critical_weight_is_that_of_the_literal_formula():
+    X, y = make_blobs(40, 3, centers=4, random_state=1)
+    model = MDaML(3, n_similar=2, n_dissimilar=2, random_state=0).fit(X, y)
+    wanted = literal.critical_triplet_weight(
+        model.centers_, model.weights_, X, model.triplets_, eta=model.eta
+    )
+    assert model.lambda1_critical_ == pytest.approx(wanted, rel=1e-6)
+
+
+def test_weight_below_the_critical_one_warns_of_the_collapse(toy):
+    with pytest.warns(UserWarning, match=r"triplet_weight=0\.001 is below lambda1_critical_"):
+        MDaML(3, triplet_weight=1e-3, random_state=0).fit(*toy)
+
+
+def test_comparisons_that_contradict_each_other_warn():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    a, b, c = np.random.default_rng(1).permuted(np.tile(np.arange(60), (300, 1)), axis=1).T[:3]
+    both = np.concatenate([np.column_stack([a, b, c]), np.column_stack([a, c, b])])
+    with pytest.warns(UserWarning, match="the comparisons could not be met|lambda1_critical_"):
+        MDaML(1, triplet_weight=1000.0).fit(X, triplets=both)
+
+
+def test_unfinished_fit_warns_and_a_default_fit_does_not(vehicle):
+    with pytest.warns(ConvergenceWarning, match="increase max_iter"):
+        MDaML(max_iter=1, random_state=0).fit(*vehicle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MDaML(random_state=0).fit(*vehicle)
+
+
+def test_callback_sees_each_round_and_can_stop(vehicle):
+    seen = []
+
+    def callback(iteration, objective):
+        seen.append((iteration, objective))
+        return iteration == 4
+
+    model = MDaML(random_state=0, callback=callback).fit(*vehicle)
+    assert model.n_iter_ == 4
+    assert [i for i, _ in seen] == [1, 2, 3, 4]
+    np.testing.assert_array_equal([v for _, v in seen], model.history_[3::3])
+
+
+def test_neighbour_sampling_and_zip_pairing_fit(vehicle):
+    X, y = vehicle
+    model = MDaML(sampling="neighbors", pairing="zip", random_state=0).fit(X, y)
+    assert len(model.triplets_) == 10 * len(X)
+
+
+@pytest.mark.parametrize("init", ["gmm", "kmeans"])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda X: X[:, :1] @ np.ones((1, 30)),  # dependent, more features than rank
+        lambda X: np.hstack([X, np.full((len(X), 2), 7.0)]),  # constant
+        lambda X: np.repeat(X[::4], 4, axis=0)[: len(X)],  # duplicate rows
+        lambda X: X * 1e-9,
+        lambda X: X * 1e9,
+        lambda X: X + 1e6,
+    ],
+    ids=["dependent", "constant", "duplicates", "tiny", "huge", "offset"],
+)
+# Some of these make the comparisons impossible to meet, of which MDaML warns.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_awkward_data_fit_without_nan_and_without_rise(toy, init, spoil):
+    X, y = toy
+    X = spoil(X)
+    model = MDaML(5, init=init, random_state=0).fit(X, y)
+    assert np.all(np.isfinite(model.components_))
+    assert np.all(np.isfinite(model.weights_))
+    assert np.all(np.diff(model.history_) <= 0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_more_features_than_samples_and_as_many_modes_as_samples():
+    X, y = make_blobs(12, 40, centers=3, random_state=0)
+    for n_modes in (11, 12):
+        model = MDaML(n_modes, random_state=0).fit(X, y)
+        assert np.all(np.isfinite(model.components_))
+        assert np.all(np.diff(model.history_) <= 0)
+
+
+def test_learned_metric_beats_euclid_on_the_toy_and_on_vehicle(vehicle):
+    X, y = vehicle
+    half = np.arange(len(X)) % 2 == 0
+    plain = KNeighborsClassifier(3).fit(X[half], y[half]).score(X[~half], y[~half])
+    model = make_pipeline(MDaML(random_state=0), KNeighborsClassifier(3))
+    assert model.fit(X[half], y[half]).score(X[~half], y[~half]) > plain + 0.03
+
+
+def test_works_in_a_pipeline_and_a_grid_search(toy):
+    X, y = toy
+    pipeline = Pipeline(
+        [
+            ("scale", StandardScaler()),
+            ("metric", MDaML(random_state=0)),
+            ("knn", KNeighborsClassifier(3)),
+        ]
+    )
+    search = GridSearchCV(pipeline, {"metric__n_modes": [1, 3]}, cv=3).fit(X, y)
+    assert search.best_score_ > 0.8
+
+
+def test_triplets_are_routed_through_a_pipeline(toy):
+    X, y = toy
+    T = sample_triplets(y, 3, 3, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        metric = MDaML(3, random_state=0).set_fit_request(triplets=True)
+        pipeline = Pipeline([("scale", StandardScaler()), ("metric", metric)])
+        routed = pipeline.fit(X, triplets=T)["metric"]
+    np.testing.assert_array_equal(routed.triplets_, T)
+
+
+def test_pandas_output_and_feature_names(toy):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(toy[0], columns=["length", "width"])
+    model = MDaML(3, random_state=0).set_output(transform="pandas").fit(frame, toy[1])
+    assert list(model.transform(frame).columns) == ["mdaml0", "mdaml1"]
+    assert list(model.get_feature_names_out()) == ["mdaml0", "mdaml1"]
+    assert list(model.feature_names_in_) == ["length", "width"]
+
+
+def test_clone_and_pickle(toy):
+    model = MDaML(3, random_state=0).fit(*toy)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.transform(toy[0]), model.transform(toy[0]))
+    fresh = clone(model)
+    assert not hasattr(fresh, "components_")
+    assert fresh.get_params() == model.get_params()
+
+
+def test_input_is_not_changed(toy):
+    X, y = toy[0].copy(), toy[1].copy()
+    T = sample_triplets(y, 2, 2, random_state=0)
+    before = X.copy(), y.copy(), T.copy()
+    MDaML(3, random_state=0).fit(X, y)
+    MDaML(3, random_state=0).fit(X, triplets=T)
+    for now, then in zip((X, y, T), before, strict=True):
+        np.testing.assert_array_equal(now, then)
