@@ -421,3 +421,47 @@ def test_neighbor_triplets_never_hold_all_distances():
     finally:
         tracemalloc.stop()
     assert peak < N * N * 8 / 20
+
+
+def test_zip_uses_every_similar_partner_equally_often():
+    y = np.repeat([0, 1], [6, 200])
+    counts, rng = np.zeros(5), np.random.default_rng(0)
+    for _ in range(3000):
+        triplets = sample_triplets(y, 3, 10, pairing="zip", random_state=rng)
+        counts += np.bincount(triplets[triplets[:, 0] == 5, 1], minlength=5)[:5]
+    np.testing.assert_allclose(counts / counts.sum(), 0.2, atol=0.008)
+
+
+def test_zip_pairs_every_similar_with_every_dissimilar_partner_equally_often():
+    y = np.repeat([0, 1], [6, 5])
+    counts, rng = np.zeros((5, 5)), np.random.default_rng(0)
+    for _ in range(3000):
+        triplets = sample_triplets(y, 3, 3, pairing="zip", random_state=rng)
+        own = triplets[triplets[:, 0] == 5]
+        np.add.at(counts, (own[:, 1], own[:, 2] - 6), 1)
+    np.testing.assert_allclose(25 * counts / counts.sum(), 1, atol=0.3)
+
+
+def test_zip_draws_at_random_even_if_the_pools_are_used_up():
+    y = np.repeat([0, 1], [4, 3])
+    draws = {
+        sample_triplets(y, 3, 3, pairing="zip", random_state=seed)[:3].tobytes()
+        for seed in range(50)
+    }
+    assert len(draws) > 1
+
+
+@pytest.mark.parametrize("y", [np.zeros(60, int), np.arange(60)], ids=["one class", "a class each"])
+@pytest.mark.parametrize(
+    "draw",
+    [lambda y: sample_triplets(y, 2, 2), lambda y: neighbor_triplets(np.eye(60), y, 2, 2)],
+    ids=["sample", "neighbor"],
+)
+def test_labels_without_a_triplet_are_refused_in_words(draw, y):
+    with pytest.raises(ValueError, match="class"):
+        draw(y)
+
+
+def test_minus_one_is_unlabelled_among_objects_too():
+    y = np.where(np.arange(60) < 40, np.arange(60) % 3, -1).astype(object)
+    assert sample_triplets(y, 2, 2, random_state=0).max() < 40

@@ -1,6 +1,7 @@
 """The estimator in the hands of its users."""
 
 import pickle
+import threading
 import warnings
 
 import literal
@@ -9,14 +10,15 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info
 
-from mdaml import MDaML
+from mdaml import MDaML, kernels
 from mdaml.constraints import sample_triplets
 from mdaml.datasets import load_dataset, make_multimodal
 
@@ -360,3 +362,80 @@ def test_input_is_not_changed(toy):
     MDaML(3, random_state=0).fit(X, triplets=T)
     for now, then in zip((X, y, T), before, strict=True):
         np.testing.assert_array_equal(now, then)
+
+
+def test_a_refused_fit_leaves_the_model_unfitted(toy):
+    model = MDaML(2, eta=1)
+    with pytest.raises(ValueError, match="eta"):
+        model.fit(*toy)
+    with pytest.raises(NotFittedError):
+        model.transform(toy[0])
+
+
+def test_a_refused_refit_leaves_the_model_as_it_was(toy):
+    X, y = toy
+    model = MDaML(2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="two classes"):
+        model.fit(X[:, :1], np.zeros(len(X)))
+    assert model.transform(X).shape == X.shape
+
+
+def test_an_interrupted_refit_leaves_the_model_as_it_was(toy):
+    X, y = toy
+    model = MDaML(2, random_state=0).fit(X, y)
+    before = model.transform(X)
+
+    def interrupt(_iteration, _objective):
+        raise KeyboardInterrupt
+
+    model.set_params(callback=interrupt, n_modes=3)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :1], y)
+    np.testing.assert_array_equal(model.transform(X), before)
+    assert model.weights_.shape[1] == 2
+
+
+def test_the_critical_weight_does_not_depend_on_the_scale_of_the_features(toy):
+    X, y = toy
+    start = np.random.default_rng(0).dirichlet(np.ones(2), len(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one round, and comparisons that tiny features cannot meet
+        critical = [
+            MDaML(2, init=start, max_iter=1, random_state=0).fit(s * X, y).lambda1_critical_
+            for s in (1e-3, 1e-5)
+        ]
+    assert critical[1] == pytest.approx(critical[0], rel=0.02)
+
+
+def test_start_weights_count_by_their_ratios(toy):
+    X, y = toy
+    start = np.random.default_rng(0).random((len(X), 2))
+    histories = [
+        MDaML(2, init=scale * start, random_state=0).fit(X, y).history_[0] for scale in (1.0, 1e-13)
+    ]
+    assert histories[0] == pytest.approx(histories[1])
+
+
+def test_overlapping_fits_give_the_threads_of_blas_back(toy):
+    def blas():
+        return [info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"]
+
+    def fit(inside, leave):
+        def wait(_iteration, _objective):
+            inside.set()
+            return leave.wait(10)
+
+        MDaML(2, random_state=0, callback=wait).fit(*toy)
+
+    before = blas()
+    with kernels.one_blas_thread():
+        assert set(blas()) == {1}
+    events = [(threading.Event(), threading.Event()) for _ in range(2)]
+    fits = [threading.Thread(target=fit, args=pair) for pair in events]
+    for thread, (inside, _) in zip(fits, events, strict=True):
+        thread.start()
+        assert inside.wait(30)
+    for thread, (_, leave) in zip(fits, events, strict=True):  # first in, first out
+        leave.set()
+        thread.join()
+    assert blas() == before

@@ -318,3 +318,9 @@ def test_shared_and_separate_lists_of_far_pairs_agree(
         objective.along(expected, line).values(steps),
         rtol=1e-13,
     )
+
+
+def test_scatter_is_positive_semidefinite(random_problem, local_problem):
+    given = random_problem(0, n_samples=4, n_features=6, n_modes=2, n_triplets=2, dtype=np.float32)
+    eigenvalues = np.linalg.eigvalsh(local_problem(given).objective().scatter)
+    assert eigenvalues[0] >= -1e-14 * eigenvalues[-1]

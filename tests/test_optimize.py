@@ -420,3 +420,24 @@ def test_hestenes_stiefel_is_zero_without_curvature():
 def test_hestenes_stiefel_is_never_negative():
     gradient, previous, direction = np.diag([1.0, 1.0]), np.diag([3.0, 0.0]), np.diag([0.0, 1.0])
     assert hestenes_stiefel(gradient, previous, direction) == 0.0
+
+
+@pytest.mark.parametrize("triplet_weight", [10.0, 100.0, 1000.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_singular_optimum_is_reached_to_a_thousandth(
+    random_problem, local_problem, seed, triplet_weight
+):
+    given = random_problem(seed, triplet_weight=triplet_weight)
+    lowest, _ = oracles.projected_fista(*given.m_step, np.eye(4), n_iterations=600, **given.options)
+    result = conjugate_gradient(local_problem(given).objective(), np.eye(4), max_iter=200, ftol=0.0)
+    assert result.value <= lowest * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_values_are_below_those_of_pymanopt_after_twenty_iterations(
+    random_problem, local_problem, seed
+):
+    given = random_problem(seed, triplet_weight=1000.0)
+    theirs, _ = oracles.pymanopt_m_step(*given.m_step, np.eye(4), n_iterations=20, **given.options)
+    ours = conjugate_gradient(local_problem(given).objective(), np.eye(4), max_iter=20, ftol=0.0)
+    assert ours.value <= theirs[-1] * (1 + 1e-3)

@@ -477,3 +477,30 @@ def test_one_pair_given_as_two_vectors_is_refused(model):
 def test_nothing_works_before_fit(use):
     with pytest.raises(NotFittedError, match="MDaML instance is not fitted yet"):
         use(MDaML())
+
+
+def test_mixed_labels_are_refused_in_words():
+    with pytest.raises(TypeError, match="y mixes labels of types"):
+        MDaML(2).fit(X, np.array([1, "a"] * (N // 2), dtype=object))
+
+
+def test_ragged_triplets_are_refused_in_words():
+    with pytest.raises(ValueError, match="rows of different lengths"):
+        MDaML(2).fit(X, triplets=[[0, 1, 2], [0, 1]])
+
+
+def test_words_as_start_weights_are_refused_by_name():
+    with pytest.raises(TypeError, match="init"):
+        MDaML(2, init=np.full((N, 2), "a")).fit(X, Y)
+
+
+def test_an_automatic_weight_that_overflows_is_refused_in_words():
+    with pytest.raises(ValueError, match="lower eta"):
+        MDaML(10, eta=310.0).fit(X, Y)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_features_too_large_to_square_are_refused(dtype):
+    huge = (X * np.finfo(dtype).max ** 0.3).astype(dtype)
+    with pytest.raises(ValueError, match="Scale the features"):
+        MDaML(2).fit(huge, Y)

@@ -55,13 +55,7 @@ class TripletSet:
 
         ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
         """
-        near = np.flatnonzero(self.last > self.first)
-        anchor, other = self.pairs[near].T
-        ends = np.concatenate([anchor, other])
-        order = np.argsort(ends, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=self.n_samples))])
-        samples = np.concatenate([other, anchor])[order]
-        return indptr, samples, np.concatenate([near, near])[order].astype(np.int32)
+        return kernels.near_graph(self.pairs, self.first, self.last, self.n_samples)
 
 
 def sample_triplets(

@@ -15,7 +15,7 @@ _HOMES = {
         "triplet_losses",
         "triplet_losses_along",
     ),
-    "grouping": ("greedy_colors", "group_triplets", "nearest"),
+    "grouping": ("greedy_colors", "group_triplets", "near_graph", "nearest"),
     "products": ("one_blas_thread", "rows_times", "transposed_times"),
 }
 

@@ -13,8 +13,9 @@ from itertools import pairwise
 
 import numba
 
-# Elementary operations, about 0.1 ms, below which a thread is not worth waking.
-GRAIN = 150_000
+# Elementary operations, about half a millisecond, below which a thread is not worth waking: the
+# scheduler often takes tens of milliseconds to move a woken thread to a free core.
+GRAIN = 1_000_000
 
 
 def n_threads() -> int:

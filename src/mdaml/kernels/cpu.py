@@ -63,13 +63,18 @@ def triplet_losses(Y, triplets):
 @fast_loop
 def _triplet_losses(begin, end, Y, scales, triplets, out):
     pairs, first, last, far, groups, widths = triplets
-    sq_dists = np.empty(widths[0])
+    sq_dists, far_dists = np.empty(widths[0]), np.empty(widths[1] + 8)
     for g in range(begin, end):
-        offset = groups[g]
+        offset, current, n_padded = groups[g], -1, 0
         _pair_sq_dists(offset, groups[g + 1], Y, scales, pairs, sq_dists)
         for p in range(offset, groups[g + 1]):
-            for t in range(first[p], last[p]):
-                out[p] += smooth_hinge(sq_dists[far[t] - offset] - sq_dists[p - offset])[0]
+            if first[p] < last[p] and first[p] != current:
+                current = first[p]
+                n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
+            total = 0.0
+            for n in range(n_padded if first[p] < last[p] else 0):
+                total += smooth_hinge(far_dists[n] - sq_dists[p - offset])[0]
+            out[p] = total
 
 
 @fast_loop
@@ -123,8 +128,7 @@ def _triplet_gradient(
                 for n in range(n_far):
                     slopes[far[current + n]] -= far_slopes[n]
                 current, n_far = first[p], last[p] - first[p]
-                n_padded = (n_far + 7) // 8 * 8
-                _gather(sq_dists, far, current, n_far, offset, far_dists)
+                n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
                 far_slopes[:n_padded] = 0.0
             weight, total, pull = pair_weights[p], 0.0, 0.0
             for n in range(n_padded):
@@ -145,15 +149,16 @@ def _triplet_gradient(
 
 
 @fast_loop
-def _gather(sq_dists, far, current, n_far, offset, out):
-    """Copy the distances of a list of far pairs, so that the loops over it vectorise.
+def _gather(sq_dists, far, first, last, offset, out):
+    """Copy the distances of a list of far pairs, so that loops over it vectorise; their number.
 
     The copy is padded to whole vectors of eight with distances at which no loss is left.
     """
-    for n in range(n_far):
-        out[n] = sq_dists[far[current + n] - offset]
-    for n in range(n_far, (n_far + 7) // 8 * 8):
-        out[n] = np.inf
+    n_padded = (last - first + 7) // 8 * 8
+    for n in range(last - first):
+        out[n] = sq_dists[far[first + n] - offset]
+    out[last - first : n_padded] = np.inf
+    return n_padded
 
 
 @fast_loop
@@ -203,10 +208,9 @@ def _triplet_losses_along(begin, end, Y, scales, triplets, pair_weights, losses)
             if first[p] == last[p]:
                 continue
             if first[p] != current:
-                current, n_far = first[p], last[p] - first[p]
-                n_padded = (n_far + 7) // 8 * 8
+                current = first[p]
                 for s in range(4):
-                    _gather(sq_dists[s], far, current, n_far, offset, far_dists[s])
+                    n_padded = _gather(sq_dists[s], far, current, last[p], offset, far_dists[s])
             for s in range(4):
                 total = 0.0
                 for n in range(n_padded):
@@ -265,7 +269,16 @@ def _sequential_weights(
                 for k in range(n_modes):
                     cost[k] += loss * powers[j, k]
         lowest = cost.min()
-        if lowest > 0.0:
+        if lowest > 0.0 and eta == 3.0:  # the paper's value needs no logarithm
+            total = 0.0
+            for k in range(n_modes):
+                cost[k] = np.sqrt(lowest / cost[k])
+                total += cost[k]
+            for k in range(n_modes):
+                share_of_k = cost[k] / total
+                weights[i, k] = share_of_k
+                powers[i, k] = share_of_k * share_of_k * share_of_k
+        elif lowest > 0.0:
             # Relative to the lowest, so that nothing overflows, however close eta is to 1.
             total = 0.0
             for k in range(n_modes):

@@ -7,6 +7,25 @@ from mdaml.kernels.cpu import exact_loop, fast_loop
 
 
 @exact_loop
+def near_graph(pairs, first, last, n_samples):
+    """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
+    indptr = np.zeros(n_samples + 1, np.int64)
+    for p in range(len(pairs)):
+        if first[p] < last[p]:
+            indptr[pairs[p, 0] + 1] += 1
+            indptr[pairs[p, 1] + 1] += 1
+    indptr = np.cumsum(indptr)
+    place = indptr.copy()
+    samples, rows = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32)
+    for p in range(len(pairs)):
+        if first[p] < last[p]:
+            for i, j in ((pairs[p, 0], pairs[p, 1]), (pairs[p, 1], pairs[p, 0])):
+                samples[place[i]], rows[place[i]] = j, p
+                place[i] += 1
+    return indptr, samples, rows
+
+
+@exact_loop
 def greedy_colors(indptr, samples):
     """First-fit colour of every sample, in index order: samples that share a pair differ."""
     color = np.full(len(indptr) - 1, -1, np.int32)

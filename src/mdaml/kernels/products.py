@@ -5,11 +5,9 @@ fit up to ten times slower. So a fit keeps BLAS to one thread (:func:`one_blas_t
 two large products into blocks of rows here.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from threading import Lock
-from typing import Any
+from threading import current_thread, main_thread
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -21,30 +19,15 @@ from mdaml.kernels._threads import share
 _ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
 
 
-_lock = Lock()
-_n_inside = 0
-_limit: Any = None
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread for a while, if called in the main thread.
 
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread for a while.
-
-    The limit holds for the whole process: of fits that overlap in several threads the first sets it
-    and the last lifts it.
+    The limit holds for the whole process. Set and lifted by several threads whose fits overlap, it
+    would be lifted too early or never; so only the main thread sets it.
     """
-    global _n_inside, _limit
-    with _lock:
-        if _n_inside == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
-        _n_inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _n_inside -= 1
-            if _n_inside == 0:
-                _limit.restore_original_limits()
+    if current_thread() is not main_thread():
+        return nullcontext()
+    return _controller().limit(limits=1, user_api="blas")
 
 
 @cache
