@@ -55,36 +55,70 @@ def update_weights(M, centers, weights, X, losses, partners, eta, triplet_weight
     return weights
 
 
-def update_metric(M, centers, weights, X, anchors, similar, differences, eta, lambdas, n_inner):
+def update_metric(M, X, centers, weights, triplets, differences, options):
     """Eq. 7 in M by pymanopt; returns M and the value of Eq. 7."""
-    N, K = weights.shape
-    near, far = differences
-    triplet_weight, ridge = lambdas
-    E = weights**eta
-    omega = triplet_weight / (K * len(near)) * np.einsum("tk,tk->t", E[anchors], E[similar])
+    anchors, similar, _ = triplets.T
+    E = weights ** options["eta"]
+    by_mode = [E[anchors, k] * E[similar, k] for k in range(E.shape[1])]
+    make = tidy_functions if options["tidy"] else printed_functions
+    value, gradient = make(X, centers, E, by_mode, differences, options)
+    manifold = SymmetricPositiveDefinite(X.shape[1])
+    problem = pymanopt.Problem(
+        manifold,
+        pymanopt.function.numpy(manifold)(value),
+        euclidean_gradient=pymanopt.function.numpy(manifold)(gradient),
+    )
+    # pymanopt counts the starting point as an iteration.
+    optimizer = ConjugateGradient(max_iterations=options["n_inner"] + 1, verbosity=0)
+    result = optimizer.run(problem, initial_point=M)
+    return result.point, float(result.cost)
+
+
+def printed_functions(X, centers, E, by_mode, differences, options):
+    """Eq. 7 and Eq. 15 as printed: sums over modes outside, over samples or triplets inside."""
+    (N, K), (near, far) = E.shape, differences
+    push, ridge = options["triplet_weight"] / (K * len(near)), options["ridge"]
+
+    def value(M):
+        losses = smooth_hinge(squared_lengths(far, M) - squared_lengths(near, M))
+        total = ridge / 2 * np.sum(M * M)
+        for k in range(K):
+            total += E[:, k] @ squared_lengths(X - centers[k], M) / (N * K)
+            total += push * by_mode[k] @ losses
+        return total
+
+    def gradient(M):
+        slopes = smooth_hinge_slope(squared_lengths(far, M) - squared_lengths(near, M))
+        total = ridge * M
+        for k in range(K):
+            from_center = X - centers[k]
+            weighed = (by_mode[k] * slopes)[:, None]
+            total = total + from_center.T @ (E[:, k, None] * from_center) / (N * K)
+            total = total + push * (far.T @ (weighed * far) - near.T @ (weighed * near))
+        return total
+
+    return value, gradient
+
+
+def tidy_functions(X, centers, E, by_mode, differences, options):
+    """The same after two observations: one weight per triplet, one scatter matrix for all modes."""
+    (N, K), (near, far) = E.shape, differences
+    ridge = options["ridge"]
+    omega = options["triplet_weight"] / (K * len(near)) * np.sum(by_mode, axis=0)
     crossed = (E.T @ X).T @ centers
     scatter = (X * E.sum(axis=1)[:, None]).T @ X - crossed - crossed.T
     scatter = (scatter + (centers * E.sum(axis=0)[:, None]).T @ centers) / (N * K)
 
-    manifold = SymmetricPositiveDefinite(X.shape[1])
-
-    @pymanopt.function.numpy(manifold)
-    def cost(M):
+    def value(M):
         delta = squared_lengths(far, M) - squared_lengths(near, M)
         return np.sum(scatter * M) + omega @ smooth_hinge(delta) + ridge / 2 * np.sum(M * M)
 
-    @pymanopt.function.numpy(manifold)
-    def euclidean_gradient(M):
-        """Eq. 15."""
+    def gradient(M):
         delta = squared_lengths(far, M) - squared_lengths(near, M)
         slopes = (omega * smooth_hinge_slope(delta))[:, None]
         return scatter + far.T @ (slopes * far) - near.T @ (slopes * near) + ridge * M
 
-    problem = pymanopt.Problem(manifold, cost, euclidean_gradient=euclidean_gradient)
-    # pymanopt counts the starting point as an iteration.
-    optimizer = ConjugateGradient(max_iterations=n_inner + 1, verbosity=0)
-    result = optimizer.run(problem, initial_point=M)
-    return result.point, float(result.cost)
+    return value, gradient
 
 
 def fit_literal(
@@ -97,13 +131,22 @@ def fit_literal(
     ridge,
     n_outer,
     n_inner,
+    tidy=False,
     callback=None,
 ):
     """Algorithm 2 of the paper: centres, weights, metric, in turn, from M = I.
 
     Returns M, centers, weights and the objective after each outer iteration. ``callback``, if
     given, is called as ``callback(iteration, M, centers, weights, value)`` after each of them.
+    ``tidy`` takes the sums over modes out of the M-step, which the paper does not.
     """
+    options = {
+        "eta": eta,
+        "triplet_weight": triplet_weight,
+        "ridge": ridge,
+        "n_inner": n_inner,
+        "tidy": tidy,
+    }
     anchors, similar, dissimilar = triplets.T
     near, far = X[anchors] - X[similar], X[anchors] - X[dissimilar]
     partners = partners_of_samples(triplets, len(X))
@@ -112,18 +155,7 @@ def fit_literal(
         centers = update_centers(X, weights, eta)
         losses = smooth_hinge(squared_lengths(far, M) - squared_lengths(near, M))
         weights = update_weights(M, centers, weights, X, losses, partners, eta, triplet_weight)
-        M, value = update_metric(
-            M,
-            centers,
-            weights,
-            X,
-            anchors,
-            similar,
-            (near, far),
-            eta,
-            (triplet_weight, ridge),
-            n_inner,
-        )
+        M, value = update_metric(M, X, centers, weights, triplets, (near, far), options)
         history.append(value)
         if callback is not None:
             callback(iteration, M, centers, weights, value)

@@ -347,7 +347,8 @@ def load_baseline():
     return module
 
 
-def test_baseline_takes_the_steps_of_the_paper():
+@pytest.mark.parametrize("tidy", [False, True])
+def test_baseline_takes_the_steps_of_the_paper(tidy):
     X, triplets, _, weights0, _ = random_problem(8)
     options = {"eta": 3, "triplet_weight": 100, "ridge": 1e-3}
     steps = []
@@ -357,6 +358,7 @@ def test_baseline_takes_the_steps_of_the_paper():
         weights0,
         n_outer=2,
         n_inner=4,
+        tidy=tidy,
         callback=lambda *state: steps.append(state),
         **options,
     )
