@@ -161,6 +161,11 @@ def update_weights_simultaneously(M, centers, weights, X, triplets, *, eta, trip
     return new
 
 
+def symmetric_part(A):
+    """Half the sum of a matrix and its transpose."""
+    return 0.5 * (A + A.T)
+
+
 def riemannian_gradient(M, egrad):
     """M ½(G + Gᵀ) M, Eq. 3."""
     return M @ (0.5 * (egrad + egrad.T)) @ M

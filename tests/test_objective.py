@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mdaml.constraints import TripletSet
-from mdaml.geometry import geodesic, symmetrize
+from mdaml.geometry import geodesic
 from mdaml.kernels.cpu import smooth_hinge
 from mdaml.objective import TripletObjective
 
@@ -30,7 +30,9 @@ def direction():
     """Return a function of a seed and a size that makes a tangent vector of length one."""
 
     def make(seed, n_features=4):
-        h = symmetrize(np.random.default_rng(2000 + seed).normal(size=(n_features, n_features)))
+        h = literal.symmetric_part(
+            np.random.default_rng(2000 + seed).normal(size=(n_features, n_features))
+        )
         return h / np.linalg.norm(h)
 
     return make

@@ -78,6 +78,25 @@ class LocalProblem:
             self.ridge,
         )
 
+    def critical_triplet_weight(self, state: State) -> float:
+        """Return the triplet weight up to which, at the modes of a state, zero is the best metric.
+
+        It is, as long as the gradient there, ``S - triplet_weight * B``, is positive semi-definite:
+        up to one over the largest eigenvalue of the push B relative to the scatter S.
+        """
+        weights = state.importance / (state.modes.weights.shape[1] * self.triplets.n_triplets)
+        # At distance zero every triplet has slope -1.
+        nowhere = np.zeros(self.X.shape[1], self.X.dtype)
+        _, product = kernels.triplet_gradient(self.X, nowhere, self.triplets, weights)
+        half = kernels.transposed_times(self.X, product)
+        spread, axes = np.linalg.eigh(clustering_scatter(self.X, state.modes))
+        seen = spread > len(spread) * np.finfo(self.X.dtype).eps * spread[-1]
+        if not seen.any():
+            return 0.0
+        whitening = axes[:, seen] / np.sqrt(spread[seen])
+        highest = float(np.linalg.eigvalsh(-whitening.T @ (half + half.T) @ whitening)[-1])
+        return 1.0 / highest if highest > 0.0 else float("inf")
+
     def _at_metric(self, F: FloatArray, modes: Modes, importance: FloatArray) -> State:
         projected = self._project(F)
         return self._valued(

@@ -13,18 +13,14 @@ import numpy as np
 from mdaml._typing import FloatArray
 
 
-def symmetrize(A: FloatArray) -> FloatArray:
-    """Return the symmetric part of a square matrix."""
-    return 0.5 * (A + A.T)
-
-
 def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
     """Riemannian gradient at ``M = F F^T``, as a symmetric matrix in the frame ``F``.
 
     Eq. (3): ``M sym(gradient) M = F h F^T`` with ``h = F^T sym(gradient) F``.
     """
     # Deviates from the paper (1): this changes the metric of a gradient; it projects nothing.
-    return F.T @ symmetrize(gradient) @ F
+    h = F.T @ gradient @ F
+    return 0.5 * (h + h.T)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml.constraints import TripletSet
-from mdaml.geometry import Geodesic, symmetrize
+from mdaml.geometry import Geodesic, gradient_in_frame
 from mdaml.optimize import Point
 
 
@@ -30,7 +30,9 @@ class TripletObjective:
     def at(self, F: FloatArray) -> Point:
         """Return value and gradient at ``M = F F^T``."""
         projected = kernels.rows_times(self.X, F.astype(self.X.dtype))
-        return self._point(F, projected, np.ones(len(F)), F.T @ self.scatter @ F, F.T @ F)
+        return self._point(
+            F, projected, np.ones(len(F)), gradient_in_frame(F, self.scatter), F.T @ F
+        )
 
     def along(self, point: Point, line: Geodesic) -> "TripletPath":
         """Return the objective along a geodesic that starts at ``point``."""
@@ -42,7 +44,7 @@ class TripletObjective:
             projected=kernels.rows_times(point.projected, turn.astype(self.X.dtype)),
             scale=np.ones(len(turn)),
         )
-        scatter = line.basis.T @ self.scatter @ line.basis
+        scatter = gradient_in_frame(line.basis, self.scatter)
         return TripletPath(self, line, origin, scatter, line.basis.T @ line.basis)
 
     def _point(
@@ -64,7 +66,7 @@ class TripletObjective:
         half = scale[:, None] * kernels.transposed_times(projected, product) * scale
         value = np.trace(scatter) + loss + 0.5 * self.ridge * np.vdot(gram, gram)
         # F^T M F = (F^T F)^2
-        gradient = symmetrize(scatter) + half + half.T + self.ridge * (gram @ gram)
+        gradient = scatter + half + half.T + self.ridge * (gram @ gram)
         return Point(F, float(value), gradient, projected, scale)
 
 

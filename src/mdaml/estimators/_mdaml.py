@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array, check_random_state, check_X_y
 from sklearn.utils.validation import validate_data
@@ -22,12 +21,11 @@ from mdaml._validation import (
     check_start_weights,
     check_triplets,
 )
-from mdaml.alternation import LocalProblem, Outcome, State, alternate
+from mdaml.alternation import LocalProblem, Outcome, alternate
 from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
 from mdaml.estimators._base import MahalanobisTransformer
 from mdaml.modes import (
     Neighbors,
-    clustering_scatter,
     kmeans_weights,
     mixture_weights,
     modes_from_weights,
@@ -198,7 +196,7 @@ class MDaML(MahalanobisTransformer):
                 tol=self.tol,
                 callback=self.callback,
             )
-            critical = critical_triplet_weight(problem, outcome.state)
+            critical = problem.critical_triplet_weight(outcome.state)
         # Set nothing before all is done: a fit that fails leaves the model as it was.
         validate_data(self, X, skip_check_array=True)
         self.triplets_, self.triplet_weight_ = drawn, triplet_weight
@@ -302,10 +300,15 @@ class MDaML(MahalanobisTransformer):
                 stacklevel=3,
             )
         if self.triplet_weight_ < self.lambda1_critical_:
+            advice = "Increase triplet_weight."
+            if np.isinf(self.lambda1_critical_):
+                advice = (
+                    "Along no direction are dissimilar samples farther apart than similar ones."
+                )
             warnings.warn(
                 f"triplet_weight={self.triplet_weight_:g} is below lambda1_critical_="
                 f"{self.lambda1_critical_:.3g}: the best metric is zero, and what was learned "
-                "depends on where the iteration stopped. Increase triplet_weight, or use 'auto'.",
+                f"depends on where the iteration stopped. {advice}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -325,25 +328,3 @@ class MDaML(MahalanobisTransformer):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
-
-
-def critical_triplet_weight(problem: LocalProblem, state: State) -> float:
-    """Return the λ₁ at and below which the zero metric minimises Eq. (7) at the modes of a state.
-
-    Zero is optimal as long as the gradient there, ``S - λ₁ B``, is positive semi-definite; the
-    critical value is one over the largest eigenvalue of B relative to the scatter S.
-    """
-    weights = state.importance / (state.modes.weights.shape[1] * problem.triplets.n_triplets)
-    # At distance zero every triplet has slope -1: the push of all of them, whatever the metric.
-    nowhere = np.zeros(problem.X.shape[1], problem.X.dtype)
-    _, product = kernels.triplet_gradient(problem.X, nowhere, problem.triplets, weights)
-    half = kernels.transposed_times(problem.X, product)
-    scatter = clustering_scatter(problem.X, state.modes)
-    spread, axes = np.linalg.eigh(scatter)
-    seen = spread > len(spread) * np.finfo(problem.X.dtype).eps * spread[-1]
-    if not seen.any():
-        return 0.0
-    whitening = axes[:, seen] / np.sqrt(spread[seen])
-    push = -(half + half.T)
-    highest = float(scipy.linalg.eigvalsh(whitening.T @ push @ whitening)[-1])
-    return 1.0 / highest if highest > 0.0 else float("inf")
