@@ -9,6 +9,7 @@ and belong to no other anchor, so anchors go to threads without locks or atomic 
 import numba
 import numpy as np
 
+from mdaml.kernels._prefetch import pairs_ahead, prefetch_row
 from mdaml.kernels._threads import GRAIN, share
 
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for
@@ -56,17 +57,18 @@ def triplet_losses(Y, triplets):
     out = np.zeros(len(triplets.pairs))
     cost = len(out) * Y.shape[1] + 3 * triplets.n_triplets
     scales = np.ones(Y.shape[1], Y.dtype)
-    share(_triplet_losses, len(triplets.groups) - 1, cost, Y, scales, triplets.arrays, out)
+    args = (Y, pairs_ahead(Y), scales, triplets.arrays, out)
+    share(_triplet_losses, len(triplets.groups) - 1, cost, *args)
     return out
 
 
 @fast_loop
-def _triplet_losses(begin, end, Y, scales, triplets, out):
+def _triplet_losses(begin, end, Y, ahead, scales, triplets, out):
     pairs, first, last, far, groups, widths = triplets
     sq_dists, far_dists = np.empty(widths[0]), np.empty(widths[1] + 8)
     for g in range(begin, end):
         offset, current, n_padded = groups[g], -1, 0
-        _pair_sq_dists(offset, groups[g + 1], Y, scales, pairs, sq_dists)
+        _pair_sq_dists(offset, groups[g + 1], Y, ahead, scales, pairs, sq_dists)
         for p in range(offset, groups[g + 1]):
             if first[p] < last[p] and first[p] != current:
                 current = first[p]
@@ -78,9 +80,11 @@ def _triplet_losses(begin, end, Y, scales, triplets, out):
 
 
 @fast_loop
-def _pair_sq_dists(begin, end, Y, scales, pairs, out):
+def _pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
     """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision."""
     for p in range(begin, end):
+        if ahead > 0 and p + ahead < len(pairs):
+            prefetch_row(Y, pairs[p + ahead, 1])
         i, j = pairs[p, 0], pairs[p, 1]
         total = Y.dtype.type(0)
         for c in range(Y.shape[1]):
@@ -102,7 +106,17 @@ def triplet_gradient(Y, scales, triplets, pair_weights):
     slopes = np.empty(len(triplets.pairs))
     losses = np.zeros(len(triplets.groups) - 1)
     cost = 2 * slopes.size * Y.shape[1] + 3 * triplets.n_triplets
-    args = (Y, scales, triplets.arrays, pair_weights, slopes, losses, degree, product)
+    args = (
+        Y,
+        pairs_ahead(Y),
+        scales,
+        triplets.arrays,
+        pair_weights,
+        slopes,
+        losses,
+        degree,
+        product,
+    )
     share(_triplet_gradient, len(losses), cost, *args)
     _add_columns(triplets.pairs, slopes, degree)
     share(_add_scaled_rows, len(Y), Y.size, Y, degree, product)
@@ -111,14 +125,14 @@ def triplet_gradient(Y, scales, triplets, pair_weights):
 
 @fast_loop
 def _triplet_gradient(
-    begin, end, Y, scales, triplets, pair_weights, slopes, losses, degree, product
+    begin, end, Y, ahead, scales, triplets, pair_weights, slopes, losses, degree, product
 ):
     pairs, first, last, far, groups, widths = triplets
     sq_dists = np.empty(widths[0])
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
-        _pair_sq_dists(offset, stop, Y, scales, pairs, sq_dists)
+        _pair_sq_dists(offset, stop, Y, ahead, scales, pairs, sq_dists)
         slopes[offset:stop] = 0.0
         current, n_far, n_padded = -1, 0, 0
         for p in range(offset, stop):
@@ -180,19 +194,20 @@ def triplet_losses_along(Y, scales, triplets, pair_weights):
     """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
     losses = np.zeros((len(triplets.groups) - 1, 4))
     cost = 4 * len(triplets.pairs) * Y.shape[1] + 8 * triplets.n_triplets
-    share(
-        _triplet_losses_along, len(losses), cost, Y, scales, triplets.arrays, pair_weights, losses
-    )
+    args = (Y, pairs_ahead(Y), scales, triplets.arrays, pair_weights, losses)
+    share(_triplet_losses_along, len(losses), cost, *args)
     return losses.sum(axis=0)
 
 
 @fast_loop
-def _triplet_losses_along(begin, end, Y, scales, triplets, pair_weights, losses):
+def _triplet_losses_along(begin, end, Y, ahead, scales, triplets, pair_weights, losses):
     pairs, first, last, far, groups, widths = triplets
     sq_dists, far_dists = np.empty((4, widths[0])), np.empty((4, widths[1] + 8))
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         for p in range(offset, stop):
+            if ahead > 0 and p + ahead < len(pairs):
+                prefetch_row(Y, pairs[p + ahead, 1])
             i, j, n = pairs[p, 0], pairs[p, 1], p - offset
             s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
             for c in range(Y.shape[1]):
