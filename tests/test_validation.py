@@ -150,7 +150,7 @@ BAD_LABELS = {
     "missing": (with_value(Y, np.nan), "y contains NaN"),
     "infinite": (with_value(Y, np.inf), "y contains infinity"),
     "two columns": (np.column_stack([Y, Y]), r"y should be a 1d array.*\(30, 2\)"),
-    "a number": (3, "y should be a 1d array"),
+    "a number": (3, "pass them by name: fit"),
 }
 
 
@@ -210,7 +210,7 @@ def test_neither_labels_nor_triplets_is_refused():
 
 @refused_before_any_work
 def test_triplets_in_the_place_of_labels_are_refused():
-    with pytest.raises(ValueError, match="y should be a 1d array"):
+    with pytest.raises(ValueError, match="pass them by name: fit"):
         MDaML(n_modes=2).fit(X, TRIPLETS)
 
 
@@ -504,3 +504,13 @@ def test_features_too_large_to_square_are_refused(dtype):
     huge = (X * np.finfo(dtype).max ** 0.3).astype(dtype)
     with pytest.raises(ValueError, match="Scale the features"):
         MDaML(2).fit(huge, Y)
+
+
+@pytest.mark.parametrize(
+    "words", [np.full((N, D), "red"), X.astype(object) + 0], ids=["text", "mix"]
+)
+def test_words_in_x_are_refused_with_advice(words):
+    words = words.copy()
+    words[3, 1] = "red"
+    with pytest.raises(ValueError, match=r"X must hold numbers only.*'red'.*Encode words"):
+        MDaML(2).fit(words, Y)

@@ -233,16 +233,29 @@ class MDaML(MahalanobisTransformer):
                 "an array of shape (n_triplets, 3) of row numbers of X."
             )
         options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": self}
-        if y is None:
-            samples = check_array(X, input_name="X", **options)
-            return samples, None, check_triplets(triplets, len(samples))
-        samples, labels = check_X_y(X, y, **options)
+        if np.ndim(y) == 2 and np.shape(y)[1] == 3:
+            raise ValueError(
+                f"y must be one label per row, got shape {np.shape(y)}. If these are comparisons, "
+                "pass them by name: fit(X, triplets=...)."
+            )
+        try:
+            if y is None:
+                samples = check_array(X, input_name="X", **options)
+                return samples, None, check_triplets(triplets, len(samples))
+            samples, labels = check_X_y(X, y, **options)
+        except ValueError as error:
+            if "could not convert string to float" not in str(error):
+                raise
+            raise ValueError(
+                f"X must hold numbers only: {error}. Encode words as numbers first, for instance "
+                "by OneHotEncoder."
+            ) from error
         check_labels(name, labels)
         return samples, labels, None
 
     def _check_parameters(self, n_samples: int, n_features: int) -> float:
         """Check all parameters; return the triplet weight in force."""
-        rows = f", the number of rows of X ({n_samples})"
+        rows = ", the number of rows of X"
         check_integer(self, "n_modes", self.n_modes, 1, n_samples, what=rows)
         why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
         check_number(self, "eta", self.eta, 1.0, strict=True, why=why)
@@ -260,7 +273,7 @@ class MDaML(MahalanobisTransformer):
         check_integer(self, "max_inner_iter", self.max_inner_iter, 1)
         check_number(self, "tol", self.tol, 0.0)
         if self.n_components is not None:
-            columns = f", the number of features of X ({n_features})"
+            columns = ", the number of features of X"
             check_integer(self, "n_components", self.n_components, 1, n_features, what=columns)
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"MDaML(callback=...) must be callable, got {self.callback!r}.")
