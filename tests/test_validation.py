@@ -150,7 +150,7 @@ BAD_LABELS = {
     "missing": (with_value(Y, np.nan), "y contains NaN"),
     "infinite": (with_value(Y, np.inf), "y contains infinity"),
     "two columns": (np.column_stack([Y, Y]), r"y should be a 1d array.*\(30, 2\)"),
-    "a number": (3, "pass them by name: fit"),
+    "a number": (3, "y should be a 1d array"),
 }
 
 

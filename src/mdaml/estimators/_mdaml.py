@@ -233,9 +233,9 @@ class MDaML(MahalanobisTransformer):
                 "an array of shape (n_triplets, 3) of row numbers of X."
             )
         options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": self}
-        if np.ndim(y) == 2 and np.shape(y)[1] == 3:
+        if getattr(y, "shape", ())[1:] == (3,):
             raise ValueError(
-                f"y must be one label per row, got shape {np.shape(y)}. If these are comparisons, "
+                f"y must be one label per row, got shape {y.shape}. If these are comparisons, "
                 "pass them by name: fit(X, triplets=...)."
             )
         try:
