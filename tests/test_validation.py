@@ -226,7 +226,7 @@ BAD_SAMPLES = {
     "infinite": (with_value(X, np.inf), ValueError, "X contains infinity"),
     "negative infinite": (with_value(X, -np.inf), ValueError, "X contains infinity"),
     "one feature, flat": (X[:, 0], ValueError, r"Expected 2D array, got 1D.*reshape\(-1, 1\)"),
-    "three dimensions": (X[:, :, None], ValueError, "dim 3.*dim <= 2"),
+    "three dimensions": (X[:, :, None], ValueError, "dim 3.*<= 2"),
     "no feature": (X[:, :0], ValueError, r"0 feature\(s\).*minimum of 1"),
     "words": (np.full((N, 2), "abc"), ValueError, "could not convert string to float.*abc"),
     "a column of words": (
