@@ -73,7 +73,8 @@ class LocalProblem:
         return TripletObjective(
             self.X,
             self.triplets,
-            state.importance * self._loss_factor(state.modes),
+            state.importance,
+            self._loss_factor(state.modes),
             clustering_scatter(self.X, state.modes),
             self.ridge,
         )
@@ -84,11 +85,11 @@ class LocalProblem:
         It is, as long as the gradient there, ``S - triplet_weight * B``, is positive semi-definite:
         up to one over the largest eigenvalue of the push B relative to the scatter S.
         """
-        weights = state.importance / (state.modes.weights.shape[1] * self.triplets.n_triplets)
         # At distance zero every triplet has slope -1.
         nowhere = np.zeros(self.X.shape[1], self.X.dtype)
-        _, product = kernels.triplet_gradient(self.X, nowhere, self.triplets, weights)
+        _, product = kernels.triplet_gradient(self.X, nowhere, self.triplets, state.importance)
         half = kernels.transposed_times(self.X, product)
+        half *= self._loss_factor(state.modes) / self.triplet_weight
         spread, axes = np.linalg.eigh(clustering_scatter(self.X, state.modes))
         seen = spread > len(spread) * np.finfo(self.X.dtype).eps * spread[-1]
         if not seen.any():

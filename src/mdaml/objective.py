@@ -23,7 +23,8 @@ class TripletObjective:
 
     X: FloatArray  # (N, d) centred: the Laplacian form of the gradient needs it
     triplets: TripletSet
-    pair_weights: FloatArray  # (P,) factor of each triplet's loss, by its near pair
+    importance: FloatArray  # (P,) self-weight of the triplets of each near pair
+    loss_factor: float  # of all losses
     scatter: FloatArray  # (d, d) gradient of the clustering term
     ridge: float
 
@@ -61,10 +62,12 @@ class TripletObjective:
         the middle sum is a graph Laplacian between the projected samples and themselves.
         """
         loss, product = kernels.triplet_gradient(
-            projected, (scale * scale).astype(self.X.dtype), self.triplets, self.pair_weights
+            projected, (scale * scale).astype(self.X.dtype), self.triplets, self.importance
         )
-        half = scale[:, None] * kernels.transposed_times(projected, product) * scale
-        value = np.trace(scatter) + loss + 0.5 * self.ridge * np.vdot(gram, gram)
+        half = self.loss_factor * kernels.transposed_times(projected, product)
+        half *= np.outer(scale, scale)
+        ridge = 0.5 * self.ridge * np.vdot(gram, gram)
+        value = np.trace(scatter) + self.loss_factor * loss + ridge
         # F^T M F = (F^T F)^2
         gradient = scatter + half + half.T + self.ridge * (gram @ gram)
         return Point(F, float(value), gradient, projected, scale)
@@ -87,10 +90,14 @@ class TripletPath:
             self.origin.projected,
             growth.astype(self.origin.projected.dtype),
             self.objective.triplets,
-            self.objective.pair_weights,
+            self.objective.importance,
         )
         overlap = np.sum((growth @ (self.gram * self.gram)) * growth, axis=1)
-        return growth @ np.diagonal(self.scatter) + losses + 0.5 * self.objective.ridge * overlap
+        return (
+            growth @ np.diagonal(self.scatter)
+            + self.objective.loss_factor * losses
+            + 0.5 * self.objective.ridge * overlap
+        )
 
     def at(self, step: float) -> Point:
         """Return the point reached by a step, without projecting the samples anew."""
