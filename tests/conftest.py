@@ -5,8 +5,10 @@ functions. They live for the whole session and hold nothing that changes, so pro
 them. :class:`Problem` holds plain arrays in the shapes of ``literal`` and ``oracles``.
 """
 
+import os
 from dataclasses import dataclass, replace
 
+import hypothesis
 import literal
 import numpy as np
 import pytest
@@ -14,6 +16,12 @@ import pytest
 from mdaml.alternation import LocalProblem
 from mdaml.constraints import TripletSet
 from mdaml.modes import Modes, Neighbors
+
+# Property tests draw new examples at every run, but the same in continuous integration, where a
+# failure should mean that the change is to blame.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ def problems(draw):
         "n_triplets": draw(st.sampled_from([1, 2, 5, 20, 60])),
         "eta": draw(st.floats(1.05, 8.0)),
         "triplet_weight": 10.0 ** draw(st.floats(-3, 6)),
-        # Without ridge the metric may grow beyond what single precision holds.
-        "ridge": draw(st.just(0.0) | some_ridge if dtype is np.float64 else some_ridge),
+        "ridge": draw(st.just(0.0) | some_ridge),
         "dtype": dtype,
     }
     faults = [
