@@ -27,7 +27,7 @@ from mdaml.datasets import load_dataset, make_multimodal
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
 @pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# Skipped by scikit-learn itself unless SCIPY_ARRAY_API is set: array API input is not claimed.
+# One check is left out by scikit-learn unless SCIPY_ARRAY_API is set, as `make test` does.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks([MDaML(), MDaML(3, sampling="neighbors", init="kmeans")])
 def test_scikit_learn_checks(estimator, check):

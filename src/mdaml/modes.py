@@ -1,9 +1,12 @@
 """Modes: soft clusters with centres, and the weights of every sample in them."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -50,23 +53,32 @@ def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> 
         tol=1e-2,
         random_state=rng,
     )
-    with warnings.catch_warnings():
-        # A start need not be converged: the alternation moves on from it.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with _quiet():
         mixture.fit(_some_rows(scaled, n_modes, rng))
-    posteriors: FloatArray = mixture.predict_proba(scaled)
+        posteriors: FloatArray = mixture.predict_proba(scaled)
     return posteriors
 
 
 def kmeans_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Weight one for the nearest k-means centre."""
     kmeans = KMeans(n_modes, n_init=1, random_state=rng)
-    with warnings.catch_warnings():
-        # Raised when samples coincide: some modes then start without samples of their own.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with _quiet():
         kmeans.fit(_some_rows(X, n_modes, rng))
-    nearest: FloatArray = np.eye(n_modes)[kmeans.predict(X)]
+        nearest: FloatArray = np.eye(n_modes)[kmeans.predict(X)]
     return nearest
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Run scikit-learn for a start, whatever the user has configured.
+
+    A start need not be converged: the alternation moves on from it. Nor need clusters be distinct:
+    where samples coincide, some modes begin without samples of their own.
+    """
+    # The samples are NumPy arrays; scikit-learn refuses k-means++ while it dispatches on others.
+    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def _some_rows(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
