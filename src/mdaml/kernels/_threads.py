@@ -1,8 +1,7 @@
 """Threads for compiled loops that release the interpreter lock.
 
 Why not Numba's own ``prange``: its OpenMP threads spin while they wait. Beside BLAS threads, or any
-other busy process, that made a fit two to a hundred times slower; it also forbids a later ``fork``
-and triples the compile time.
+other busy process, that made a fit two to a hundred times slower; it also forbids a later ``fork``.
 """
 
 import os

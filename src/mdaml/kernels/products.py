@@ -1,8 +1,8 @@
 """Products with a tall matrix, shared among our own threads.
 
 BLAS brings threads of its own, which spin while they wait; beside other busy processes they made a
-fit up to ten times slower. So a fit keeps BLAS to one thread (:func:`one_blas_thread`) and cuts its
-two large products into blocks of rows here.
+fit ten times slower and more. So a fit keeps BLAS to one thread (:func:`one_blas_thread`) and cuts
+its two large products into blocks of rows here.
 """
 
 from contextlib import AbstractContextManager, nullcontext
