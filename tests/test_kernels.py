@@ -106,7 +106,8 @@ def run_greedy_colors(dtype):
 
 def run_nearest(dtype):
     Y, _, _, _ = problem(dtype)
-    return (kernels.nearest(Y, np.arange(0, 83, 2), np.arange(83), 6),)
+    bounds = np.repeat([[0, 40], [40, 41], [41, 83]], [40, 1, 42], axis=0)
+    return kernels.nearest(Y, bounds, np.arange(83), 6, same=False)
 
 
 def run_transposed_times(dtype):
@@ -275,16 +276,88 @@ def test_neighbors_order_the_samples_by_color():
         assert np.all(np.diff(same) > 0)
 
 
+def sorted_classes(rng, sizes, n_features, dtype):
+    """Samples on a grid, with many ties and duplicates; bounds and rows as nearest takes them."""
+    last = np.cumsum(sizes)
+    bounds = np.repeat(np.column_stack([last - sizes, last]), sizes, axis=0)
+    X = rng.integers(0, 4, size=(last[-1], n_features)).astype(dtype)
+    return X, bounds, rng.permutation(last[-1])
+
+
+def pool_of(i, bounds, same):
+    own = np.arange(*bounds[i])
+    return own[own != i] if same else np.setdiff1d(np.arange(len(bounds)), own)
+
+
+# Class sizes around those of the blocks (128 queries, 512 candidates).
+CLASS_SIZES = [[30, 1, 29], [700, 1, 3, 600], [128, 127, 1, 513], [1, 1], [3] * 60]
+
+
+@pytest.mark.parametrize("sizes", CLASS_SIZES, ids=str)
+@pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("n_nearest", [1, 4, 40])
-def test_nearest_is_what_sorting_all_distances_gives(n_nearest):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_nearest_is_what_sorting_all_distances_gives(sizes, same, n_nearest, dtype):
     rng = np.random.default_rng(n_nearest)
-    X = rng.integers(0, 4, size=(60, 3)).astype(float)  # many ties
-    queries, candidates = rng.choice(60, 25, replace=False), np.sort(rng.choice(60, 41, False))
-    found = kernels.nearest(X, queries, candidates, n_nearest)
-    for query, row in zip(queries, found, strict=True):
-        pool = candidates[candidates != query]
-        sq_dists = np.sum((X[pool] - X[query]) ** 2, axis=1)
-        np.testing.assert_array_equal(row, pool[np.argsort(sq_dists, kind="stable")][:n_nearest])
+    X, bounds, rows = sorted_classes(rng, sizes, 3, dtype)
+    found, sq_dists = kernels.nearest(X, bounds, rows, n_nearest, same=same)
+    for i in range(len(X)):
+        pool = pool_of(i, bounds, same)
+        dists = np.sum((X[pool].astype(float) - X[i]) ** 2, axis=1)
+        order = np.lexsort([rows[pool], dists])[:n_nearest]
+        missing = n_nearest - len(order)
+        np.testing.assert_array_equal(found[i], np.append(pool[order], [-1] * missing))
+        np.testing.assert_array_equal(sq_dists[i], np.append(dists[order], [np.inf] * missing))
+
+
+def test_nearest_survives_an_offset_that_swamps_inner_products():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) * 1e-3 + 1e5  # inner products keep none of the differences
+    bounds = np.tile([0, 300], (300, 1))
+    found, _ = kernels.nearest(X, bounds, np.arange(300), 3, same=True)
+    dists = np.sum((X[:, None] - X) ** 2, axis=2)
+    np.fill_diagonal(dists, np.inf)
+    np.testing.assert_array_equal(found, np.argsort(dists, axis=1)[:, :3])
+
+
+@pytest.mark.parametrize("sizes", CLASS_SIZES, ids=str)
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_within_lists_the_samples_of_other_classes_in_a_ball(sizes, n_threads, use_threads):
+    use_threads(n_threads)
+    rng = np.random.default_rng(1)
+    X, bounds, _ = sorted_classes(rng, sizes, 3, np.float64)
+    radii = rng.integers(0, 12, size=len(X)) + 0.5  # distances are whole: none on a sphere
+    indptr, places = kernels.within(X, bounds, radii)
+    assert len(indptr) == len(X) + 1
+    for i in range(len(X)):
+        pool = pool_of(i, bounds, same=False)
+        inside = pool[np.sum((X[pool] - X[i]) ** 2, axis=1) < radii[i]]
+        np.testing.assert_array_equal(places[indptr[i] : indptr[i + 1]], inside)
+
+
+@pytest.mark.parametrize("margin", [1.0, 0.25, 4.0])
+def test_slopes_are_the_derivatives_of_the_loss_by_pair(margin):
+    Y, grouped, pair_weights, _ = problem()
+    scale = column_scales(Y)[0]
+    loss, slopes = kernels.triplet_slopes(Y, scale, grouped, pair_weights, margin)
+    sq_dists = np.sum(scale * (Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]) ** 2, axis=1)
+    expected, derivative = 0.0, np.zeros(len(slopes))
+    for p, (a, b) in enumerate(zip(grouped.first, grouped.last, strict=True)):
+        for r in grouped.far[a:b]:
+            x = sq_dists[r] - sq_dists[p] - margin + 1
+            expected += pair_weights[p] * literal.smooth_hinge(x)
+            derivative[p] -= pair_weights[p] * literal.smooth_hinge_slope(x)
+            derivative[r] += pair_weights[p] * literal.smooth_hinge_slope(x)
+    np.testing.assert_allclose(loss, expected, rtol=1e-10)
+    np.testing.assert_allclose(slopes, derivative, rtol=1e-10, atol=1e-12)
+
+
+def test_laplacian_product_is_the_scatter_of_pairs():
+    Y, grouped, _, _ = problem()
+    weights = np.random.default_rng(0).normal(size=len(grouped.pairs))
+    half = Y.T @ kernels.laplacian_product(Y, grouped.pairs, grouped.groups, weights)
+    diffs = Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]
+    np.testing.assert_allclose(half + half.T, (diffs.T * weights) @ diffs, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_samples", [1, 5, 2047, 4097, 40000])

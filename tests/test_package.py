@@ -23,7 +23,7 @@ def run(code):
 
 
 def test_public_names():
-    assert sorted(mdaml.__all__) == ["MDaML", "__version__"]
+    assert sorted(mdaml.__all__) == ["Euclidean", "GMML", "KISSME", "MDaML", "__version__"]
     assert all(hasattr(mdaml, name) for name in mdaml.__all__)
 
 

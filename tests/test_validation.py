@@ -149,7 +149,7 @@ BAD_LABELS = {
     "none": ([], r"inconsistent numbers of samples: \[30, 0\]"),
     "missing": (with_value(Y, np.nan), "y contains NaN"),
     "infinite": (with_value(Y, np.inf), "y contains infinity"),
-    "two columns": (np.column_stack([Y, Y]), r"y should be a 1d array.*\(30, 2\)"),
+    "two columns": (np.column_stack([Y, Y]), r"y must be one label per row.*\(30, 2\)"),
     "a number": (3, "y should be a 1d array"),
 }
 
@@ -204,7 +204,7 @@ def test_labels_and_triplets_together_are_refused():
 
 @refused_before_any_work
 def test_neither_labels_nor_triplets_is_refused():
-    with pytest.raises(ValueError, match=r"requires y.*or pass triplets="):
+    with pytest.raises(ValueError, match=r"requires y.*or triplets, fit\(X, triplets=T\)"):
         MDaML(n_modes=2).fit(X)
 
 

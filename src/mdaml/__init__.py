@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from mdaml.estimators import MDaML
+from mdaml.estimators import GMML, KISSME, Euclidean, MDaML
 
 __version__ = version("mdaml")
-__all__ = ["MDaML", "__version__"]
+__all__ = ["GMML", "KISSME", "Euclidean", "MDaML", "__version__"]

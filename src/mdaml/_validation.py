@@ -12,11 +12,6 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
 
-_TRIPLETS = (
-    "triplets must be integers of shape (n_triplets, 3), each row three row numbers of X: anchor, "
-    "similar, dissimilar"
-)
-
 
 def check_integer(
     owner: object, name: str, value: Any, low: int, high: int | None = None, *, what: str = ""
@@ -32,14 +27,23 @@ def check_integer(
 
 
 def check_number(
-    owner: object, name: str, value: Any, low: float, *, strict: bool = False, why: str = ""
+    owner: object,
+    name: str,
+    value: Any,
+    low: float,
+    high: float = np.inf,
+    *,
+    strict: bool = False,
+    why: str = "",
 ) -> float:
-    """Return a parameter that must be a finite number above ``low`` (or equal, unless strict)."""
+    """Return a parameter that must be a finite number in ``[low, high]``; strict: above low."""
     wanted = f"a finite number {'greater than' if strict else 'of at least'} {low:g}"
+    if high < np.inf:
+        wanted = f"a number between {low:g} and {high:g}"
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number:
         raise TypeError(f"{_parameter(owner, name)} must be {wanted}, got {value!r}.{why}")
-    if not np.isfinite(value) or value < low or (strict and value == low):
+    if not np.isfinite(value) or not low <= value <= high or (strict and value == low):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.{why}")
     return float(value)
 
@@ -57,34 +61,68 @@ def check_choice(
 
 def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
     """Return triplets as an (n, 3) integer array of row indices below ``n_samples``."""
+    return _check_indices(
+        "triplets", triplets, 3, n_samples, "three row numbers of X: anchor, similar, dissimilar"
+    )
+
+
+def check_pairs(
+    pairs: npt.ArrayLike, pair_labels: npt.ArrayLike | None, n_samples: int
+) -> tuple[IntArray, IntArray]:
+    """Return similar and dissimilar pairs as (n, 2) integer arrays of row indices."""
+    given = _check_indices("pairs", pairs, 2, n_samples, "two row numbers of X")
+    wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 if dissimilar"
+    if pair_labels is None:
+        raise ValueError(f"{wanted}; got None. Pass pairs= and pair_labels= together.")
+    labels = np.asarray(pair_labels)
+    if labels.shape != (len(given),):
+        raise ValueError(f"{wanted}; got shape {labels.shape} for {len(given)} pairs.")
+    if labels.dtype.kind not in "iuf" or not np.all(np.abs(labels) == 1):
+        values = ", ".join(map(str, np.unique(labels)[:5]))
+        hint = ""
+        if np.array_equal(np.unique(labels), [0, 1]):
+            hint = " If 0 means dissimilar, pass 2 * pair_labels - 1."
+        raise ValueError(f"{wanted}; got the values {values}.{hint}")
+    return given[labels > 0], given[labels < 0]
+
+
+def _check_indices(
+    name: str, indices: npt.ArrayLike, width: int, n_samples: int, what: str
+) -> IntArray:
+    wanted = f"{name} must be integers of shape (n_{name}, {width}), each row {what}"
     try:
-        given = np.asarray(triplets)
+        given = np.asarray(indices)
     except ValueError:  # rows of different lengths
-        raise ValueError(f"{_TRIPLETS}; got rows of different lengths.") from None
+        raise ValueError(f"{wanted}; got rows of different lengths.") from None
     if given.size == 0:
-        raise ValueError("triplets is empty: at least one comparison is needed.")
-    if given.ndim != 2 or given.shape[1] != 3:
-        raise ValueError(f"{_TRIPLETS}; got shape {given.shape}.")
+        raise ValueError(f"{name} is empty: at least one comparison is needed.")
+    if given.ndim != 2 or given.shape[1] != width:
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
     if given.dtype.kind not in "iu":
-        raise TypeError(f"{_TRIPLETS}; got dtype {given.dtype}.")
+        raise TypeError(f"{wanted}; got dtype {given.dtype}.")
     highest, lowest = int(given.max()), int(given.min())
     if highest >= n_samples:
         raise ValueError(
-            f"triplets name row {highest}, but X has {n_samples} rows. Triplets index the X passed "
-            "to the same call; under cross-validation pass labels and let fit draw the triplets."
+            f"{name} name row {highest}, but X has {n_samples} rows. {name.capitalize()} index the "
+            "X passed to the same call; under cross-validation pass labels and let fit draw the "
+            f"{name}."
         )
     if lowest < 0:
         raise ValueError(
-            f"triplets name row {lowest}, but rows are counted from 0: negative indices, which "
+            f"{name} name row {lowest}, but rows are counted from 0: negative indices, which "
             "would count from the end, are refused."
         )
-    anchor, similar, dissimilar = given.T
-    repeated = (anchor == similar) | (anchor == dissimilar) | (similar == dissimilar)
+    columns = list(given.T)
+    repeated = np.zeros(len(given), bool)
+    for n, column in enumerate(columns):
+        for other in columns[n + 1 :]:
+            repeated |= column == other
     if repeated.any():
         bad = int(np.argmax(repeated))
         raise ValueError(
-            f"The three members of a triplet must differ, but triplet {bad} is "
-            f"{tuple(given[bad].tolist())}, the first of {int(repeated.sum())}. Remove them."
+            f"The {['', '', 'two', 'three'][width]} members of a {name[:-1]} must differ, but "
+            f"{name[:-1]} {bad} is {tuple(given[bad].tolist())}, the first of "
+            f"{int(repeated.sum())}. Remove them."
         )
     # Narrow integers are widened; int32 and int64 in rows are used as they are, without a copy.
     kept = given.dtype if given.dtype in (np.int32, np.int64) else np.int64

@@ -58,6 +58,37 @@ class TripletSet:
         return kernels.near_graph(self.pairs, self.first, self.last, self.n_samples)
 
 
+@dataclass(frozen=True)
+class PairSet:
+    """Distinct unordered pairs of rows, and how often each was given; never changed."""
+
+    pairs: IntArray  # (P, 2) the lower row first, sorted
+    counts: FloatArray  # (P,)
+    groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their first row
+
+    @classmethod
+    def from_pairs(cls, pairs: IntArray, n_samples: int) -> "PairSet":
+        """Sort an (n, 2) array of row indices and count repetitions in either order."""
+        keys = pairs.min(axis=1).astype(np.int64) * n_samples + pairs.max(axis=1)
+        keys, counts = np.unique(keys, return_counts=True)
+        distinct = np.column_stack(np.divmod(keys, n_samples))
+        bounds = np.flatnonzero(np.diff(distinct[:, 0], prepend=-1, append=-1))
+        return cls(distinct, counts.astype(np.float64), bounds)
+
+    @property
+    def total(self) -> float:
+        """The number of pairs as given, with repetitions."""
+        return float(self.counts.sum())
+
+
+def pairs_of_triplets(triplets: IntArray, n_samples: int) -> tuple[PairSet, PairSet]:
+    """Break triplets into similar pairs (anchor, similar) and dissimilar pairs (anchor, other)."""
+    return (
+        PairSet.from_pairs(triplets[:, [0, 1]], n_samples),
+        PairSet.from_pairs(triplets[:, [0, 2]], n_samples),
+    )
+
+
 def sample_triplets(
     y: npt.ArrayLike,
     n_similar: int = 10,
@@ -95,7 +126,7 @@ def sample_triplets(
     (8, 3)
     """
     rng = np.random.default_rng(random_state)
-    classes = _Classes.from_labels("sample_triplets", y)
+    classes = Classes.from_labels("sample_triplets", y)
     anchors = np.flatnonzero(classes.size[classes.of] > 1)
     own, first = classes.size[classes.of[anchors]], classes.first[classes.of[anchors]]
     # Members of a class are neighbours in classes.rows: leaving one's own place or class out of the
@@ -133,24 +164,21 @@ def neighbor_triplets(
            [2, 3, 1],
            [3, 2, 1]])
     """
-    classes = _Classes.from_labels("neighbor_triplets", y)
-    parts = []
-    for first, size in zip(classes.first, classes.size, strict=True):
-        if size < 2:
-            continue
-        own = classes.rows[first : first + size]
-        others = np.sort(np.delete(classes.rows, np.s_[first : first + size]))
-        similar = kernels.nearest(X, own, own, min(n_similar, size - 1))
-        dissimilar = kernels.nearest(X, own, others, min(n_dissimilar, len(others)))
-        similar = similar[:, np.arange(n_similar) % similar.shape[1]]
-        dissimilar = dissimilar[:, np.arange(n_dissimilar) % dissimilar.shape[1]]
-        parts.append((own, similar, dissimilar))
-    anchors, near, far = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return _combine(anchors, near, far, pairing)
+    classes = Classes.from_labels("neighbor_triplets", y)
+    own = classes.size[classes.of]
+    anchors = np.flatnonzero(own > 1)
+    similar, _ = classes.nearest(X[classes.rows], n_similar, same=True)
+    dissimilar, _ = classes.nearest(X[classes.rows], n_dissimilar, same=False)
+    turn = np.arange(n_similar) % np.minimum(n_similar, own - 1)[anchors, None]
+    similar = np.take_along_axis(similar[anchors], turn, axis=1)
+    turn = np.arange(n_dissimilar) % np.minimum(n_dissimilar, len(own) - own)[anchors, None]
+    dissimilar = np.take_along_axis(dissimilar[anchors], turn, axis=1)
+    rows = classes.rows
+    return _combine(rows[anchors], rows[similar], rows[dissimilar], pairing)
 
 
 @dataclass(frozen=True)
-class _Classes:
+class Classes:
     """Labelled rows sorted by class; class c holds the places first[c] to first[c] + size[c]."""
 
     rows: IntArray  # (n_labelled,)
@@ -158,8 +186,25 @@ class _Classes:
     first: IntArray  # (n_classes,)
     size: IntArray  # (n_classes,)
 
+    @cached_property
+    def bounds(self) -> IntArray:
+        """For each place the first place of its class and the one behind its last."""
+        return np.column_stack([self.first, self.first + self.size])[self.of]
+
+    def nearest(self, X: FloatArray, n_nearest: int, *, same: bool) -> tuple[IntArray, FloatArray]:
+        """Return the nearest places of each place, in its class or outside, and squared distances.
+
+        X holds the samples in the order of the places. Nearest first, ties to the lower row; where
+        there are fewer, -1 and infinity.
+        """
+        found: tuple[IntArray, FloatArray] = kernels.nearest(
+            X, self.bounds, self.rows, n_nearest, same=same
+        )
+        return found
+
     @classmethod
-    def from_labels(cls, caller: str, labels: npt.ArrayLike) -> "_Classes":
+    def from_labels(cls, caller: str, labels: npt.ArrayLike) -> "Classes":
+        """Sort the rows by label, those of a class in their order; leave out label ``-1``."""
         y = np.asarray(labels)
         labelled = np.flatnonzero(check_labels(caller, y))
         _, codes = np.unique(y[labelled], return_inverse=True)

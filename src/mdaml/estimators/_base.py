@@ -1,6 +1,7 @@
 """What every learner of a Mahalanobis distance can do once it is fitted."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +9,22 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mdaml import kernels
 from mdaml._typing import FloatArray
-from mdaml._validation import check_triplets
+from mdaml._validation import check_magnitude, check_triplets
+from mdaml.constraints import Classes
+from mdaml.estimators._supervision import Supervision, check_supervision
 
 _FLOATS = [np.float64, np.float32]
+
+
+def principal_components(F: FloatArray, n_components: int | None = None) -> FloatArray:
+    """Return L with ``L.T @ L = F F^T`` whose rows are the principal axes, the longest first.
+
+    Leading rows are the best metric of lower rank.
+    """
+    axes, lengths, _ = np.linalg.svd(F, full_matrices=False)
+    return (axes * lengths).T[:n_components]
 
 
 class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -100,17 +113,17 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _map(self, X: FloatArray) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
-    def _store_metric(self, F: FloatArray, n_components: int | None, dtype: npt.DTypeLike) -> None:
-        """Set ``components_`` from a factor ``M = F F^T``.
+    def _store(self, X: npt.ArrayLike, components: FloatArray, dtype: Any, **fitted: Any) -> None:
+        """Set all that was learned, nothing before: a fit that fails leaves the model as it was.
 
-        Rows are the principal axes of M, the longest first, so that leading rows are the best
-        metric of lower rank; the largest entry of each is positive.
+        The largest entry of each row of ``components`` is made positive.
         """
-        axes, lengths, _ = np.linalg.svd(F, full_matrices=False)
-        components = (axes * lengths).T[:n_components]
+        validate_data(self, X, skip_check_array=True)
+        for name, value in fitted.items():
+            setattr(self, name, value)
         largest = np.abs(components).argmax(axis=1)[:, None]
-        components *= np.where(np.take_along_axis(components, largest, axis=1) < 0, -1.0, 1.0)
-        self.components_ = components.astype(dtype)
+        signs = np.where(np.take_along_axis(components, largest, axis=1) < 0, -1.0, 1.0)
+        self.components_ = (components * signs).astype(dtype)
 
     @property
     def _n_features_out(self) -> int:
@@ -121,3 +134,124 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         tags: Any = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class PairLearner(MahalanobisTransformer, ABC):
+    """A learner from pairs; triplets are broken into pairs, labels stand for the pairs in them."""
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        pairs: npt.ArrayLike | None = None,
+        pair_labels: npt.ArrayLike | None = None,
+        triplets: npt.ArrayLike | None = None,
+        **unsupported: Any,
+    ) -> Self:
+        """Learn the metric from pairs, triplets or labels; pass one of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, dense.
+        y : array-like of shape (n_samples,), optional
+            Class labels; ``-1`` marks unlabelled rows, which are left out.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Row numbers of X.
+        pair_labels : array-like of shape (n_pairs,), optional
+            1 for similar, -1 for dissimilar pairs.
+        triplets : array-like of shape (n_triplets, 3), optional
+            Row numbers ``(a, b, c)``: a and b are taken for similar, a and c for dissimilar.
+        **unsupported
+            Other supervision is refused with advice.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        samples, given = check_supervision(
+            self,
+            ("y", "pairs", "triplets"),
+            X,
+            y,
+            triplets=triplets,
+            pairs=pairs,
+            pair_labels=pair_labels,
+            **unsupported,
+        )
+        self._check_parameters(samples.shape[1])
+        centred = _centred(samples)
+        with kernels.one_blas_thread():
+            components, fitted = self._learn(centred, given)
+        self._store(X, components, samples.dtype, **fitted)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None: ...
+
+    @abstractmethod
+    def _learn(self, X: FloatArray, given: Supervision) -> tuple[FloatArray, dict[str, Any]]:
+        """Return components and further attributes for centred samples in double precision."""
+
+    def __sklearn_tags__(self) -> Tags:
+        """Labels are the usual supervision; pairs or triplets replace them."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class LabelLearner(MahalanobisTransformer, ABC):
+    """A learner from class labels only."""
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, **unsupported: Any) -> Self:
+        """Learn the metric from labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, dense.
+        y : array-like of shape (n_samples,)
+            Class labels; ``-1`` marks unlabelled rows, which are left out.
+        **unsupported
+            Other supervision, such as triplets or pairs, is refused with advice.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        samples, given = check_supervision(self, ("y",), X, y, **unsupported)
+        self._check_parameters(samples.shape[1])
+        assert given.labels is not None
+        classes = Classes.from_labels(type(self).__name__, given.labels)
+        centred = _centred(samples[classes.rows])
+        with kernels.one_blas_thread():
+            components, fitted = self._learn(centred, classes)
+        self._store(X, components, samples.dtype, **fitted)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None: ...
+
+    @abstractmethod
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+        """Return components and further attributes for samples sorted by class.
+
+        They are centred, in double precision and in the order of the places of the classes.
+        """
+
+    def __sklearn_tags__(self) -> Tags:
+        """Without labels there is nothing to learn from."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _centred(samples: FloatArray) -> FloatArray:
+    """Return samples less their mean, in double precision: scatter matrices need it."""
+    shifted = samples.astype(np.float64)
+    shifted -= shifted.mean(axis=0)  # no metric sees translations; rounding does
+    check_magnitude(shifted)
+    return shifted

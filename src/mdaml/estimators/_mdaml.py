@@ -7,23 +7,21 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_array, check_random_state, check_X_y
-from sklearn.utils.validation import validate_data
+from sklearn.utils import Tags, check_random_state
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import (
     check_choice,
     check_integer,
-    check_labels,
     check_magnitude,
     check_number,
     check_start_weights,
-    check_triplets,
 )
 from mdaml.alternation import LocalProblem, Outcome, alternate
 from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
-from mdaml.estimators._base import MahalanobisTransformer
+from mdaml.estimators._base import MahalanobisTransformer, principal_components
+from mdaml.estimators._supervision import check_supervision
 from mdaml.modes import (
     Neighbors,
     kmeans_weights,
@@ -163,6 +161,7 @@ class MDaML(MahalanobisTransformer):
         y: npt.ArrayLike | None = None,
         *,
         triplets: npt.ArrayLike | None = None,
+        **unsupported: Any,
     ) -> Self:
         """Learn the metric from labels or from triplets.
 
@@ -174,18 +173,24 @@ class MDaML(MahalanobisTransformer):
             Class labels, from which triplets are drawn; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
             Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Instead of y.
+        **unsupported
+            Other supervision, such as pairs, is refused with advice.
 
         Returns
         -------
         self : MDaML
         """
-        samples, labels, given = self._check_data(X, y, triplets)
+        samples, given = check_supervision(
+            self, ("y", "triplets"), X, y, triplets=triplets, **unsupported
+        )
         triplet_weight = self._check_parameters(*samples.shape)
         mean = samples.mean(axis=0)
         centred = samples - mean  # the metric does not see translations; rounding does
         check_magnitude(centred)
         rng = check_random_state(self.random_state)
-        drawn = self._draw(centred, labels, rng) if given is None else given
+        drawn = given.triplets
+        if drawn is None:
+            drawn = self._draw(centred, given.labels, rng)
         with kernels.one_blas_thread():
             problem = self._problem(centred, drawn, triplet_weight)
             modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
@@ -197,15 +202,18 @@ class MDaML(MahalanobisTransformer):
                 callback=self.callback,
             )
             critical = problem.critical_triplet_weight(outcome.state)
-        # Set nothing before all is done: a fit that fails leaves the model as it was.
-        validate_data(self, X, skip_check_array=True)
-        self.triplets_, self.triplet_weight_ = drawn, triplet_weight
-        self.lambda1_critical_ = critical
-        self.centers_ = outcome.state.modes.centers + mean
-        self.weights_ = outcome.state.modes.weights
-        self.history_ = np.array(outcome.history)
-        self.n_iter_ = outcome.n_iter
-        self._store_metric(outcome.state.F, self.n_components, centred.dtype)
+        self._store(
+            X,
+            principal_components(outcome.state.F, self.n_components),
+            centred.dtype,
+            triplets_=drawn,
+            triplet_weight_=triplet_weight,
+            lambda1_critical_=critical,
+            centers_=outcome.state.modes.centers + mean,
+            weights_=outcome.state.modes.weights,
+            history_=np.array(outcome.history),
+            n_iter_=outcome.n_iter,
+        )
         self._warn_if_needed(outcome, problem.triplets)
         return self
 
@@ -220,38 +228,6 @@ class MDaML(MahalanobisTransformer):
             ridge=float(self.ridge),
             max_inner_iter=self.max_inner_iter,
         )
-
-    def _check_data(
-        self, X: Any, y: Any, triplets: Any
-    ) -> tuple[FloatArray, npt.NDArray[Any] | None, IntArray | None]:
-        name = type(self).__name__
-        if y is not None and triplets is not None:
-            raise ValueError("Pass either y or triplets, not both.")
-        if y is None and triplets is None:
-            raise ValueError(
-                f"{name} requires y to be passed, but the target y is None; or pass triplets=, "
-                "an array of shape (n_triplets, 3) of row numbers of X."
-            )
-        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": self}
-        if getattr(y, "shape", ())[1:] == (3,):
-            raise ValueError(
-                f"y must be one label per row, got shape {y.shape}. If these are comparisons, "
-                "pass them by name: fit(X, triplets=...)."
-            )
-        try:
-            if y is None:
-                samples = check_array(X, input_name="X", **options)
-                return samples, None, check_triplets(triplets, len(samples))
-            samples, labels = check_X_y(X, y, **options)
-        except ValueError as error:
-            if "could not convert string to float" not in str(error):
-                raise
-            raise ValueError(
-                f"X must hold numbers only: {error}. Encode words as numbers first, for instance "
-                "by OneHotEncoder."
-            ) from error
-        check_labels(name, labels)
-        return samples, labels, None
 
     def _check_parameters(self, n_samples: int, n_features: int) -> float:
         """Check all parameters; return the triplet weight in force."""

@@ -9,13 +9,16 @@ from typing import Any
 _HOMES = {
     "cpu": (
         "center_sq_dists",
+        "laplacian_product",
         "pair_products",
         "sequential_weights",
         "triplet_gradient",
         "triplet_losses",
         "triplet_losses_along",
+        "triplet_slopes",
     ),
-    "grouping": ("greedy_colors", "group_triplets", "near_graph", "nearest"),
+    "grouping": ("greedy_colors", "group_triplets", "near_graph"),
+    "neighbors": ("nearest", "within"),
     "products": ("one_blas_thread", "rows_times", "transposed_times"),
 }
 

@@ -6,6 +6,8 @@ come from :class:`mdaml.constraints.TripletSet`: the pairs of one anchor are nei
 and belong to no other anchor, so anchors go to threads without locks or atomic additions.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -14,9 +16,9 @@ from mdaml.kernels._threads import GRAIN, share
 
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for
 # NaN: all input was checked to be finite.
-fast_loop = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+fast_loop: Any = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
 # Without licence to reorder: for logarithms and comparisons.
-exact_loop = numba.njit(nogil=True, cache=True)
+exact_loop: Any = numba.njit(nogil=True, cache=True)
 
 
 @fast_loop
@@ -96,37 +98,38 @@ def _pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
 def triplet_gradient(Y, scales, triplets, pair_weights):
     """Weighted loss for distances in Y, columns scaled, and half of its Laplacian times Y.
 
-    The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``. With ``q`` the
-    derivative of the loss with respect to each of them, ``B[i, j]`` the sum of ``q`` over the pairs
-    (i, j) and ``deg`` its row and column sums, the second result is ``deg/2 * Y - B @ Y``, so that
-    ``Y.T @ result`` plus its transpose is ``sum_p q[p] (y_i - y_j)(y_i - y_j)^T``. The rows of a
-    pair are read once, for distance and product.
+    The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``. The second result is
+    :func:`laplacian_product` for the derivatives of the loss with respect to each of them; here the
+    rows of a pair are read once, for distance and product.
     """
     product, degree = np.zeros_like(Y), np.zeros(len(Y))
     slopes = np.empty(len(triplets.pairs))
     losses = np.zeros(len(triplets.groups) - 1)
     cost = 2 * slopes.size * Y.shape[1] + 3 * triplets.n_triplets
-    args = (
-        Y,
-        pairs_ahead(Y),
-        scales,
-        triplets.arrays,
-        pair_weights,
-        slopes,
-        losses,
-        degree,
-        product,
-    )
-    share(_triplet_gradient, len(losses), cost, *args)
-    _add_columns(triplets.pairs, slopes, degree)
-    share(_add_scaled_rows, len(Y), Y.size, Y, degree, product)
-    return float(losses.sum()), product
+    args = (Y, pairs_ahead(Y), scales, triplets.arrays, pair_weights, 1.0, slopes, losses)
+    share(_triplet_slopes, len(losses), cost, *args, degree, product)
+    return float(losses.sum()), _with_degrees(Y, triplets.pairs, slopes, degree, product)
+
+
+def triplet_slopes(Y, scales, triplets, pair_weights, margin):
+    """Weighted loss for distances in Y, columns scaled, and its derivative for every pair.
+
+    A triplet loses nothing once its far pair is ``margin`` farther than its near pair.
+    """
+    slopes = np.empty(len(triplets.pairs))
+    losses = np.zeros(len(triplets.groups) - 1)
+    cost = slopes.size * Y.shape[1] + 3 * triplets.n_triplets
+    args = (Y, pairs_ahead(Y), scales, triplets.arrays, pair_weights, margin, slopes, losses)
+    nothing = np.empty((0, Y.shape[1]), Y.dtype)
+    share(_triplet_slopes, len(losses), cost, *args, np.empty(0), nothing)
+    return float(losses.sum()), slopes
 
 
 @fast_loop
-def _triplet_gradient(
-    begin, end, Y, ahead, scales, triplets, pair_weights, slopes, losses, degree, product
+def _triplet_slopes(
+    begin, end, Y, ahead, scales, triplets, pair_weights, margin, slopes, losses, degree, product
 ):
+    """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty."""
     pairs, first, last, far, groups, widths = triplets
     sq_dists = np.empty(widths[0])
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
@@ -145,8 +148,9 @@ def _triplet_gradient(
                 n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
                 far_slopes[:n_padded] = 0.0
             weight, total, pull = pair_weights[p], 0.0, 0.0
+            near = sq_dists[p - offset] + (margin - 1.0)
             for n in range(n_padded):
-                value, slope = smooth_hinge(far_dists[n] - sq_dists[p - offset])
+                value, slope = smooth_hinge(far_dists[n] - near)
                 total += value
                 pull += slope
                 far_slopes[n] += weight * slope
@@ -154,12 +158,47 @@ def _triplet_gradient(
             losses[g] += weight * total
         for n in range(n_far):
             slopes[far[current + n]] -= far_slopes[n]
-        i = pairs[offset, 0]
-        for p in range(offset, stop):
-            j, pull = pairs[p, 1], Y.dtype.type(slopes[p])
-            degree[i] += slopes[p]
-            for c in range(Y.shape[1]):
-                product[i, c] -= pull * Y[j, c]
+        if len(product) > 0:
+            _subtract_rows(offset, stop, Y, 0, pairs, slopes, degree, product)
+
+
+def laplacian_product(Y, pairs, groups, weights):
+    """``deg/2 * Y - B @ Y`` with ``B[i, j]`` the weight of the pair (i, j), ``deg`` its degrees.
+
+    Degrees are row sums and column sums of B together. ``Y.T @ result`` plus its transpose is
+    ``sum_p weights[p] (y_i - y_j)(y_i - y_j)^T``: the scatter of pairs for the price of products
+    with Y. Pairs ``groups[g]:groups[g + 1]`` share their first row, which no other group has.
+    """
+    product, degree = np.zeros_like(Y), np.zeros(len(Y))
+    args = (Y, pairs_ahead(Y), pairs, groups, weights, degree, product)
+    share(_laplacian_product, len(groups) - 1, len(pairs) * Y.shape[1], *args)
+    return _with_degrees(Y, pairs, weights, degree, product)
+
+
+@fast_loop
+def _laplacian_product(begin, end, Y, ahead, pairs, groups, weights, degree, product):
+    for g in range(begin, end):
+        _subtract_rows(groups[g], groups[g + 1], Y, ahead, pairs, weights, degree, product)
+
+
+@fast_loop
+def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product):
+    """Subtract from the row of an anchor in ``product`` the weighted rows of its partners."""
+    i = pairs[begin, 0]
+    for p in range(begin, end):
+        if ahead > 0 and p + ahead < len(pairs):
+            prefetch_row(Y, pairs[p + ahead, 1])
+        j, pull = pairs[p, 1], Y.dtype.type(weights[p])
+        degree[i] += weights[p]
+        for c in range(Y.shape[1]):
+            product[i, c] -= pull * Y[j, c]
+
+
+def _with_degrees(Y, pairs, weights, degree, product):
+    """Add the diagonal of the Laplacian to the product, half of it."""
+    _add_columns(pairs, weights, degree)
+    share(_add_scaled_rows, len(Y), Y.size, Y, degree, product)
+    return product
 
 
 @fast_loop
@@ -176,10 +215,10 @@ def _gather(sq_dists, far, first, last, offset, out):
 
 
 @fast_loop
-def _add_columns(pairs, slopes, degree):
-    """Add each slope to the degree of the pair's second row: scattered, so in one thread."""
+def _add_columns(pairs, weights, degree):
+    """Add each weight to the degree of the pair's second row: scattered, so in one thread."""
     for p in range(len(pairs)):
-        degree[pairs[p, 1]] += slopes[p]
+        degree[pairs[p, 1]] += weights[p]
 
 
 @fast_loop

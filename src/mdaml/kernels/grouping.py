@@ -1,9 +1,9 @@
-"""Loops that prepare the supervision, run once per fit: grouping, colouring, neighbours."""
+"""Loops that prepare the supervision, run once per fit: grouping and colouring."""
 
 import numpy as np
 
 from mdaml.kernels._threads import share
-from mdaml.kernels.cpu import exact_loop, fast_loop
+from mdaml.kernels.cpu import exact_loop
 
 
 @exact_loop
@@ -170,33 +170,3 @@ def _compact(bounds, groups, first, last, far, n_far):
             last[row] += place - bounds[g]
         place += n_far[g]
     return out
-
-
-def nearest(X, queries, candidates, n_nearest):
-    """Find the nearest candidates of each query but itself; ties go to the earlier one."""
-    out = np.full((len(queries), n_nearest), -1, np.int64)
-    cost = len(queries) * len(candidates) * X.shape[1]
-    share(_nearest, len(queries), cost, X, queries, candidates, out)
-    return out
-
-
-@fast_loop
-def _nearest(begin, end, X, queries, candidates, out):
-    n_nearest = out.shape[1]
-    best = np.empty(n_nearest)
-    for q in range(begin, end):
-        query = X[queries[q]]
-        best[:] = np.inf
-        for candidate in candidates:
-            total = 0.0
-            for c in range(X.shape[1]):
-                diff = np.float64(query[c]) - X[candidate, c]
-                total += diff * diff
-            if total < best[-1] and candidate != queries[q]:
-                n = n_nearest - 1
-                while n > 0 and total < best[n - 1]:
-                    best[n] = best[n - 1]
-                    out[q, n] = out[q, n - 1]
-                    n -= 1
-                best[n] = total
-                out[q, n] = candidate

@@ -1,0 +1,170 @@
+"""Neighbours of the same and of other classes, by blocks of inner products.
+
+Samples are sorted by class, so a class is a range of places. Blocks of ``Z @ Z.T`` (BLAS) say which
+few samples may be near enough; only their distances are computed, by differences, so neither
+rounding nor the blocks decide about neighbours. Memory is one block per thread.
+"""
+
+import numpy as np
+
+from mdaml.kernels._threads import share
+from mdaml.kernels.cpu import fast_loop
+
+_QUERIES, _CANDIDATES = 128, 512  # a block of half a megabyte stays in the cache
+
+
+def nearest(Z, bounds, rows, n_nearest, *, same):
+    """Nearest samples of the own class (but oneself) or, unless `same`, of all other classes.
+
+    ``bounds[i]`` holds the first place of i's class and the one behind its last. Returns places and
+    squared distances, both (n, n_nearest), nearest first; ties go to the lower of ``rows``. Where
+    there are too few, the rest is -1 and infinite.
+    """
+    found = np.full((len(Z), n_nearest), -1, np.int64)
+    sq_dists = np.full((len(Z), n_nearest), np.inf)
+    half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+
+    def search(begin, end):
+        for queries, candidates, products in _blocks(begin, end, Z, bounds, same):
+            _keep_nearest(
+                *queries, *candidates, products, Z, half_norms, bounds, rows, same, found, sq_dists
+            )
+
+    _share_blocks(search, Z, bounds, same)
+    return found, sq_dists
+
+
+def within(Z, bounds, radii):
+    """For each i, the samples of other classes at a squared distance below ``radii[i]``.
+
+    Returns ``indptr`` and places: those of i are ``places[indptr[i]:indptr[i + 1]]``, in order.
+    Decided by inner products, so rounding decides about samples on the sphere.
+    """
+    half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+    counts = np.zeros(len(Z) + 1, np.int64)
+    parts = {}
+
+    def search(begin, end):
+        buffer, n_found, current = np.empty((4096, 2), np.int32), 0, None
+        for queries, candidates, products in _blocks(begin, end, Z, bounds, same=False):
+            if queries != current:
+                if current is not None:
+                    parts[current[0]] = _by_query(*current, buffer[:n_found], counts)
+                current, n_found = queries, 0
+            if n_found + products.size > len(buffer):
+                grown = np.empty((2 * len(buffer) + products.size, 2), np.int32)
+                grown[:n_found] = buffer[:n_found]
+                buffer = grown
+            n_found = _keep_within(
+                *queries, *candidates, products, half_norms, bounds, radii, buffer, n_found
+            )
+        if current is not None:
+            parts[current[0]] = _by_query(*current, buffer[:n_found], counts)
+
+    _share_blocks(search, Z, bounds, same=False)
+    places = [parts[first] for first in sorted(parts)]
+    return np.cumsum(counts), np.concatenate(places) if places else np.empty(0, np.int32)
+
+
+def _share_blocks(search, Z, bounds, same):
+    n_blocks = -(-len(Z) // _QUERIES)
+    n_candidates = int(np.mean(bounds[:, 1] - bounds[:, 0])) if same else len(Z)
+    share(search, n_blocks, len(Z) * n_candidates * (Z.shape[1] // 8 + 1))
+
+
+def _blocks(begin, end, Z, bounds, same):
+    """Blocks of inner products for the query blocks begin to end, all candidates of one in turn."""
+    memory = np.empty(_QUERIES * _CANDIDATES, Z.dtype)
+    for block in range(begin, end):
+        q0, q1 = block * _QUERIES, min((block + 1) * _QUERIES, len(Z))
+        first, last = (bounds[q0, 0], bounds[q1 - 1, 1]) if same else (0, len(Z))
+        of_one_class = bounds[q0, 0] == bounds[q1 - 1, 0]
+        for c0 in range(first, last, _CANDIDATES):
+            c1 = min(c0 + _CANDIDATES, last)
+            own = of_one_class and bounds[q0, 0] <= c0 and c1 <= bounds[q0, 1]
+            if own and not same:
+                continue  # none of these can be wanted
+            products = memory[: (q1 - q0) * (c1 - c0)].reshape(q1 - q0, c1 - c0)
+            np.matmul(Z[q0:q1], Z[c0:c1].T, out=products)
+            yield (q0, q1), (c0, c1), products
+
+
+@fast_loop
+def _keep_nearest(
+    q0, q1, c0, c1, products, Z, half_norms, bounds, rows, same, found, sq_dists
+):  # fmt: skip
+    n_nearest = found.shape[1]
+    rounding = (8.0 + Z.shape[1]) * np.finfo(Z.dtype).eps
+    largest = half_norms[c0:c1].max()
+    for q in range(q0, q1):
+        inner, places, dists = products[q - q0], found[q], sq_dists[q]
+        slack = half_norms[q] - 2.0 * rounding * (half_norms[q] + largest)
+        for part in range(2):
+            # Own class, or what comes before and after it.
+            if same:
+                low, high = max(c0, bounds[q, 0]), min(c1, bounds[q, 1] if part == 0 else 0)
+            elif part == 0:
+                low, high = c0, min(c1, bounds[q, 0])
+            else:
+                low, high = max(c0, bounds[q, 1]), c1
+            c = low
+            while c < high:
+                stop = min(c + 16, high)
+                lowest = np.inf
+                for e in range(c, stop):
+                    lowest = min(lowest, half_norms[e] - inner[e - c0])
+                if 2.0 * (lowest + slack) <= dists[n_nearest - 1]:
+                    for e in range(c, stop):
+                        bound = 2.0 * (half_norms[e] - inner[e - c0] + slack)
+                        if bound <= dists[n_nearest - 1] and e != q:
+                            _insert(Z, q, e, rows, places, dists)
+                c = stop
+
+
+@fast_loop
+def _insert(Z, q, candidate, rows, places, dists):
+    """Place a candidate among the nearest of q, if it is near enough by its true distance."""
+    total = 0.0
+    for c in range(Z.shape[1]):
+        diff = np.float64(Z[q, c]) - Z[candidate, c]
+        total += diff * diff
+    n = len(dists)
+    while n > 0 and (
+        total < dists[n - 1]
+        or (total == dists[n - 1] and (places[n - 1] < 0 or rows[candidate] < rows[places[n - 1]]))
+    ):
+        n -= 1
+        if n + 1 < len(dists):
+            dists[n + 1], places[n + 1] = dists[n], places[n]
+    if n < len(dists):
+        dists[n], places[n] = total, candidate
+
+
+@fast_loop
+def _keep_within(q0, q1, c0, c1, products, half_norms, bounds, radii, out, n_found):
+    for q in range(q0, q1):
+        limit = 0.5 * radii[q] - half_norms[q]
+        inner = products[q - q0]
+        for part in range(2):
+            low, high = (c0, min(c1, bounds[q, 0])) if part == 0 else (max(c0, bounds[q, 1]), c1)
+            for c in range(low, high):
+                if half_norms[c] - inner[c - c0] < limit:
+                    out[n_found, 0], out[n_found, 1] = q, c
+                    n_found += 1
+    return n_found
+
+
+@fast_loop
+def _by_query(q0, q1, found, counts):
+    """Second column of ``found``, sorted by the first; ``counts[q + 1]`` says how many."""
+    place = np.zeros(q1 - q0 + 1, np.int64)
+    for n in range(len(found)):
+        place[found[n, 0] - q0 + 1] += 1
+    counts[q0 + 1 : q1 + 1] = place[1:]
+    place = np.cumsum(place)
+    out = np.empty(len(found), np.int32)
+    for n in range(len(found)):
+        q = found[n, 0] - q0
+        out[place[q]] = found[n, 1]
+        place[q] += 1
+    return out

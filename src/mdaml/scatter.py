@@ -1,0 +1,95 @@
+"""Scatter matrices: sums of ``(x_i - x_j)(x_i - x_j)^T`` over pairs, without the differences.
+
+The sum over a list of pairs is a graph Laplacian between X and itself; the sum over all pairs of a
+class, or of different classes, needs class sums only. X is centred by the caller: exact in theory,
+essential in floating point.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from mdaml import kernels
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints import Classes, PairSet
+
+
+@dataclass(frozen=True)
+class PairScatter:
+    """The scatter of a set of pairs."""
+
+    total: FloatArray  # (d, d) sum over the pairs, repetitions included
+    n_pairs: float  # repetitions included
+    n_distinct: int  # a bound of the rank
+
+    @property
+    def mean(self) -> FloatArray:
+        """The second moment of the differences."""
+        return self.total / max(self.n_pairs, 1.0)
+
+
+def pair_scatter(X: FloatArray, given: PairSet) -> PairScatter:
+    """Return the scatter of a list of pairs, each as often as it was given."""
+    total = weighted_scatter(X, given.pairs, given.groups, given.counts)
+    return PairScatter(total, given.total, len(given.pairs))
+
+
+def weighted_scatter(
+    X: FloatArray, pairs: IntArray, groups: IntArray, weights: FloatArray
+) -> FloatArray:
+    """Return ``sum_p weights[p] (x_i - x_j)(x_i - x_j)^T``, pairs grouped by their first row."""
+    half = kernels.transposed_times(X, kernels.laplacian_product(X, pairs, groups, weights))
+    return half + half.T
+
+
+def class_scatters(X: FloatArray, classes: Classes) -> tuple[PairScatter, PairScatter]:
+    """Return the scatters of all pairs within classes and of all pairs across classes.
+
+    With ``n_c`` members, their sum ``s_c`` and second moment ``Q_c``, the pairs within class c
+    scatter by ``n_c Q_c - s_c s_c^T``, and all pairs by ``n Q`` (X is centred); across is the
+    rest. X holds the samples in the order of the places of the classes.
+    """
+    n, sizes = len(X), classes.size.astype(np.float64)
+    sums = np.add.reduceat(X, classes.first)
+    weighed = X * sizes[classes.of][:, None]
+    within = kernels.transposed_times(X, weighed) - sums.T @ sums
+    across = n * kernels.transposed_times(X, X) - within
+    n_within = float(np.sum(sizes * (sizes - 1)) / 2)
+    n_across = n * (n - 1) / 2 - n_within
+    return (
+        PairScatter(_symmetric(within), n_within, int(n_within)),
+        PairScatter(_symmetric(across), n_across, int(n_across)),
+    )
+
+
+def ridged(scatter: FloatArray, reg: float, what: str) -> FloatArray:
+    """Return a scatter matrix plus ``reg`` times its mean eigenvalue on the diagonal."""
+    level = float(np.trace(scatter)) / len(scatter)
+    if not level > 0:
+        raise ValueError(
+            f"The {what} do not differ in any feature: there is nothing to learn from. Are the "
+            "samples they name identical?"
+        )
+    return scatter + reg * level * np.eye(len(scatter))
+
+
+def cholesky(scatter: FloatArray, what: str) -> FloatArray:
+    """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix in words."""
+    try:
+        R: FloatArray = scipy.linalg.cholesky(scatter, check_finite=False)
+        pivots = np.square(np.diagonal(R))
+        singular = pivots.min() <= len(R) * np.finfo(R.dtype).eps * pivots.max()
+    except scipy.linalg.LinAlgError:
+        singular = True
+    if singular:
+        raise ValueError(
+            f"The scatter of the {what} is singular: there are fewer of them than features, or "
+            "features depend on each other. Use reg > 0 (the default is 1e-6), or reduce the "
+            "features by PCA first."
+        )
+    return R
+
+
+def _symmetric(A: FloatArray) -> FloatArray:
+    return 0.5 * (A + A.T)
