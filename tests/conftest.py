@@ -1,4 +1,4 @@
-"""Inputs that several test files share.
+"""Inputs that several test files share, and the threads of the kernels.
 
 ``random_problem``, ``example`` and ``local_problem`` are fixtures; the first and the last return
 functions. They live for the whole session and hold nothing that changes, so property tests may use
@@ -15,6 +15,7 @@ import pytest
 
 from mdaml.alternation import LocalProblem
 from mdaml.constraints import TripletSet
+from mdaml.kernels import _threads, cpu
 from mdaml.modes import Modes, Neighbors
 
 # Property tests draw new examples at every run, but the same in continuous integration, where a
@@ -171,3 +172,21 @@ def example():
         triplet_weight=10.0,
         ridge=1e-3,
     )
+
+
+@pytest.fixture
+def use_threads(monkeypatch):
+    """Return a function that sets the number of threads and wakes them for any work at all."""
+    pools = []
+
+    def use(n):
+        _threads._pool.cache_clear()  # the pool is as wide as the threads were when it was made
+        monkeypatch.setattr(_threads, "n_threads", lambda: n)
+        monkeypatch.setattr(_threads, "GRAIN", 1)
+        monkeypatch.setattr(cpu, "GRAIN", 1)  # imported there by name
+        pools.append(_threads._pool())
+
+    yield use
+    _threads._pool.cache_clear()
+    for pool in pools:
+        pool.shutdown()

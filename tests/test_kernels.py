@@ -11,28 +11,10 @@ import pytest
 
 from mdaml import MDaML, kernels
 from mdaml.constraints import TripletSet, sample_triplets
-from mdaml.kernels import _threads, cpu
+from mdaml.kernels import _threads
 from mdaml.modes import Neighbors
 
 COUNTS = (1, 2, 3, 7)
-
-
-@pytest.fixture
-def use_threads(monkeypatch):
-    """Return a function that sets the number of threads and wakes them for any work at all."""
-    pools = []
-
-    def use(n):
-        _threads._pool.cache_clear()  # the pool is as wide as the threads were when it was made
-        monkeypatch.setattr(_threads, "n_threads", lambda: n)
-        monkeypatch.setattr(_threads, "GRAIN", 1)
-        monkeypatch.setattr(cpu, "GRAIN", 1)  # imported there by name
-        pools.append(_threads._pool())
-
-    yield use
-    _threads._pool.cache_clear()
-    for pool in pools:
-        pool.shutdown()
 
 
 def problem(dtype=np.float64, seed=0, n_samples=83, n_features=5, n_modes=3):
@@ -327,12 +309,13 @@ def test_within_lists_the_samples_of_other_classes_in_a_ball(sizes, n_threads, u
     rng = np.random.default_rng(1)
     X, bounds, _ = sorted_classes(rng, sizes, 3, np.float64)
     radii = rng.integers(0, 12, size=len(X)) + 0.5  # distances are whole: none on a sphere
-    indptr, places = kernels.within(X, bounds, radii)
-    assert len(indptr) == len(X) + 1
-    for i in range(len(X)):
-        pool = pool_of(i, bounds, same=False)
-        inside = pool[np.sum((X[pool] - X[i]) ** 2, axis=1) < radii[i]]
-        np.testing.assert_array_equal(places[indptr[i] : indptr[i + 1]], inside)
+    for begin, end in [(0, len(X)), (len(X) // 3, len(X) - 1)]:
+        indptr, places = kernels.within(X, bounds, radii, begin, end)
+        assert len(indptr) == end - begin + 1
+        for n, i in enumerate(range(begin, end)):
+            pool = pool_of(i, bounds, same=False)
+            inside = pool[np.sum((X[pool] - X[i]) ** 2, axis=1) < radii[i]]
+            np.testing.assert_array_equal(places[indptr[n] : indptr[n + 1]], inside)
 
 
 @pytest.mark.parametrize("margin", [1.0, 0.25, 4.0])

@@ -29,7 +29,7 @@ from mdaml.datasets import load_dataset, make_multimodal
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # One check is left out by scikit-learn unless SCIPY_ARRAY_API is set, as `make test` does.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([MDaML(), MDaML(3, sampling="neighbors", init="kmeans")])
+@parametrize_with_checks([MDaML(3, sampling="neighbors", init="kmeans")])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -23,7 +23,8 @@ def run(code):
 
 
 def test_public_names():
-    assert sorted(mdaml.__all__) == ["Euclidean", "GMML", "KISSME", "MDaML", "__version__"]
+    nine = ["DMLMJ", "DMLdc", "DMLeig", "Euclidean", "GMML", "KISSME", "LFDA", "LMNN", "MDaML"]
+    assert sorted(mdaml.__all__) == [*nine, "__version__"]
     assert all(hasattr(mdaml, name) for name in mdaml.__all__)
 
 

@@ -2,7 +2,18 @@
 
 from importlib.metadata import version
 
-from mdaml.estimators import GMML, KISSME, Euclidean, MDaML
+from mdaml.estimators import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
 
 __version__ = version("mdaml")
-__all__ = ["GMML", "KISSME", "Euclidean", "MDaML", "__version__"]
+__all__ = [
+    "DMLMJ",
+    "GMML",
+    "KISSME",
+    "LFDA",
+    "LMNN",
+    "DMLdc",
+    "DMLeig",
+    "Euclidean",
+    "MDaML",
+    "__version__",
+]

@@ -36,14 +36,14 @@ def check_number(
     strict: bool = False,
     why: str = "",
 ) -> float:
-    """Return a parameter that must be a finite number in ``[low, high]``; strict: above low."""
+    """Return a parameter that must be a finite number in ``[low, high]``; strict: inside."""
     wanted = f"a finite number {'greater than' if strict else 'of at least'} {low:g}"
     if high < np.inf:
-        wanted = f"a number between {low:g} and {high:g}"
+        wanted = f"a number {'strictly ' if strict else ''}between {low:g} and {high:g}"
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number:
         raise TypeError(f"{_parameter(owner, name)} must be {wanted}, got {value!r}.{why}")
-    if not np.isfinite(value) or not low <= value <= high or (strict and value == low):
+    if not np.isfinite(value) or not low <= value <= high or (strict and value in (low, high)):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.{why}")
     return float(value)
 
@@ -57,6 +57,12 @@ def check_choice(
             f"{_parameter(owner, name)} must be one of {', '.join(map(repr, choices))}, "
             f"got {value!r}.{why}"
         )
+
+
+def check_callback(owner: object, callback: Any) -> None:
+    """Refuse a callback that cannot be called."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{_parameter(owner, 'callback')} must be callable, got {callback!r}.")
 
 
 def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
@@ -129,18 +135,21 @@ def _check_indices(
     return np.ascontiguousarray(given, dtype=kept)
 
 
-def check_labels(caller: str, y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows are labelled, not ``-1``; refuse labels that give no triplet."""
+def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
+
+    Refuse labels from which nothing can be learned.
+    """
     if y.dtype.kind == "f" and np.any(y != np.floor(y)):
         raise ValueError(
             f"y must hold class labels, got continuous values such as {y[y != np.floor(y)][0]}. "
             f"{caller} compares classes; cut the values into classes, or pass triplets."
         )
-    labelled = np.ones(len(y), bool)
+    rows = np.arange(len(y))
     if y.dtype.kind in "iufO":
-        labelled = np.asarray(y != -1, dtype=bool)
+        rows = np.flatnonzero(y != -1)
     try:
-        classes, sizes = np.unique(y[labelled], return_counts=True)
+        classes, codes = np.unique(y[rows], return_inverse=True)
     except TypeError:
         kinds = ", ".join(sorted({type(label).__name__ for label in y}))
         raise TypeError(
@@ -148,18 +157,18 @@ def check_labels(caller: str, y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         ) from None
     if len(classes) < 2:
         hint = ""
-        if not labelled.all():
+        if len(rows) < len(y):
             hint = " Rows with label -1 count as unlabelled: use other labels, such as 0 and 1."
         raise ValueError(
             f"{caller} needs at least two classes in y, got {len(classes)} class(es): without a "
             f"second class nothing is dissimilar.{hint}"
         )
-    if sizes.max() < 2:
+    if len(classes) == len(rows):
         raise ValueError(
-            f"No class in y has two members ({int(labelled.sum())} samples, {len(classes)} "
+            f"No class in y has two members ({len(rows)} samples, {len(classes)} "
             "classes): nothing is similar to anything. Are these class labels?"
         )
-    return labelled
+    return rows, codes
 
 
 def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: int) -> FloatArray:

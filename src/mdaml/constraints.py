@@ -45,6 +45,20 @@ class TripletSet:
         pairs, first, last, far, groups = kernels.group_triplets(triplets, n_samples)
         return cls(pairs, first, last, far, groups, n_samples)
 
+    @classmethod
+    def from_lists(
+        cls, near: IntArray, begin: int, indptr: IntArray, others: IntArray
+    ) -> "TripletSet":
+        """Join every near partner of an anchor with every far one, for anchors from ``begin`` on.
+
+        ``near`` is (n_samples, k), negative where there are fewer; the far partners of anchor
+        ``begin + a`` are ``others[indptr[a]:indptr[a + 1]]``.
+        """
+        pairs, first, last, far, groups = kernels.group_lists(
+            near, begin, indptr, others, len(others)
+        )
+        return cls(pairs, first, last, far, groups, len(near))
+
     @cached_property
     def n_triplets(self) -> int:
         """The number of triplets."""
@@ -72,8 +86,8 @@ class PairSet:
         keys = pairs.min(axis=1).astype(np.int64) * n_samples + pairs.max(axis=1)
         keys, counts = np.unique(keys, return_counts=True)
         distinct = np.column_stack(np.divmod(keys, n_samples))
-        bounds = np.flatnonzero(np.diff(distinct[:, 0], prepend=-1, append=-1))
-        return cls(distinct, counts.astype(np.float64), bounds)
+        groups = np.append(np.flatnonzero(np.diff(distinct[:, 0], prepend=-1)), len(distinct))
+        return cls(distinct, counts.astype(np.float64), groups)
 
     @property
     def total(self) -> float:
@@ -205,12 +219,10 @@ class Classes:
     @classmethod
     def from_labels(cls, caller: str, labels: npt.ArrayLike) -> "Classes":
         """Sort the rows by label, those of a class in their order; leave out label ``-1``."""
-        y = np.asarray(labels)
-        labelled = np.flatnonzero(check_labels(caller, y))
-        _, codes = np.unique(y[labelled], return_inverse=True)
+        rows, codes = check_labels(caller, np.asarray(labels))
         order = np.argsort(codes, kind="stable")
         size = np.bincount(codes)
-        return cls(labelled[order], codes[order], np.cumsum(size) - size, size)
+        return cls(rows[order], codes[order], np.cumsum(size) - size, size)
 
 
 def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:

@@ -32,7 +32,21 @@ class PairScatter:
 def pair_scatter(X: FloatArray, given: PairSet) -> PairScatter:
     """Return the scatter of a list of pairs, each as often as it was given."""
     total = weighted_scatter(X, given.pairs, given.groups, given.counts)
+    norms = np.einsum("ij,ij->i", X, X)
+    if np.trace(total) <= 1e-6 * (given.counts @ norms[given.pairs].sum(axis=1)):
+        # The members of the pairs are so close, or equal, that the Laplacian has lost digits.
+        total = _direct_scatter(X, given)
     return PairScatter(total, given.total, len(given.pairs))
+
+
+def _direct_scatter(X: FloatArray, given: PairSet) -> FloatArray:
+    """Return the scatter by differences, in blocks: slower, without cancellation."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for begin in range(0, len(given.pairs), 4096):
+        i, j = given.pairs[begin : begin + 4096].T
+        differences = X[i] - X[j]
+        total += (differences.T * given.counts[begin : begin + 4096]) @ differences
+    return _symmetric(total)
 
 
 def weighted_scatter(
@@ -47,14 +61,15 @@ def class_scatters(X: FloatArray, classes: Classes) -> tuple[PairScatter, PairSc
     """Return the scatters of all pairs within classes and of all pairs across classes.
 
     With ``n_c`` members, their sum ``s_c`` and second moment ``Q_c``, the pairs within class c
-    scatter by ``n_c Q_c - s_c s_c^T``, and all pairs by ``n Q`` (X is centred); across is the
-    rest. X holds the samples in the order of the places of the classes.
+    scatter by ``n_c Q_c - s_c s_c^T``, and all pairs by ``n Q - s s^T``; across is the rest. X
+    holds the samples in the order of the places of the classes.
     """
     n, sizes = len(X), classes.size.astype(np.float64)
     sums = np.add.reduceat(X, classes.first)
     weighed = X * sizes[classes.of][:, None]
     within = kernels.transposed_times(X, weighed) - sums.T @ sums
-    across = n * kernels.transposed_times(X, X) - within
+    total = sums.sum(axis=0)
+    across = n * kernels.transposed_times(X, X) - np.outer(total, total) - within
     n_within = float(np.sum(sizes * (sizes - 1)) / 2)
     n_across = n * (n - 1) / 2 - n_within
     return (
@@ -79,7 +94,8 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
     try:
         R: FloatArray = scipy.linalg.cholesky(scatter, check_finite=False)
         pivots = np.square(np.diagonal(R))
-        singular = pivots.min() <= len(R) * np.finfo(R.dtype).eps * pivots.max()
+        # Dependent features leave pivots of rounding errors, not zeros.
+        singular = pivots.min() <= 100 * len(R) * np.finfo(R.dtype).eps * pivots.max()
     except scipy.linalg.LinAlgError:
         singular = True
     if singular:
@@ -89,6 +105,12 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
             "features by PCA first."
         )
     return R
+
+
+def whitened(X: FloatArray, R: FloatArray) -> FloatArray:
+    """Return ``X R^{-1}`` for an upper triangular R."""
+    solved = scipy.linalg.solve_triangular(R, X.T, trans="T", check_finite=False)
+    return np.ascontiguousarray(solved.T)
 
 
 def _symmetric(A: FloatArray) -> FloatArray:

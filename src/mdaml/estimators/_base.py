@@ -224,11 +224,10 @@ class LabelLearner(MahalanobisTransformer, ABC):
         """
         samples, given = check_supervision(self, ("y",), X, y, **unsupported)
         self._check_parameters(samples.shape[1])
-        assert given.labels is not None
-        classes = Classes.from_labels(type(self).__name__, given.labels)
-        centred = _centred(samples[classes.rows])
+        assert given.classes is not None
+        centred = _centred(samples[given.classes.rows])
         with kernels.one_blas_thread():
-            components, fitted = self._learn(centred, classes)
+            components, fitted = self._learn(centred, given.classes)
         self._store(X, components, samples.dtype, **fitted)
         return self
 

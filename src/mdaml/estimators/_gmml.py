@@ -1,6 +1,6 @@
 """Geometric mean metric learning."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ import scipy.linalg
 from mdaml._typing import FloatArray
 from mdaml._validation import check_number
 from mdaml.estimators._base import PairLearner, principal_components
-from mdaml.estimators._supervision import Supervision, scatters
+from mdaml.estimators._supervision import Supervision, check_both_kinds, scatters
 from mdaml.scatter import cholesky, ridged
 
 
@@ -37,9 +37,11 @@ class GMML(PairLearner):
         ``prior_weight * A`` to D.
     prior_weight : float, default=1.0
         Weight of the prior, in pairs: S and D are sums.
-    reg : float, default=1e-6
+    reg : float or "original", default=1e-6
         Without a prior, this fraction of the mean eigenvalue is added to the diagonals of S and D.
-        With 0 the method is the original one, and a singular S an error.
+        With 0 nothing is, and a singular S is an error. "original" is the rule of the authors'
+        code: 1e-6 is added to both, but only if either has a reciprocal condition number below
+        1e-9; being absolute, it depends on the scale of the data and on the number of pairs.
 
     Attributes
     ----------
@@ -74,7 +76,7 @@ class GMML(PairLearner):
         *,
         prior: npt.ArrayLike | None = None,
         prior_weight: float = 1.0,
-        reg: float = 1e-6,
+        reg: float | Literal["original"] = 1e-6,
     ) -> None:
         self.t = t
         self.prior = prior
@@ -83,7 +85,8 @@ class GMML(PairLearner):
 
     def _check_parameters(self, n_features: int) -> None:
         check_number(self, "t", self.t, 0.0, 1.0)
-        check_number(self, "reg", self.reg, 0.0)
+        if not isinstance(self.reg, str) or self.reg != "original":
+            check_number(self, "reg", self.reg, 0.0, why=" Or 'original', the authors' own rule.")
         check_number(self, "prior_weight", self.prior_weight, 0.0, strict=True)
         if self.prior is not None:
             self._check_prior(n_features)
@@ -91,8 +94,13 @@ class GMML(PairLearner):
     def _learn(self, X: FloatArray, given: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         similar, dissimilar = scatters(X, given)
         if self.prior is None:
-            S = ridged(similar.total, self.reg, "similar pairs")
-            D = ridged(dissimilar.total, self.reg, "dissimilar pairs")
+            advice = "Add some, or give a prior."
+            check_both_kinds(self, similar.n_pairs, dissimilar.n_pairs, advice)
+        if self.prior is None and self.reg == "original":
+            S, D = originally_ridged(similar.total, dissimilar.total)
+        elif self.prior is None:
+            S = ridged(similar.total, float(self.reg), "similar pairs")
+            D = ridged(dissimilar.total, float(self.reg), "dissimilar pairs")
         else:
             prior = self._check_prior(X.shape[1])
             S = similar.total + self.prior_weight * np.linalg.inv(prior)
@@ -104,7 +112,10 @@ class GMML(PairLearner):
             f"GMML(prior=...) must be a symmetric positive definite matrix of shape "
             f"({n_features}, {n_features})"
         )
-        prior: FloatArray = np.asarray(self.prior, dtype=np.float64)
+        try:
+            prior: FloatArray = np.asarray(self.prior, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{wanted}; got {self.prior!r}.") from None
         if prior.shape != (n_features, n_features):
             raise ValueError(f"{wanted}; got shape {prior.shape}.")
         if not np.all(np.isfinite(prior)) or not np.allclose(prior, prior.T, rtol=1e-10):
@@ -113,6 +124,14 @@ class GMML(PairLearner):
         if lowest <= 0:
             raise ValueError(f"{wanted}; its smallest eigenvalue is {lowest:.3g}.")
         return prior
+
+
+def originally_ridged(S: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Add 1e-6 to both diagonals if either matrix is nearly singular, as the authors do."""
+    with np.errstate(divide="ignore"):
+        nearly_singular = max(np.linalg.cond(S, 1), np.linalg.cond(D, 1)) > 1e9
+    ridge = 1e-6 * np.eye(len(S)) if nearly_singular else 0.0
+    return S + ridge, D + ridge
 
 
 def geometric_mean_factor(S: FloatArray, D: FloatArray, t: float) -> FloatArray:

@@ -9,7 +9,7 @@ import scipy.linalg
 from mdaml._typing import FloatArray
 from mdaml._validation import check_number
 from mdaml.estimators._base import PairLearner
-from mdaml.estimators._supervision import Supervision, scatters
+from mdaml.estimators._supervision import Supervision, check_both_kinds, scatters
 from mdaml.scatter import cholesky, ridged
 
 
@@ -70,6 +70,7 @@ class KISSME(PairLearner):
 
     def _learn(self, X: FloatArray, given: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         similar, dissimilar = scatters(X, given)
+        check_both_kinds(self, similar.n_pairs, dissimilar.n_pairs, "Add some.")
         for scatter, what in ((similar, "similar"), (dissimilar, "dissimilar")):
             if scatter.n_distinct < X.shape[1]:
                 warnings.warn(

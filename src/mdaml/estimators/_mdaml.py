@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import (
+    check_callback,
     check_choice,
     check_integer,
     check_magnitude,
@@ -36,6 +37,20 @@ class MDaML(MahalanobisTransformer):
 
     Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
     in one mode, and the metric are improved in turn; no step raises the objective.
+
+    **Objective**: over the metric M, centres ``c_k`` and weights ``w_ik`` that sum to one,
+
+    ``1/(N K) sum_ik w_ik^η d²(x_i, c_k) + λ₁/(K T) sum_t ω_t ℓ(d²(i, r) - d²(i, j)) + λ₂/2 |M|²``
+
+    with triplets ``t = (i, j, r)``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ a smooth hinge.
+
+    **Supervision**: triplets, or labels from which triplets are drawn.
+
+    **Prefer it** for comparisons instead of labels, for classes of several shapes or places, and
+    for comparisons of which some are wrong or cannot hold.
+
+    **Cost**: a step of the metric takes ``O(P d + n d² + d³)`` for P distinct pairs, a round of
+    weights ``O(P K)``; memory is linear in samples and pairs.
 
     Parameters
     ----------
@@ -251,8 +266,7 @@ class MDaML(MahalanobisTransformer):
         if self.n_components is not None:
             columns = ", the number of features of X"
             check_integer(self, "n_components", self.n_components, 1, n_features, what=columns)
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"MDaML(callback=...) must be callable, got {self.callback!r}.")
+        check_callback(self, self.callback)
         why = " Computing on a GPU is not supported yet."
         check_choice(self, "device", self.device, [None, "cpu"], why=why)
         if isinstance(self.triplet_weight, str) and self.triplet_weight == "auto":

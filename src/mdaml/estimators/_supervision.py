@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.utils import check_array, check_X_y
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_labels, check_pairs, check_triplets
+from mdaml._validation import check_pairs, check_triplets
 from mdaml.constraints import Classes, PairSet, pairs_of_triplets
 from mdaml.scatter import PairScatter, class_scatters, pair_scatter
 
@@ -26,9 +26,10 @@ _WHO_TAKES = (
 
 @dataclass(frozen=True)
 class Supervision:
-    """Exactly one of its fields is not None."""
+    """Labels (with their classes), triplets or pairs; the others are None."""
 
     labels: npt.NDArray[Any] | None = None
+    classes: Classes | None = None
     triplets: IntArray | None = None
     pairs: tuple[IntArray, IntArray] | None = None  # similar, dissimilar
 
@@ -43,12 +44,20 @@ class Supervision:
 
 def scatters(X: FloatArray, given: Supervision) -> tuple[PairScatter, PairScatter]:
     """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are."""
-    if given.labels is not None:
-        classes = Classes.from_labels("fit", given.labels)
-        samples = X[classes.rows]
-        return class_scatters(samples - samples.mean(axis=0), classes)
+    if given.classes is not None:
+        return class_scatters(X[given.classes.rows], given.classes)
     similar, dissimilar = given.pair_sets(len(X))
     return pair_scatter(X, similar), pair_scatter(X, dissimilar)
+
+
+def check_both_kinds(estimator: object, n_similar: float, n_dissimilar: float, advice: str) -> None:
+    """Refuse pairs that are all similar or all dissimilar."""
+    for count, kind in ((n_similar, "similar"), (n_dissimilar, "dissimilar")):
+        if count == 0:
+            raise ValueError(
+                f"{type(estimator).__name__} needs similar and dissimilar pairs, got no {kind} "
+                f"pair. {advice}"
+            )
 
 
 def check_supervision(
@@ -91,8 +100,7 @@ def check_supervision(
         )
     samples, labels = _check_arrays(estimator, X, y)
     if forms == ["y"]:
-        check_labels(name, labels)
-        return samples, Supervision(labels=labels)
+        return samples, Supervision(labels=labels, classes=Classes.from_labels(name, labels))
     if forms == ["triplets"]:
         return samples, Supervision(triplets=check_triplets(weak["triplets"], len(samples)))
     pairs = check_pairs(weak["pairs"], weak.get("pair_labels"), len(samples))

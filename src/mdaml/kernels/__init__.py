@@ -7,19 +7,22 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "affinity": ("affinity_laplacian_product",),
     "cpu": (
         "center_sq_dists",
         "laplacian_product",
         "pair_products",
+        "pair_sq_dists",
         "sequential_weights",
         "triplet_gradient",
         "triplet_losses",
         "triplet_losses_along",
         "triplet_slopes",
     ),
-    "grouping": ("greedy_colors", "group_triplets", "near_graph"),
-    "neighbors": ("nearest", "within"),
+    "grouping": ("greedy_colors", "group_lists", "group_triplets", "near_graph"),
+    "neighbors": ("closest", "nearest", "within"),
     "products": ("one_blas_thread", "rows_times", "transposed_times"),
+    "voting": ("nested_votes",),
 }
 
 

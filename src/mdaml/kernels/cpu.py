@@ -81,6 +81,19 @@ def _triplet_losses(begin, end, Y, ahead, scales, triplets, out):
             out[p] = total
 
 
+def pair_sq_dists(Y, pairs):
+    """Squared distance of the two rows of Y that each pair names."""
+    out = np.empty(len(pairs))
+    args = (Y, pairs_ahead(Y), np.ones(Y.shape[1], Y.dtype), pairs, out)
+    share(_pair_sq_dists_from_start, len(pairs), len(pairs) * Y.shape[1], *args)
+    return out
+
+
+@fast_loop
+def _pair_sq_dists_from_start(begin, end, Y, ahead, scales, pairs, out):
+    _pair_sq_dists(begin, end, Y, ahead, scales, pairs, out[begin:end])
+
+
 @fast_loop
 def _pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
     """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision."""

@@ -170,3 +170,37 @@ def _compact(bounds, groups, first, last, far, n_far):
             last[row] += place - bounds[g]
         place += n_far[g]
     return out
+
+
+@exact_loop
+def group_lists(near, begin, indptr, others, n_others):
+    """Arrays of a :class:`TripletSet` that joins every near partner of an anchor with every other.
+
+    Anchor ``begin + a`` has the near partners ``near[begin + a]`` (negative: none) and the far ones
+    ``others[indptr[a]:indptr[a + 1]]``. ``n_others`` is the number of far pairs in all.
+    """
+    n_groups = n_pairs = 0
+    for a in range(len(indptr) - 1):
+        n_near, n_far = np.sum(near[begin + a] >= 0), indptr[a + 1] - indptr[a]
+        if n_near > 0 and n_far > 0:
+            n_groups, n_pairs = n_groups + 1, n_pairs + n_near + n_far
+    pairs, far = np.empty((n_pairs, 2), np.int32), np.empty(n_others, np.int32)
+    first, last = np.zeros(n_pairs, np.int32), np.zeros(n_pairs, np.int32)
+    groups = np.zeros(n_groups + 1, np.int64)
+    g = p = f = 0
+    for a in range(len(indptr) - 1):
+        partners = others[indptr[a] : indptr[a + 1]]
+        if len(partners) == 0 or np.sum(near[begin + a] >= 0) == 0:
+            continue
+        for j in near[begin + a]:
+            if j >= 0:
+                pairs[p, 0], pairs[p, 1] = begin + a, j
+                first[p], last[p] = f, f + len(partners)
+                p += 1
+        for r in partners:
+            pairs[p, 0], pairs[p, 1] = begin + a, r
+            far[f] = p
+            p, f = p + 1, f + 1
+        g += 1
+        groups[g] = p
+    return pairs, first, last, far[:f], groups

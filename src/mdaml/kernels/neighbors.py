@@ -5,6 +5,8 @@ few samples may be near enough; only their distances are computed, by difference
 rounding nor the blocks decide about neighbours. Memory is one block per thread.
 """
 
+from typing import Any
+
 import numpy as np
 
 from mdaml.kernels._threads import share
@@ -24,32 +26,39 @@ def nearest(Z, bounds, rows, n_nearest, *, same):
     sq_dists = np.full((len(Z), n_nearest), np.inf)
     half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
 
-    def search(begin, end):
-        for queries, candidates, products in _blocks(begin, end, Z, bounds, same):
+    def search(first_block, last_block):
+        blocks = _blocks(first_block, last_block, Z, bounds, 0, len(Z), same)
+        for queries, candidates, products in blocks:
             _keep_nearest(
                 *queries, *candidates, products, Z, half_norms, bounds, rows, same, found, sq_dists
             )
 
-    _share_blocks(search, Z, bounds, same)
+    _share_blocks(search, Z, bounds, len(Z), same)
     return found, sq_dists
 
 
-def within(Z, bounds, radii):
-    """For each i, the samples of other classes at a squared distance below ``radii[i]``.
+def within(Z, bounds, radii, begin, end):
+    """For each i from begin to end, the samples of other classes at squared distance < radii[i].
 
-    Returns ``indptr`` and places: those of i are ``places[indptr[i]:indptr[i + 1]]``, in order.
-    Decided by inner products, so rounding decides about samples on the sphere.
+    Returns ``indptr`` and places: those of ``begin + i`` are ``places[indptr[i]:indptr[i + 1]]``,
+    in order. Decided by inner products, so rounding decides about samples on the sphere.
     """
     half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-    counts = np.zeros(len(Z) + 1, np.int64)
-    parts = {}
+    counts = np.zeros(end - begin + 1, np.int64)
+    parts: dict[int, Any] = {}
 
-    def search(begin, end):
+    def search(first_block, last_block):
         buffer, n_found, current = np.empty((4096, 2), np.int32), 0, None
-        for queries, candidates, products in _blocks(begin, end, Z, bounds, same=False):
+
+        def finish():
+            if current is not None:
+                found = buffer[:n_found]
+                parts[current[0]] = _by_query(*current, found, counts[current[0] - begin :])
+
+        blocks = _blocks(first_block, last_block, Z, bounds, begin, end, same=False)
+        for queries, candidates, products in blocks:
             if queries != current:
-                if current is not None:
-                    parts[current[0]] = _by_query(*current, buffer[:n_found], counts)
+                finish()
                 current, n_found = queries, 0
             if n_found + products.size > len(buffer):
                 grown = np.empty((2 * len(buffer) + products.size, 2), np.int32)
@@ -58,25 +67,51 @@ def within(Z, bounds, radii):
             n_found = _keep_within(
                 *queries, *candidates, products, half_norms, bounds, radii, buffer, n_found
             )
-        if current is not None:
-            parts[current[0]] = _by_query(*current, buffer[:n_found], counts)
+        finish()
 
-    _share_blocks(search, Z, bounds, same=False)
+    _share_blocks(search, Z, bounds, end - begin, same=False)
     places = [parts[first] for first in sorted(parts)]
     return np.cumsum(counts), np.concatenate(places) if places else np.empty(0, np.int32)
 
 
-def _share_blocks(search, Z, bounds, same):
-    n_blocks = -(-len(Z) // _QUERIES)
+def closest(Y, candidates):
+    """For each row of Y the closest of its candidates, the first of equals, and their distance.
+
+    Candidates are (n, c) places, negative at the end where there are fewer; without any, the result
+    is -1 and infinite.
+    """
+    found, dists = np.full(len(Y), -1, np.int64), np.full(len(Y), np.inf)
+    share(_closest, len(Y), candidates.size * Y.shape[1], Y, candidates, found, dists)
+    return found, dists
+
+
+@fast_loop
+def _closest(begin, end, Y, candidates, found, dists):
+    for i in range(begin, end):
+        best = np.inf
+        for j in candidates[i]:
+            if j < 0:
+                break
+            total = 0.0
+            for c in range(Y.shape[1]):
+                diff = Y[i, c] - Y[j, c]
+                total += diff * diff
+            if total < best:
+                best, found[i] = total, j
+        dists[i] = np.sqrt(best)
+
+
+def _share_blocks(search, Z, bounds, n_queries, same):
     n_candidates = int(np.mean(bounds[:, 1] - bounds[:, 0])) if same else len(Z)
-    share(search, n_blocks, len(Z) * n_candidates * (Z.shape[1] // 8 + 1))
+    cost = n_queries * n_candidates * (Z.shape[1] // 8 + 1)
+    share(search, -(-n_queries // _QUERIES), cost)
 
 
-def _blocks(begin, end, Z, bounds, same):
-    """Blocks of inner products for the query blocks begin to end, all candidates of one in turn."""
+def _blocks(first_block, last_block, Z, bounds, begin, end, same):
+    """Inner products of blocks of the queries begin to end with all candidates, in turn."""
     memory = np.empty(_QUERIES * _CANDIDATES, Z.dtype)
-    for block in range(begin, end):
-        q0, q1 = block * _QUERIES, min((block + 1) * _QUERIES, len(Z))
+    for block in range(first_block, last_block):
+        q0, q1 = begin + block * _QUERIES, min(begin + (block + 1) * _QUERIES, end)
         first, last = (bounds[q0, 0], bounds[q1 - 1, 1]) if same else (0, len(Z))
         of_one_class = bounds[q0, 0] == bounds[q1 - 1, 0]
         for c0 in range(first, last, _CANDIDATES):
@@ -156,11 +191,11 @@ def _keep_within(q0, q1, c0, c1, products, half_norms, bounds, radii, out, n_fou
 
 @fast_loop
 def _by_query(q0, q1, found, counts):
-    """Second column of ``found``, sorted by the first; ``counts[q + 1]`` says how many."""
+    """Second column of ``found``, sorted by the first; ``counts[1:]`` says how many."""
     place = np.zeros(q1 - q0 + 1, np.int64)
     for n in range(len(found)):
         place[found[n, 0] - q0 + 1] += 1
-    counts[q0 + 1 : q1 + 1] = place[1:]
+    counts[1 : len(place)] = place[1:]
     place = np.cumsum(place)
     out = np.empty(len(found), np.int32)
     for n in range(len(found)):
