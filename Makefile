@@ -19,7 +19,7 @@ lint: .venv/.dev          ## format, style, types, import layers
 
 check: lint test          ## what continuous integration runs
 
-bench: .venv/.test        ## speed against a literal transcription, growth, memory
+bench: .venv/.test        ## speed, growth, memory, all methods side by side
 	$(BIN)/python benchmarks/run.py
 
 clean:

@@ -1,13 +1,15 @@
-"""Time, growth and memory of MDaML; `make bench`.
+"""Time, growth and memory of MDaML, and all methods side by side; `make bench`.
 
-Three questions, each answered by ratios taken in one run:
+Five questions, each answered by figures taken in one run:
 
 speed    How much sooner than a literal transcription of the paper (literal_mdaml.py) do we reach
          its objective, with the same iterations and with the default ones?
 growth   How does the time of a fit grow with triplets, samples, features and modes?
 memory   How much memory does a fit need beyond its input?
+methods  How long does each of the nine methods take, beside NCA, and how well does 3-NN do then?
+closed   How much longer than their bare matrix products do the closed forms take?
 
-``python benchmarks/run.py [speed] [growth] [memory] [--out FILE]``; all three by default.
+``python benchmarks/run.py [PART ...] [--out FILE]``; all by default.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 from literal_mdaml import fit_literal
+from methods import closed_forms, methods
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
@@ -243,20 +246,28 @@ def machine():
     }
 
 
+PARTS = {
+    "speed": speed,
+    "growth": growth,
+    "memory": memory,
+    "methods": methods,
+    "closed": closed_forms,
+}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["speed", "growth", "memory"])
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     parser.add_argument("--one-memory-case", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one_memory_case:
         one_memory_case(*args.one_memory_case)
         return
-    parts = {"speed": speed, "growth": growth, "memory": memory}
-    unknown = set(args.parts) - set(parts)
+    unknown = set(args.parts) - set(PARTS)
     if unknown:
-        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(parts)}")
-    figures = {"machine": machine()} | {part: parts[part]() for part in args.parts}
+        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
+    figures = {"machine": machine()} | {part: PARTS[part]() for part in args.parts}
     if args.out:
         unfinished = args.out.with_suffix(".tmp")
         unfinished.write_text(json.dumps(figures, indent=1))

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
+from mdaml.constraints import (
+    Classes,
+    PairSet,
+    TripletSet,
+    neighbor_triplets,
+    pairs_of_triplets,
+    sample_triplets,
+)
 
 FIELDS = ("pairs", "first", "last", "far", "groups")
 
@@ -465,3 +472,157 @@ def test_labels_without_a_triplet_are_refused_in_words(draw, y):
 def test_minus_one_is_unlabelled_among_objects_too():
     y = np.where(np.arange(60) < 40, np.arange(60) % 3, -1).astype(object)
     assert sample_triplets(y, 2, 2, random_state=0).max() < 40
+
+
+# TripletSet.from_lists
+
+
+@st.composite
+def partner_lists(draw):
+    """Near partners of all samples, far partners of the anchors from some sample on."""
+    n_samples, k = draw(st.integers(2, 9)), draw(st.integers(1, 3))
+    cut = draw(st.integers(1, n_samples - 1))  # near partners below, far ones from here on
+    rows = st.lists(st.integers(0, cut - 1), max_size=k, unique=True)
+    near = [(draw(rows) + k * [-1])[:k] for _ in range(n_samples)]
+    begin = draw(st.integers(0, n_samples - 1))
+    end = draw(st.integers(begin + 1, n_samples))
+    others = st.lists(st.integers(cut, n_samples - 1), max_size=5, unique=True)
+    return np.array(near), begin, [sorted(draw(others)) for _ in range(begin, end)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(partner_lists())
+def test_from_lists_joins_every_near_with_every_far_partner(case):
+    near, begin, lists = case
+    indptr = np.append(0, np.cumsum([len(others) for others in lists]))
+    others = np.array([r for others in lists for r in others], np.int32)
+    grouped = TripletSet.from_lists(near, begin, indptr, others)
+    expected = [
+        (begin + a, j, r)
+        for a, others in enumerate(lists)
+        for j in near[begin + a].tolist()
+        for r in others
+        if j >= 0
+    ]
+    assert ungrouped(grouped) == Counter(expected)
+    assert grouped.n_triplets == len(expected)
+    assert grouped.n_samples == len(near)
+    if expected:
+        same = TripletSet.from_triplets(np.array(expected), len(near))
+        np.testing.assert_array_equal(
+            np.unique(grouped.pairs, axis=0), np.unique(same.pairs, axis=0)
+        )
+        assert len(grouped.pairs) == len(same.pairs)
+        np.testing.assert_array_equal(grouped.groups, same.groups)
+        np.testing.assert_array_equal(grouped.arrays[-1], same.arrays[-1])
+
+
+def test_from_lists_keeps_one_list_of_far_pairs_for_all_near_pairs_of_an_anchor():
+    near = np.array([[1, 2], [0, 2], [0, 1], [-1, -1], [-1, -1]])
+    grouped = TripletSet.from_lists(near, 0, np.array([0, 2, 2, 3]), np.array([3, 4, 4], np.int32))
+    assert ungrouped(grouped) == counted(
+        [(0, 1, 3), (0, 1, 4), (0, 2, 3), (0, 2, 4), (2, 0, 4), (2, 1, 4)]
+    )
+    assert len(grouped.far) == 3
+    np.testing.assert_array_equal(grouped.groups, [0, 4, 7])
+
+
+# PairSet
+
+
+@st.composite
+def pair_arrays(draw):
+    n_samples = draw(st.integers(2, 8))
+    member = st.integers(0, n_samples - 1)
+    distinct = st.tuples(member, member).filter(lambda pair: pair[0] != pair[1])
+    return np.array(draw(st.lists(distinct, min_size=1, max_size=40))), n_samples
+
+
+@settings(max_examples=150, deadline=None)
+@given(pair_arrays())
+def test_pairs_are_counted_in_either_order(case):
+    pairs, n_samples = case
+    made = PairSet.from_pairs(pairs, n_samples)
+    expected = Counter((min(pair), max(pair)) for pair in pairs.tolist())
+    found = dict(zip(map(tuple, made.pairs.tolist()), made.counts.tolist(), strict=True))
+    assert found == expected
+    assert made.total == len(pairs)
+    np.testing.assert_array_equal(made.pairs, sorted(expected))
+
+
+@settings(max_examples=150, deadline=None)
+@given(pair_arrays())
+def test_groups_part_the_pairs_by_their_lower_row(case):
+    made = PairSet.from_pairs(*case)
+    parts = [set(made.pairs[a:b, 0].tolist()) for a, b in pairwise(made.groups)]
+    assert all(len(part) == 1 for part in parts)
+    assert len(set().union(*parts)) == len(parts) == len(np.unique(made.pairs[:, 0]))
+    assert (made.groups[0], made.groups[-1]) == (0, len(made.pairs))
+
+
+def test_rows_of_many_samples_are_counted_without_overflow():
+    n = 2**31 - 1
+    pairs = np.array([[n - 1, n - 2], [0, n - 1], [n - 2, n - 1]], np.int32)
+    made = PairSet.from_pairs(pairs, n)
+    np.testing.assert_array_equal(made.pairs, [[0, n - 1], [n - 2, n - 1]])
+    np.testing.assert_array_equal(made.counts, [1, 2])
+
+
+def test_pairs_of_triplets_are_those_of_the_anchor_with_either_partner():
+    triplets = np.array([(0, 1, 2), (0, 1, 3), (1, 0, 2), (4, 3, 0)])
+    similar, dissimilar = pairs_of_triplets(triplets, 5)
+    np.testing.assert_array_equal(similar.pairs, [(0, 1), (3, 4)])
+    np.testing.assert_array_equal(similar.counts, [3, 1])
+    np.testing.assert_array_equal(dissimilar.pairs, [(0, 2), (0, 3), (0, 4), (1, 2)])
+    np.testing.assert_array_equal(dissimilar.counts, [1, 1, 1, 1])
+    assert similar.total == dissimilar.total == len(triplets)
+
+
+# Classes
+
+
+def test_classes_hold_the_labelled_rows_sorted_by_class_and_then_by_row():
+    y = unbalanced_labels()
+    classes = Classes.from_labels("test", y)
+    np.testing.assert_array_equal(classes.size, [9, 40, 1, 25, 2])  # labels 0, 3, 5, 7, 12
+    np.testing.assert_array_equal(classes.first, [0, 9, 49, 50, 75])
+    expected = [row for label in (0, 3, 5, 7, 12) for row in np.flatnonzero(y == label)]
+    np.testing.assert_array_equal(classes.rows, expected)
+    np.testing.assert_array_equal(classes.of, np.repeat(np.arange(5), classes.size))
+    for place, (begin, end) in enumerate(classes.bounds):
+        assert begin <= place < end
+        np.testing.assert_array_equal(y[classes.rows[begin:end]], y[classes.rows[place]])
+        assert end - begin == np.sum(y == y[classes.rows[place]])
+
+
+@pytest.mark.parametrize("kind", [str, float, object])
+def test_classes_depend_on_the_order_of_labels_only(kind):
+    y = np.array([2, 1, 2, 3, 1, 2])
+    one, other = Classes.from_labels("test", y), Classes.from_labels("test", y.astype(kind))
+    for field in ("rows", "of", "first", "size", "bounds"):
+        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("n_nearest", [1, 3, 50])
+def test_nearest_places_are_those_of_sorted_distances_ties_by_row(same, n_nearest):
+    y = unbalanced_labels()
+    X = np.random.default_rng(0).integers(0, 4, size=(len(y), 2)).astype(float)  # many ties
+    classes = Classes.from_labels("test", y)
+    places, sq_dists = classes.nearest(X[classes.rows], n_nearest, same=same)
+    for place, row in enumerate(classes.rows):
+        pool = np.flatnonzero((y == y[row]) if same else (y != y[row]) & (y != -1))
+        pool = pool[pool != row]
+        dists = np.sum((X[pool] - X[row]) ** 2, axis=1)
+        order = np.lexsort([pool, dists])[:n_nearest]
+        n = len(order)
+        np.testing.assert_array_equal(classes.rows[places[place, :n]], pool[order])
+        np.testing.assert_array_equal(sq_dists[place, :n], dists[order])
+        assert np.all(places[place, n:] == -1)
+        assert np.all(sq_dists[place, n:] == np.inf)
+
+
+@pytest.mark.parametrize("y", [[0, 0, 0], [0, 0, -1], [-1, -1, -1]])
+def test_classes_of_fewer_than_two_kinds_are_refused_in_the_name_of_the_caller(y):
+    with pytest.raises(ValueError, match="LMNN needs at least two classes"):
+        Classes.from_labels("LMNN", y)

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import threading
+from itertools import pairwise
 
 import literal
 import numpy as np
@@ -37,6 +38,27 @@ def blobs(seed=0, n_samples=150):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n_samples)
     return rng.normal(size=(n_samples, 4)) + 4 * np.eye(4)[y], y
+
+
+def candidates_of(n_samples, n_candidates, seed=3):
+    """Places in random order, fewer for some samples and none for the first, padded with -1."""
+    rng = np.random.default_rng(seed)
+    out = np.array([rng.permutation(n_samples)[:n_candidates] for _ in range(n_samples)])
+    n_given = rng.integers(0, n_candidates + 1, n_samples)
+    n_given[0] = 0
+    return np.where(np.arange(n_candidates) < n_given[:, None], out, -1)
+
+
+def partner_lists(seed=4, n_samples=83, begin=10, n_anchors=50):
+    """Near partners of all samples, and far partners of some anchors; some have none of either."""
+    rng = np.random.default_rng(seed)
+    n_near = rng.integers(0, 4, n_samples)
+    near = np.array([rng.choice(40, 3, replace=False) for _ in range(n_samples)])
+    near = np.where(np.arange(3) < n_near[:, None], near, -1)
+    counts = rng.integers(0, 5, n_anchors)
+    others = [np.sort(rng.choice(np.arange(40, n_samples), n, replace=False)) for n in counts]
+    assert begin + n_anchors <= n_samples
+    return near, np.append(0, np.cumsum(counts)), np.concatenate(others).astype(np.int32)
 
 
 def run_pair_products(dtype):
@@ -97,6 +119,22 @@ def run_transposed_times(dtype):
     return (kernels.transposed_times(Y, Y[:, :2] + dtype(1)),)
 
 
+def run_closest(dtype):
+    Y, _, _, _ = problem(dtype)
+    return kernels.closest(Y, candidates_of(len(Y), 6))
+
+
+def run_pair_sq_dists(dtype):
+    Y, grouped, _, _ = problem(dtype)
+    return (kernels.pair_sq_dists(Y, grouped.pairs),)
+
+
+def run_group_lists(dtype):
+    del dtype  # indices only
+    near, indptr, others = partner_lists()
+    return kernels.group_lists(near, 10, indptr, others, len(others))
+
+
 RUNS = (
     run_pair_products,
     run_triplet_losses,
@@ -108,6 +146,9 @@ RUNS = (
     run_greedy_colors,
     run_nearest,
     run_transposed_times,
+    run_closest,
+    run_pair_sq_dists,
+    run_group_lists,
 )
 
 
@@ -356,6 +397,87 @@ def test_products_shared_among_threads_are_products(n_samples, dtype, use_thread
     )
     np.testing.assert_allclose(product, Y @ A, **tolerance)
     np.testing.assert_allclose(gram, Y.T @ Y[:, :2], **tolerance)
+
+
+@pytest.mark.parametrize("n_candidates", [1, 6, 30])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_closest_is_the_first_candidate_at_the_least_distance(n_candidates, dtype):
+    Y = np.random.default_rng(0).integers(0, 3, size=(83, 2)).astype(dtype)  # many ties
+    candidates = candidates_of(83, n_candidates)
+    found, dists = kernels.closest(Y, candidates)
+    assert (found.dtype, dists.dtype) == (np.int64, np.float64)
+    assert (found[0], dists[0]) == (-1, np.inf)  # without any
+    for i, row in enumerate(candidates):
+        places = row[row >= 0]
+        if len(places) == 0:
+            assert (found[i], dists[i]) == (-1, np.inf)
+            continue
+        expected = np.linalg.norm(Y[places].astype(float) - Y[i], axis=1)
+        assert found[i] == places[expected.argmin()]
+        assert dists[i] == pytest.approx(expected.min(), rel=1e-15)
+
+
+def test_closest_may_be_the_sample_itself_if_it_is_a_candidate():
+    found, dists = kernels.closest(np.eye(3), np.array([[1, 0], [1, 2], [0, 1]]))
+    np.testing.assert_array_equal(found, [0, 1, 0])
+    np.testing.assert_array_equal(dists, [0, 0, np.sqrt(2)])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_pair_distances_are_sums_of_squared_differences(dtype):
+    Y, grouped, _, _ = problem(dtype)
+    expected = np.sum((Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]) ** 2, axis=1)
+    found = kernels.pair_sq_dists(Y, grouped.pairs)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=1e-5 if dtype is np.float32 else 1e-14)
+
+
+def test_pair_distances_do_not_cancel_far_from_the_origin():
+    Y = np.array([[1e8, 0.0], [1e8 + 1, 0.0]])
+    np.testing.assert_array_equal(kernels.pair_sq_dists(Y, np.array([[0, 1], [1, 1]])), [1, 0])
+    assert kernels.pair_sq_dists(Y, np.empty((0, 2), np.int64)).shape == (0,)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
+    near, indptr, others = partner_lists(seed)
+    pairs, first, last, far, groups = kernels.group_lists(near, 10, indptr, others, len(others))
+    expected = {
+        (10 + a, j, r)
+        for a in range(len(indptr) - 1)
+        for j in near[10 + a].tolist()
+        for r in others[indptr[a] : indptr[a + 1]].tolist()
+        if j >= 0
+    }
+    found = [
+        (int(i), int(j), int(pairs[row, 1]))
+        for (i, j), a, b in zip(pairs, first, last, strict=True)
+        for row in far[a:b]
+    ]
+    assert len(found) == len(expected)
+    assert set(found) == expected
+    assert groups[-1] == len(pairs)
+    for start, stop in pairwise(groups):
+        assert start < stop
+        assert len(set(pairs[start:stop, 0])) == 1
+        lists = {(a, b) for a, b in zip(first[start:stop], last[start:stop], strict=True) if a < b}
+        assert len(lists) == 1  # near pairs of an anchor share one
+        ((a, b),) = lists
+        assert np.all((far[a:b] >= start) & (far[a:b] < stop))
+    anchors = pairs[groups[:-1], 0]
+    assert np.all(np.diff(anchors) > 0)
+    assert set(anchors.tolist()) == {i for i, _, _ in expected}
+
+
+def test_lists_without_a_triplet_are_grouped_to_nothing():
+    near = np.array([[1, -1], [0, -1], [-1, -1]])
+    others = np.array([0, 1], np.int32)  # far partners of the one anchor that has no near partner
+    pairs, first, last, far, groups = kernels.group_lists(
+        near, 0, np.array([0, 0, 0, 2]), others, 2
+    )
+    assert pairs.shape == (0, 2)
+    assert len(first) == len(last) == len(far) == 0
+    np.testing.assert_array_equal(groups, [0])
 
 
 # Types of numbers

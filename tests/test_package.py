@@ -28,6 +28,12 @@ def test_public_names():
     assert all(hasattr(mdaml, name) for name in mdaml.__all__)
 
 
+def test_the_page_of_methods_has_a_row_for_each():
+    page = (ROOT / "docs" / "methods.md").read_text()
+    rows = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert rows == set(mdaml.__all__) - {"__version__"}
+
+
 def test_version_is_that_of_the_distribution():
     assert mdaml.__version__ == version("mdaml")
 

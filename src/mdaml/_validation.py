@@ -193,7 +193,8 @@ def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: in
 
 def check_magnitude(X: FloatArray) -> None:
     """Refuse centred samples whose squared distances, multiplied once more, would overflow."""
-    largest, limit = float(np.abs(X).max()), float(np.finfo(X.dtype).max) ** 0.25
+    largest = max(float(X.max()), -float(X.min()))
+    limit = float(np.finfo(X.dtype).max) ** 0.25
     if largest > limit:
         raise ValueError(
             f"X has values up to {largest:.1e} away from their mean; beyond {limit:.1e} fourth "

@@ -66,16 +66,31 @@ def class_scatters(X: FloatArray, classes: Classes) -> tuple[PairScatter, PairSc
     """
     n, sizes = len(X), classes.size.astype(np.float64)
     sums = np.add.reduceat(X, classes.first)
-    weighed = X * sizes[classes.of][:, None]
-    within = kernels.transposed_times(X, weighed) - sums.T @ sums
     total = sums.sum(axis=0)
-    across = n * kernels.transposed_times(X, X) - np.outer(total, total) - within
+    moment, weighed = _moments(X, classes)
+    within = weighed - sums.T @ sums
+    across = n * moment - np.outer(total, total) - within
     n_within = float(np.sum(sizes * (sizes - 1)) / 2)
     n_across = n * (n - 1) / 2 - n_within
     return (
         PairScatter(_symmetric(within), n_within, int(n_within)),
         PairScatter(_symmetric(across), n_across, int(n_across)),
     )
+
+
+def _moments(X: FloatArray, classes: Classes) -> tuple[FloatArray, FloatArray]:
+    """Return ``sum_c Q_c`` and ``sum_c n_c Q_c`` for the second moments ``Q_c`` of the classes."""
+    if len(X) < 32 * len(classes.size):  # small classes: two products beat a loop over many
+        weighed = X * classes.size[classes.of][:, None]
+        return kernels.transposed_times(X, X), kernels.transposed_times(X, weighed)
+    shape = X.shape[1], X.shape[1]
+    moment, weighed = np.zeros(shape), np.zeros(shape)
+    for first, size in zip(classes.first, classes.size, strict=True):
+        members = X[first : first + size]
+        of_class = kernels.transposed_times(members, members)
+        moment += of_class
+        weighed += size * of_class
+    return moment, weighed
 
 
 def ridged(scatter: FloatArray, reg: float, what: str) -> FloatArray:

@@ -250,7 +250,7 @@ class LabelLearner(MahalanobisTransformer, ABC):
 
 def _centred(samples: FloatArray) -> FloatArray:
     """Return samples less their mean, in double precision: scatter matrices need it."""
-    shifted = samples.astype(np.float64)
-    shifted -= shifted.mean(axis=0)  # no metric sees translations; rounding does
+    mean = samples.mean(axis=0, dtype=np.float64)
+    shifted: FloatArray = np.subtract(samples, mean, order="C")  # rounding sees translations
     check_magnitude(shifted)
     return shifted

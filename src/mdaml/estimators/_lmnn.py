@@ -21,7 +21,8 @@ from mdaml.scatter import weighted_scatter, whitened
 _WIDTHS = (1.0, 0.1, 0.01, 0.001)
 _HINGE = 2.0**-40  # rounded so little that it is the hinge itself, but for rounding
 _WHITENING_RIDGE = 1e-8
-_UNIT = 2.0**40  # the solver's tolerance is relative for values above 1 only
+_ROUNDING = 1e-12  # of scatter matrices, relative to the spread of the samples, with much to spare
+_UNIT = 2.0**20  # the solver's tolerance is relative for values above 1 only
 # Impostors are listed in a ball this much wider than need be. A list then serves for one to many
 # evaluations; lists that last longer cost more than searching anew (in 60 dimensions a ball twice
 # as wide holds a hundred times as many).
@@ -176,10 +177,11 @@ def _whitening(X: FloatArray, targets: IntArray) -> FloatArray:
     """
     pairs, groups, _ = _target_pairs(targets)
     mean = weighted_scatter(X, pairs, groups, np.full(len(pairs), 1.0 / len(pairs)))
-    level = np.trace(mean) / len(mean)
-    if level == 0:
-        return np.eye(len(mean))
-    R: FloatArray = scipy.linalg.cholesky(mean + _WHITENING_RIDGE * level * np.eye(len(mean)))
+    level, spread = np.trace(mean) / len(mean), float(np.vdot(X, X)) / X.size
+    if level <= _ROUNDING * spread:  # target neighbours coincide
+        return np.sqrt(spread or 1.0) * np.eye(len(mean))
+    ridge = _WHITENING_RIDGE * level + _ROUNDING * spread
+    R: FloatArray = scipy.linalg.cholesky(mean + ridge * np.eye(len(mean)))
     return R
 
 
