@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,19 @@ class DatasetRecord:
     citation : str
         Who to cite.
     sha256 : str
-        Checksum of the file ``name.csv.gz``.
+        Checksum of the file ``name.csv.gz``; empty for a set that is generated.
+    availability : {"bundled", "generated", "data folder"}
+        Whether the set comes with the library, is drawn by it, or is read from a folder of yours.
+    kind : {"table", "image"}
+        Rows of a table, or features of images.
+    note : str
+        What else one must know to compare results on this set with others.
+
+    Examples
+    --------
+    >>> from mdaml.datasets import list_datasets
+    >>> list_datasets()[0]
+    DatasetRecord(sonar: 208 x 60, 2 classes, bundled)
     """
 
     name: str
@@ -36,7 +49,23 @@ class DatasetRecord:
     source: str
     licence: str
     citation: str
-    sha256: str
+    sha256: str = ""
+    availability: Literal["bundled", "generated", "data folder"] = "bundled"
+    kind: Literal["table", "image"] = "table"
+    note: str = ""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    # The fields hold up to 542 names: a list of thirteen records would fill screens.
+    def __repr__(self) -> str:
+        """Name and size; the other fields are for asking."""
+        return (
+            f"{type(self).__name__}({self.name}: {self.n_samples} x {self.n_features}, "
+            f"{self.n_classes} classes, {self.availability})"
+        )
 
 
 _CC_BY = "CC BY 4.0"
@@ -62,7 +91,6 @@ SONAR = DatasetRecord(
     sha256="aef474cad994575b5030afd654ba02968bad90fe8f1df24cc5e38985ddc49f3a",
 )
 
-# The StatLog coding (A=100, C=010, G=001, T=000) of its 2000 training rows.
 DNA = DatasetRecord(
     name="dna",
     n_samples=2000,
@@ -74,6 +102,7 @@ DNA = DatasetRecord(
     citation="G. Towell, M. Noordewier and J. Shavlik, Molecular Biology (Splice-junction Gene "
     "Sequences), UCI Machine Learning Repository, doi:10.24432/C5M888; StatLog coding",
     sha256="d307b669f4f8c9c520d90ddad5151663842596064afcfc8176659d449cf28705",
+    note="The StatLog coding (A=100, C=010, G=001, T=000) of its 2000 training rows.",
 )
 
 BALANCE = DatasetRecord(
@@ -89,7 +118,6 @@ BALANCE = DatasetRecord(
     sha256="49d972cd45adc45b78a26a4778fabafd3ac4e7284ebf358effae892ab5b6b353",
 )
 
-# The class is the origin of the car; the six rows without horsepower are left out.
 AUTOMPG = DatasetRecord(
     name="autompg",
     n_samples=392,
@@ -103,6 +131,7 @@ AUTOMPG = DatasetRecord(
     licence=_CC_BY,
     citation="R. Quinlan, Auto MPG, UCI Machine Learning Repository, doi:10.24432/C5859H",
     sha256="ce2f3b3e4406b749331b051228e121af3fbcf76627548b11ae2383c152e28699",
+    note="The class is the origin of the car; the six rows without horsepower are left out.",
 )
 
 LETTER = DatasetRecord(
@@ -118,6 +147,7 @@ LETTER = DatasetRecord(
     licence=_CC_BY,
     citation="D. Slate, Letter Recognition, UCI Machine Learning Repository, doi:10.24432/C5ZP40",
     sha256="cefe8a6983c33a7811e2bac9c11217db73e848060ec7b102c4467415339dcecd",
+    note="The paper uses 5000 of these rows and does not say which.",
 )
 
 VEHICLE = DatasetRecord(
@@ -157,7 +187,22 @@ SPAMBASE = DatasetRecord(
     sha256="e10cb1c05b9a1b0f9c11bfd1da77691b07ad72d344de3b065c3d4841935f1b69",
 )
 
-# The numeric version, whose columns have no names at the source.
+WAVEFORM = DatasetRecord(
+    name="waveform",
+    n_samples=5000,
+    n_features=21,
+    class_names=("h1 and h2", "h1 and h3", "h2 and h3"),
+    feature_names=tuple(f"x{i}" for i in range(1, 22)),
+    source=_UCI + "107/waveform+database+generator+version+1",
+    licence="none needed: drawn by this library",
+    citation="L. Breiman, J. Friedman, R. Olshen and C. Stone, Classification and Regression "
+    "Trees, Wadsworth, 1984; L. Breiman and C. Stone, Waveform Database Generator (Version 1), "
+    "UCI Machine Learning Repository, doi:10.24432/C5CS3C",
+    availability="generated",
+    note="make_waveform(5000, random_state=0). The UCI file is another draw from the same "
+    "distribution, in which labels 0 and 2 are exchanged.",
+)
+
 GERMAN = DatasetRecord(
     name="german",
     n_samples=1000,
@@ -169,9 +214,9 @@ GERMAN = DatasetRecord(
     citation="H. Hofmann, Statlog (German Credit Data), numeric version, "
     "UCI Machine Learning Repository, doi:10.24432/C5NC77",
     sha256="4fbf663998010ce01456418826d21dfc6ef5ea2f8c3e5557dc6d639028d130ac",
+    note="The numeric version, whose columns have no names at the source.",
 )
 
-# Without region-pixel-count, which is 9 in every row of the source.
 SEGMENT = DatasetRecord(
     name="segment",
     n_samples=2310,
@@ -189,11 +234,80 @@ SEGMENT = DatasetRecord(
     citation="Vision Group, University of Massachusetts (donated by C. Brodley), Image "
     "Segmentation, UCI Machine Learning Repository, doi:10.24432/C5GP4N",
     sha256="422a3323cac868f7abed473f1e4991e60f357e6a2161feb6a41663d7829bd329",
+    note="Without region-pixel-count, which is 9 in every row of the source.",
 )
 
-# Files of the package, read by `_load._read_bundled`. A set that is generated, or read from a
-# data folder, gets a second table here and a second reader there.
-BUNDLED = {
+_GIST = tuple(f"gist_{i}" for i in range(1, 513))
+
+PUBFIG = DatasetRecord(
+    name="pubfig",
+    n_samples=772,
+    n_features=542,
+    class_names=(
+        *("AlexRodriguez", "CliveOwen", "HughLaurie", "JaredLeto"),
+        *("MileyCyrus", "ScarlettJohansson", "ViggoMortensen", "ZacEfron"),
+    ),
+    feature_names=(*_GIST, *(f"lab_{i}" for i in range(1, 31))),
+    source="https://www.cc.gatech.edu/~parikh/relative.html",
+    licence="none stated; the authors ask for citation",
+    citation="D. Parikh and K. Grauman, Relative Attributes, ICCV 2011; images: N. Kumar, A. Berg, "
+    "P. Belhumeur and S. Nayar, Attribute and Simile Classifiers for Face Verification, ICCV 2009",
+    sha256="4f960b98cfa0d848588fddb80d6615b719b2d1449cafbde0f97691ae91cb5977",
+    availability="data folder",
+    kind="image",
+    note="The release's own features: 512 of GIST, single precision there, so that "
+    "data[:, :512].astype('float32') is the release's; then 30 of a Lab colour histogram.",
+)
+
+OSR = DatasetRecord(
+    name="osr",
+    n_samples=2688,
+    n_features=512,
+    class_names=(
+        *("coast", "forest", "highway", "insidecity"),
+        *("mountain", "opencountry", "street", "tallbuilding"),
+    ),
+    feature_names=_GIST,
+    source="https://people.csail.mit.edu/torralba/code/spatialenvelope/",
+    licence="none stated; the images are offered for research",
+    citation="A. Oliva and A. Torralba, Modeling the Shape of the Scene: a Holistic Representation "
+    "of the Spatial Envelope, IJCV 2001; as used by D. Parikh and K. Grauman, Relative "
+    "Attributes, ICCV 2011",
+    sha256="f423a388a95ca04a72048d1d2b8687dbb5cba63202436e317f48e88d091228b2",
+    availability="data folder",
+    kind="image",
+    note="GIST of the 2688 images, computed anew with the settings that best reproduce the "
+    "Relative Attributes release: close to the features of that release, not equal to them.",
+)
+
+CALTECH20 = DatasetRecord(
+    name="caltech20",
+    n_samples=1536,
+    n_features=512,
+    class_names=(
+        *("binocular", "brain", "camera", "car_side", "dollar_bill", "Faces", "ferry"),
+        *("garfield", "hedgehog", "Leopards", "Motorbikes", "pagoda", "rhino", "snoopy"),
+        *("stapler", "stop_sign", "water_lilly", "windsor_chair", "wrench", "yin_yang"),
+    ),
+    feature_names=_GIST,
+    source="https://doi.org/10.22002/D1.20086",
+    licence=_CC_BY,
+    citation="F.-F. Li, M. Andreeto, M. Ranzato and P. Perona, Caltech 101, CaltechDATA, 2022, "
+    "doi:10.22002/D1.20086; classes: Y. Li, F. Nie, H. Huang and J. Huang, Large-Scale Multi-View "
+    "Spectral Clustering via Bipartite Graph, AAAI 2015",
+    sha256="56fb819b1dcd0eb7bc313eb59efccf9fac4a5f19d1ee4332639bf19c4097ba16",
+    availability="data folder",
+    kind="image",
+    note="GIST of 1536 images of Caltech-101, a stand-in: the paper names neither its 20 classes "
+    "nor its images. These are the classes of Caltech101-20, with Faces, Leopards and Motorbikes "
+    "cut to their first 195, 194 and 194 images. Do not compare accuracies with the paper's.",
+)
+
+# In the order of the paper's tables.
+DATASETS = {
     record.name: record
-    for record in (SONAR, DNA, BALANCE, AUTOMPG, LETTER, VEHICLE, SPAMBASE, GERMAN, SEGMENT)
+    for record in (
+        *(SONAR, DNA, BALANCE, AUTOMPG, LETTER, VEHICLE, SPAMBASE, WAVEFORM, GERMAN, SEGMENT),
+        *(PUBFIG, OSR, CALTECH20),
+    )
 }

@@ -1,14 +1,27 @@
-"""Toy data whose classes have several modes."""
+"""Toy data: classes of several modes, Breiman's waves, and comparisons, some of them wrong."""
 
 from numbers import Integral, Real
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
+
+from mdaml.constraints import Classes
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
 # in the plane it costs Euclidean 3-NN some six points of accuracy.
 _NUISANCE = 5.0
+
+# Breiman's three triangles, of height 6 at the points 11, 15 and 7 of 21; two of them make a class.
+_TRIANGLES = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[11], [15], [7]])), 0.0)
+_WAVES = np.array([[0, 1], [0, 2], [1, 2]])
+
+# Comparisons drawn at a time, which bounds the memory for their differences.
+_BLOCK = 1 << 13
+
+# Squared distances that agree to this share are a tie, which rounding could decide either way.
+_TIE = 1e-9
 
 
 def make_multimodal(
@@ -83,6 +96,204 @@ def make_multimodal(
     Z = _NUISANCE * rng.standard_normal((n_samples, n_features))
     Z[:, 0] = modes - (n_modes - 1) / 2 + noise * rng.standard_normal(n_samples)
     return Z @ _reflection_to_u(n_features), (modes % n_classes).astype(np.int64)
+
+
+def make_waveform(
+    n_samples: int = 5000, *, random_state: int | np.random.RandomState | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Draw noisy waves, each a random mixture of two of three triangles; the pair is the class.
+
+    With ``h1(i) = max(6 - |i - 11|, 0)``, ``h2(i) = h1(i - 4)`` and ``h3(i) = h1(i + 4)`` at the
+    points ``i = 1 .. 21``, ``u`` uniform on (0, 1) for each wave, and standard normal noise ``e``
+    at each point, the classes, all equally likely, are [1]_
+
+    - 0: ``u h1 + (1 - u) h2 + e``
+    - 1: ``u h1 + (1 - u) h3 + e``
+    - 2: ``u h2 + (1 - u) h3 + e``
+
+    The UCI file of this name numbers them in the opposite order. The best possible classifier is
+    right for about 86 % of the waves, Euclidean 3-NN for 79 to 80 %.
+
+    Parameters
+    ----------
+    n_samples : int, default=5000
+        Number of waves.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draw. ``load_dataset("waveform")`` is 5000 waves with seed 0.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 21)
+        The waves.
+    y : ndarray of shape (n_samples,)
+        Their classes, 0, 1 or 2.
+
+    References
+    ----------
+    .. [1] L. Breiman, J. Friedman, R. Olshen and C. Stone, *Classification and Regression Trees*,
+       Wadsworth, 1984.
+
+    Examples
+    --------
+    >>> from mdaml.datasets import make_waveform
+    >>> X, y = make_waveform(300, random_state=0)
+    >>> X.shape, y[:5]
+    ((300, 21), array([0, 1, 0, 1, 1]))
+    """
+    _check_count("n_samples", n_samples, 1)
+    rng = check_random_state(random_state)
+    y = rng.randint(3, size=n_samples, dtype=np.int64)
+    u = rng.uniform(size=(n_samples, 1))
+    one, other = _TRIANGLES[_WAVES[y]].swapaxes(0, 1)
+    return u * one + (1.0 - u) * other + rng.standard_normal((n_samples, 21)), y
+
+
+def make_triplets(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike | None = None,
+    *,
+    n_triplets: int = 1000,
+    components: npt.ArrayLike | None = None,
+    wrong: float = 0.0,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Draw comparisons of the rows of X and answer them, a chosen share of them wrongly.
+
+    With labels, the anchor is closer to a row of its class than to one of another class. Without,
+    three rows are drawn and a hidden metric tells which of two is closer to the first:
+    ``|components (a - b)| < |components (a - c)|``; ties are not asked.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The points that are compared.
+    y : array-like of shape (n_samples,), default=None
+        Labels that answer; ``-1`` marks rows without a label, which are left out.
+    n_triplets : int, default=1000
+        Number of comparisons, drawn independently of one another: some may be drawn twice.
+    components : array-like of shape (n_components, n_features), default=None
+        The hidden metric that answers if there are no labels, as in the ``components_`` of an
+        estimator; None is the Euclidean metric. For a matrix ``M`` pass
+        ``np.linalg.cholesky(M).T``.
+    wrong : float, default=0.0
+        Share of wrong answers, between 0 and 1: in ``round(wrong * n_triplets)`` triplets, chosen
+        at random, near and far are exchanged.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draw. The comparisons do not depend on `wrong`.
+
+    Returns
+    -------
+    triplets : ndarray of shape (n_triplets, 3)
+        Row indices: ``X[t[0]]`` is said to be closer to ``X[t[1]]`` than to ``X[t[2]]``.
+    is_wrong : ndarray of shape (n_triplets,)
+        True where that is not so.
+
+    Examples
+    --------
+    Of five features only the first two matter to whoever answers, and one answer in ten is wrong.
+
+    >>> import numpy as np
+    >>> from mdaml.datasets import make_triplets
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> triplets, is_wrong = make_triplets(
+    ...     X, n_triplets=500, components=np.eye(5)[:2], wrong=0.1, random_state=0
+    ... )
+    >>> triplets.shape, int(is_wrong.sum())
+    ((500, 3), 50)
+    >>> anchor, near, far = X[triplets.T, :2]
+    >>> holds = np.linalg.norm(anchor - near, axis=1) < np.linalg.norm(anchor - far, axis=1)
+    >>> bool(np.all(holds == ~is_wrong))
+    True
+
+    Answers by labels:
+
+    >>> labels = np.repeat(["cat", "dog"], 100)
+    >>> triplets, _ = make_triplets(X, labels, random_state=0)
+    >>> bool(np.all(labels[triplets[:, 0]] == labels[triplets[:, 1]]))
+    True
+    """
+    X = check_array(X, dtype=np.float64, input_name="X")
+    n_triplets = _check_count("n_triplets", n_triplets, 1)
+    if isinstance(wrong, bool) or not isinstance(wrong, Real) or not 0 <= wrong <= 1:
+        raise ValueError(f"wrong must be a share between 0 and 1, got {wrong!r}.")
+    rng = check_random_state(random_state)
+    if y is None:
+        triplets = _answer_by_distance(_project(X, components), n_triplets, rng)
+    elif components is None:
+        triplets = _answer_by_labels(_check_target(y, len(X)), n_triplets, rng)
+    else:
+        raise ValueError("Pass either y or components, not both: one of them answers.")
+    is_wrong = np.zeros(n_triplets, bool)
+    is_wrong[rng.permutation(n_triplets)[: round(wrong * n_triplets)]] = True
+    triplets[is_wrong] = triplets[is_wrong][:, [0, 2, 1]]
+    return triplets, is_wrong
+
+
+def _answer_by_labels(
+    y: NDArray[np.generic], n_triplets: int, rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    classes = Classes.from_labels("make_triplets", y)
+    anchor = rng.choice(np.flatnonzero(classes.size[classes.of] > 1), n_triplets)
+    first, size = classes.first[classes.of[anchor]], classes.size[classes.of[anchor]]
+    # A class is a run of places: leaving out the anchor, or its class, shifts the places behind it.
+    near = first + rng.randint(size - 1, dtype=np.int64)
+    near += near >= anchor
+    far = rng.randint(len(classes.rows) - size, dtype=np.int64)
+    far += np.where(far >= first, size, 0)
+    return classes.rows[np.column_stack([anchor, near, far])]
+
+
+def _answer_by_distance(
+    Z: NDArray[np.float64], n_triplets: int, rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    if len(Z) < 3:
+        raise ValueError(f"X must have at least 3 rows to compare, got {len(Z)}.")
+    answered, n_missing = [], n_triplets
+    while n_missing > 0:
+        triplets = _distinct_rows(len(Z), min(max(n_missing, 1000), _BLOCK), rng)
+        anchor, one, other = (Z[rows] for rows in triplets.T)
+        one, other = np.sum((anchor - one) ** 2, axis=1), np.sum((anchor - other) ** 2, axis=1)
+        triplets = np.where((one > other)[:, None], triplets[:, [0, 2, 1]], triplets)
+        triplets = triplets[np.abs(one - other) > _TIE * np.maximum(one, other)][:n_missing]
+        if len(triplets) == 0:
+            raise ValueError(
+                "All rows of X that were compared are equally far apart under the hidden metric: "
+                "it has no answers. Are the rows of X equal, or components zero?"
+            )
+        answered.append(triplets)
+        n_missing -= len(triplets)
+    return np.concatenate(answered)
+
+
+def _distinct_rows(n_rows: int, n: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """Draw n times three different rows; each draw skips the rows that are taken."""
+    one, two, three = (rng.randint(n_rows - taken, size=n, dtype=np.int64) for taken in range(3))
+    two += two >= one
+    three += three >= np.minimum(one, two)
+    three += three >= np.maximum(one, two)
+    return np.column_stack([one, two, three])
+
+
+def _project(X: NDArray[np.float64], components: npt.ArrayLike | None) -> NDArray[np.float64]:
+    if components is None:
+        return X
+    checked = check_array(components, dtype=np.float64, input_name="components")
+    if checked.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"components must have one column for each of the {X.shape[1]} features of X, got "
+            f"shape {checked.shape}."
+        )
+    return X @ checked.T
+
+
+def _check_target(y: npt.ArrayLike, n_samples: int) -> NDArray[np.generic]:
+    labels = np.asarray(y)
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"y must hold one label for each of the {n_samples} rows of X, got shape "
+            f"{labels.shape}."
+        )
+    return labels
 
 
 def _reflection_to_u(n_features: int) -> NDArray[np.float64]:

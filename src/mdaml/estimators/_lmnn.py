@@ -15,13 +15,13 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints import Classes, TripletSet
 from mdaml.estimators._base import LabelLearner, principal_components
-from mdaml.scatter import weighted_scatter, whitened
+from mdaml.scatter import whitened
 
 # The hinge is rounded over these widths of its argument, one after another; margins are 1 wide.
 _WIDTHS = (1.0, 0.1, 0.01, 0.001)
 _HINGE = 2.0**-40  # rounded so little that it is the hinge itself, but for rounding
 _WHITENING_RIDGE = 1e-8
-_ROUNDING = 1e-12  # of scatter matrices, relative to the spread of the samples, with much to spare
+_COINCIDENT = 1e-12  # target neighbours closer than this, squared, relative to all samples
 _UNIT = 2.0**20  # the solver's tolerance is relative for values above 1 only
 # Impostors are listed in a ball this much wider than need be. A list then serves for one to many
 # evaluations; lists that last longer cost more than searching anew (in 60 dimensions a ball twice
@@ -169,18 +169,31 @@ def _target_pairs(targets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     return pairs, np.append(0, np.cumsum(n_targets[anchors])), anchors
 
 
+def _target_scatter(X: FloatArray, targets: IntArray) -> FloatArray:
+    """Return the sum of ``(x_i - x_j)(x_i - x_j)^T`` over target neighbours.
+
+    By differences: a Laplacian would cancel where they are close, and a scatter that is negative by
+    rounding is one that the solver can lower forever.
+    """
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for others in targets.T:
+        given = others >= 0
+        diffs = X[given] - X[others[given]]
+        total += kernels.transposed_times(diffs, diffs)
+    return 0.5 * (total + total.T)
+
+
 def _whitening(X: FloatArray, targets: IntArray) -> FloatArray:
     """Return R, upper triangular: ``X R^{-1}`` has target neighbours 1 apart in every direction.
 
     It changes the path of the solver, not the problem, and halves the number of steps at least. A
     ridge stands for directions in which target neighbours do not differ.
     """
-    pairs, groups, _ = _target_pairs(targets)
-    mean = weighted_scatter(X, pairs, groups, np.full(len(pairs), 1.0 / len(pairs)))
+    mean = _target_scatter(X, targets) / np.count_nonzero(targets >= 0)
     level, spread = np.trace(mean) / len(mean), float(np.vdot(X, X)) / X.size
-    if level <= _ROUNDING * spread:  # target neighbours coincide
+    if level <= _COINCIDENT * spread:  # target neighbours coincide
         return np.sqrt(spread or 1.0) * np.eye(len(mean))
-    ridge = _WHITENING_RIDGE * level + _ROUNDING * spread
+    ridge = _WHITENING_RIDGE * level + _COINCIDENT * spread
     R: FloatArray = scipy.linalg.cholesky(mean + ridge * np.eye(len(mean)))
     return R
 
@@ -202,7 +215,7 @@ class LargeMargin:
             targets,
             push_weight,
         )
-        self.scatter = weighted_scatter(X, self.pairs, self.groups, np.ones(len(self.pairs)))
+        self.scatter = _target_scatter(X, targets)
         self._listed: tuple[TripletSet, FloatArray, FloatArray] | None = None  # with Y and radii
         self._projected: tuple[FloatArray, FloatArray] | None = None  # L and Y
 
