@@ -600,6 +600,16 @@ class TestDegenerate:
         assert model.history_ == pytest.approx(0.0, abs=1e-12)
         np.testing.assert_allclose(model.get_mahalanobis_matrix(), np.eye(2), atol=1e-12)
 
+    @pytest.mark.parametrize("k", [1, 3, 5, 7])
+    @pytest.mark.parametrize("seed", range(3))
+    def test_classes_of_many_identical_samples_have_a_scatter_of_exactly_zero(self, seed, k):
+        points = 3 * np.random.default_rng(seed).normal(size=(2, 3))
+        X, y = np.repeat(points, 12, axis=0), np.repeat([0, 1], 12)
+        assert np.all(large_margin(X, y, k).scatter == 0)
+        model = LMNN(k).fit(X, y)
+        assert min(model.history_) < 1e-12
+        assert np.linalg.norm(model.components_) < 10
+
     @pytest.mark.parametrize("seed", range(5))
     def test_classes_of_nearly_identical_samples_do_not_stretch_the_metric(self, seed):
         """The first term is rounding; were it negative, it could be lowered forever."""
