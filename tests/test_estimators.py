@@ -31,7 +31,7 @@ all_nine = pytest.mark.parametrize("cls", ALL)
 @pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
 @pytest.mark.filterwarnings("ignore:KISSME got:UserWarning")
 @pytest.mark.filterwarnings("ignore:DMLeig:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*classes have at most n_neighbors:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* have at most n_neighbors:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # One check is left out by scikit-learn unless SCIPY_ARRAY_API is set, as `make test` does.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

@@ -312,7 +312,7 @@ def test_a_sparse_part_of_the_samples_may_have_no_impostors_in_its_block(monkeyp
 
 
 @pytest.mark.parametrize("seed", range(24))
-@pytest.mark.filterwarnings("ignore:.* classes have at most n_neighbors:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* have at most n_neighbors:UserWarning")
 def test_fit_is_within_half_a_percent_of_the_semidefinite_optimum(seed):
     k, push_weight = 1 + seed % 3, (0.5, 0.2, 0.8, 0.05, 0.95)[seed % 5]
     sizes = [(8, 7, 6), (10, 10), (5, 6, 1, 8), (2, 9, 6)][seed % 4]
@@ -543,20 +543,20 @@ def test_input_is_not_changed():
 class TestDegenerate:
     def test_small_classes_have_fewer_targets_and_a_warning(self):
         X, y = random_classes(0, (8, 3, 9, 2))
-        with pytest.warns(UserWarning, match="2 classes have at most n_neighbors=3") as caught:
+        with pytest.warns(UserWarning, match=r"2 class\(es\) have at most n_neighbors=3") as caught:
             model = LMNN(3).fit(X, y)
         assert [warning.filename for warning in caught] == [__file__]
         assert model.history_[0] == pytest.approx(literal_value(np.eye(3), X, y, 3))
         assert min(model.history_) == pytest.approx(optimum(X, y, 3), rel=5e-3)
 
     def test_all_targets_capped_is_the_largest_k_that_fits(self):
-        with pytest.warns(UserWarning, match="2 classes have at most n_neighbors=50"):
+        with pytest.warns(UserWarning, match=r"2 class\(es\) have at most n_neighbors=50"):
             capped = LMNN(50).fit(X8, Y8)
         np.testing.assert_array_equal(capped.history_, LMNN(3).fit(X8, Y8).history_)
 
     def test_member_of_a_class_of_one_is_an_impostor_only(self):
         X, y = random_classes(1, (8, 1, 9))
-        with pytest.warns(UserWarning, match="1 classes have at most n_neighbors=2"):
+        with pytest.warns(UserWarning, match=r"1 class\(es\) have at most n_neighbors=2"):
             model = LMNN(2).fit(X, y)
         assert min(model.history_) == pytest.approx(optimum(X, y, 2), rel=5e-3)
         without = LMNN(2).fit(X[y != 1], y[y != 1])

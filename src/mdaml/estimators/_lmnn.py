@@ -137,7 +137,7 @@ class LMNN(LabelLearner):
         if np.any(targets[:, -1] < 0):
             n_small = int(np.sum(classes.size <= self.n_neighbors))
             warnings.warn(
-                f"{n_small} classes have at most n_neighbors={self.n_neighbors} members: their "
+                f"{n_small} class(es) have at most n_neighbors={self.n_neighbors} members: their "
                 "samples have fewer target neighbours, or none.",
                 UserWarning,
                 stacklevel=3,
