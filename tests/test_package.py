@@ -10,7 +10,10 @@ from pathlib import Path
 import mdaml
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ["torch", "dask", "matplotlib", "pandas", "pyarrow", "typer", "rich", "jinja2", "faiss"]
+EXTRAS = [
+    *("torch", "dask", "matplotlib", "pandas", "pyarrow", "typer", "rich", "jinja2", "faiss"),
+    *("PIL", "skimage"),
+]
 
 
 def run(code):

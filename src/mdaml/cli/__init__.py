@@ -8,20 +8,26 @@ from mdaml import __version__
 if TYPE_CHECKING:
     from typer import Typer
 
-# What the commands import of the `cli` extra.
-_EXTRA = ("typer", "rich", "matplotlib")
+_CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
+_IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
+
+# What to say where a package that a command imports is missing.
+_HINTS = {
+    **dict.fromkeys(("typer", "rich", "matplotlib", "pandas", "pyarrow", "jinja2"), _CLI),
+    **dict.fromkeys(("PIL", "skimage"), _IMAGES),
+}
 
 
 def main() -> None:
-    """Run the command line; without the ``cli`` extra, say how to get it and exit with 1."""
+    """Run the command line; where an extra is missing, say how to get it and exit with 1."""
     try:
-        app = build_app()
+        build_app()()
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        hint = _HINTS.get((error.name or "").partition(".")[0])
+        if hint is None:
             raise
-        sys.stderr.write("mdaml's command line needs the cli extra: pip install 'mdaml[cli]'\n")
+        sys.stderr.write(f"{hint}\n")
         raise SystemExit(1) from None
-    app()
 
 
 def build_app() -> "Typer":
@@ -29,6 +35,8 @@ def build_app() -> "Typer":
     import typer
 
     from mdaml.cli.demo import demo
+    from mdaml.cli.features import features
+    from mdaml.cli.paper import paper
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -50,4 +58,6 @@ def build_app() -> "Typer":
     )
     app.callback()(root)
     app.command()(demo)
+    app.command()(features)
+    app.add_typer(paper, name="paper")
     return app
