@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import mdaml.cli.demo as demo_module
 from mdaml.cli import build_app, main
-from mdaml.cli._toy_figure import draw_toy
 from mdaml.datasets import make_multimodal
+from mdaml.experiments.toy_figure import draw_toy
 
 
 @pytest.fixture

@@ -1,10 +1,7 @@
 """``mdaml demo``: what a learned metric does for 3-NN on bundled data, in a table and a picture."""
 
-import os
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -23,8 +20,9 @@ from sklearn.preprocessing import StandardScaler
 
 from mdaml import MDaML
 from mdaml._typing import FloatArray, IntArray
-from mdaml.cli._toy_figure import draw_toy
+from mdaml.cli._output import replacing
 from mdaml.datasets import load_dataset, make_multimodal
+from mdaml.experiments.toy_figure import learn_toy
 
 _BUNDLED = ("balance", "vehicle", "segment", "german", "sonar", "letter")
 _MAX_ROWS = {"letter": 2000}  # all 20000 take longer than everything else
@@ -65,7 +63,7 @@ def demo(
     console = Console(highlight=False)
     out = out.resolve()
     try:
-        with _replacing(out) as temporary:
+        with replacing(out, (".png",)) as temporary:
             scores, figure = _learn(console, splits, seed)
             console.print(_table(scores, splits, seed))
             figure.savefig(temporary, format="png")
@@ -73,29 +71,6 @@ def demo(
         typer.echo("Interrupted: no picture was written.", err=True)
         raise typer.Exit(130) from None
     console.print(f"Picture: {out}", soft_wrap=True)
-
-
-@contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    """Temporary file beside `out` that takes its name at the end, or vanishes on any error.
-
-    It is created at once, so that an unwritable place is refused before the work, not after.
-    """
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        if out.suffix.lower() != ".png":
-            raise OSError("the picture is a PNG, so the name must end in .png")
-        if out.is_dir():
-            raise OSError("this is a folder")
-        temporary.touch()
-    except OSError as error:
-        typer.echo(f"--out: cannot write {out}: {error.strerror or error}.", err=True)
-        raise typer.Exit(2) from None
-    try:
-        yield temporary
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _learn(console: Console, n_splits: int, seed: int) -> tuple[list[_Scores], Figure]:
@@ -120,7 +95,7 @@ def _learn(console: Console, n_splits: int, seed: int) -> tuple[list[_Scores], F
                 _score(row, seed + i)
                 bar.advance(learning, _cost(row))
         bar.update(learning, description="picture")
-        return scores, _toy_figure(scores[-1], seed)
+        return scores, learn_toy(seed)
 
 
 def _load(seed: int) -> list[_Scores]:
@@ -172,14 +147,6 @@ def _accuracy(split: _Split, model: MDaML | None = None) -> float:
     return 100.0 * float(
         KNeighborsClassifier(3).fit(train, split.y_train).score(test, split.y_test)
     )
-
-
-def _toy_figure(row: _Scores, seed: int) -> Figure:
-    split = _split(row.X, row.y, seed)
-    model = MDaML(random_state=seed)
-    _fit(model, split.X_train, split.y_train)
-    accuracies = _accuracy(split), _accuracy(split, model)
-    return draw_toy(model, split.X_train, split.y_train, accuracies)
 
 
 def _table(scores: list[_Scores], n_splits: int, seed: int) -> Table:

@@ -106,8 +106,9 @@ def report(
         typer.echo(f"--records: there is no file {records}.", err=True)
         raise typer.Exit(2)
     try:
-        page = write_report(read_records(records), out or records.parent / "report")
-    except ValueError as error:
+        with Console().status("Writing the report …"):
+            page = write_report(read_records(records), out or records.parent / "report")
+    except (ValueError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     typer.echo(f"Report: {page}")

@@ -1,17 +1,20 @@
-"""The demo's picture: a toy before and after a metric is learned."""
+"""A toy before and after a metric is learned: the picture of the demo and of the report."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.datasets import make_multimodal
+from mdaml.estimators import MDaML
 
 if TYPE_CHECKING:
-    from mdaml import MDaML
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _Style = dict[str, Any]
 
@@ -27,7 +30,23 @@ _EXAMPLE: _Style = {"color": "none", "marker": "o", "markeredgecolor": "black", 
 _BALL_POINTS = 10
 
 
-def draw_toy(model: "MDaML", X: FloatArray, y: IntArray, accuracies: tuple[float, float]) -> Figure:
+def learn_toy(seed: int = 0) -> "Figure":
+    """Learn a metric of two-dimensional points with two modes a class, and draw both."""
+    X, y = make_multimodal(random_state=seed)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
+    scaler = StandardScaler().fit(X_train)
+    X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the picture shows how well it went
+        model = MDaML(random_state=seed).fit(X_train, y_train)
+    before, after = (
+        100.0 * float(KNeighborsClassifier(3).fit(see(X_train), y_train).score(see(X_test), y_test))
+        for see in (np.asarray, model.transform)
+    )
+    return draw_toy(model, X_train, y_train, (before, after))
+
+
+def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, float]) -> "Figure":
     """Draw the same points as they are given, and as the learned metric sees them.
 
     Around one point, which Euclidean 3-NN gets wrong and the learned metric right, both panels show
@@ -50,8 +69,10 @@ def draw_toy(model: "MDaML", X: FloatArray, y: IntArray, accuracies: tuple[float
     matplotlib.figure.Figure
         Ready for ``savefig``; pyplot does not know it.
     """
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
     figure = Figure(figsize=(12.0, 6.0), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
     before, after = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
     components = np.asarray(model.components_)
     view = _view(components)
@@ -107,7 +128,7 @@ def _ball(X: FloatArray, center: FloatArray, components: FloatArray) -> FloatArr
     return np.asarray(center + np.linalg.solve(components, circle.T).T)
 
 
-def _draw_points(axes: Axes, Z: FloatArray, y: IntArray, share: FloatArray) -> None:
+def _draw_points(axes: "Axes", Z: FloatArray, y: IntArray, share: FloatArray) -> None:
     """Points by class, the fainter the smaller their share."""
     low, span = share.min(), np.ptp(share)
     alpha = 0.45 + 0.5 * (share - low) / span if span > 0 else np.full(len(Z), 0.95)
@@ -118,7 +139,9 @@ def _draw_points(axes: Axes, Z: FloatArray, y: IntArray, share: FloatArray) -> N
     axes.set_aspect("equal", adjustable="datalim")
 
 
-def _add_legend(figure: Figure) -> None:
+def _add_legend(figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
     alone: _Style = {"linestyle": "none"}
     entries: dict[str, _Style] = {
         "class 0": {**_CLASSES[0], **alone, "markersize": 8},
