@@ -19,8 +19,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info
 
 from mdaml import MDaML, kernels
-from mdaml.constraints import sample_triplets
+from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.datasets import load_dataset, make_multimodal
+from mdaml.modes import mixture_weights
 
 
 # Some checks fit pure noise or very few rounds, of which MDaML rightly warns.
@@ -439,3 +440,124 @@ def test_overlapping_fits_give_the_threads_of_blas_back(toy):
         leave.set()
         thread.join()
     assert blas() == before
+
+
+# Triplets drawn again, and where the metric starts
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+def test_a_refresh_goes_on_with_the_neighbours_under_the_metric_learned(vehicle):
+    X, y = vehicle
+    options = {"n_modes": 3, "sampling": "neighbors", "random_state": 0}
+    options |= {"n_similar": 3, "n_dissimilar": 5, "max_iter": 2, "tol": 0}
+    first = MDaML(**options).fit(X, y)
+    second = MDaML(n_refresh=1, **options).fit(X, y)
+    np.testing.assert_array_equal(second.history_[:7], first.history_)
+    assert second.pass_starts_.tolist() == [0, 7]
+    assert second.n_iter_ == 4
+    centred = X - X.mean(axis=0)
+    np.testing.assert_array_equal(
+        second.triplets_, neighbor_triplets(first.transform(centred), y, 3, 5)
+    )
+    assert second.history_[-1] == pytest.approx(literal_objective(second, X), rel=1e-8)
+
+
+def test_the_objective_never_rises_within_a_pass(vehicle):
+    model = MDaML(3, sampling="neighbors", n_refresh=3, random_state=0).fit(*vehicle)
+    assert len(model.pass_starts_) == 4
+    assert len(model.history_) == 4 + 3 * model.n_iter_
+    for one_pass in np.split(model.history_, model.pass_starts_[1:]):
+        assert np.all(np.diff(one_pass) <= 0)
+
+
+@pytest.mark.parametrize("kind", ["passed", "random"])
+def test_comparisons_that_do_not_depend_on_the_metric_are_not_drawn_again(toy, kind):
+    X, y = toy
+    triplets = sample_triplets(y, 3, 3, random_state=0)
+    supervision = {"triplets": triplets} if kind == "passed" else {"y": y}
+    sampling = "neighbors" if kind == "passed" else "random"
+    plain, refreshed = (
+        MDaML(2, sampling=sampling, n_refresh=n, random_state=0).fit(X, **supervision)
+        for n in (0, 2)
+    )
+    np.testing.assert_array_equal(refreshed.history_, plain.history_)
+    assert refreshed.pass_starts_.tolist() == [0]
+
+
+def test_iterations_are_counted_through_all_passes_and_a_stop_stops_all(vehicle):
+    calls = []
+
+    def watch(iteration, value):
+        calls.append((iteration, value))
+        return iteration == 3
+
+    options = {"sampling": "neighbors", "n_refresh": 3, "max_iter": 2, "tol": 0, "random_state": 0}
+    model = MDaML(3, callback=watch, **options).fit(*vehicle)
+    assert [iteration for iteration, _ in calls] == [1, 2, 3]
+    assert len(model.pass_starts_) == 2
+    assert model.history_[-1] == calls[-1][1]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
+@pytest.mark.parametrize("start", ["whitened", "array"])
+def test_the_metric_starts_where_it_is_told_to(vehicle, start):
+    X, y = vehicle
+    centred = X - X.mean(axis=0)
+    covariance = centred.T @ centred / len(X)
+    M = np.linalg.inv(covariance + 0.1 * np.trace(covariance) / 18 * np.eye(18))
+    M *= np.trace(covariance) / np.trace(M @ covariance)  # distances as large as those of X
+    model = MDaML(
+        3,
+        init_metric=M if start == "array" else "whitened",
+        n_similar=2,
+        n_dissimilar=2,
+        max_iter=1,
+        random_state=0,
+    ).fit(X, y)
+    weights = mixture_weights(centred, 3, check_random_state_after_draw())
+    centers = literal.update_centers(centred, weights, 3.0)
+    expected = literal.objective(
+        M,
+        centers,
+        weights,
+        centred,
+        model.triplets_,
+        eta=3.0,
+        triplet_weight=model.triplet_weight_,
+        ridge=1e-4,
+    )
+    assert model.history_[0] == pytest.approx(expected, rel=1e-6)
+
+
+def check_random_state_after_draw():
+    """The generator as it is when the first weights are made: the draw has used one number."""
+    rng = np.random.RandomState(0)
+    rng.randint(2**31 - 1)
+    return rng
+
+
+def test_a_start_far_away_ends_at_the_same_convex_optimum():
+    """At fixed modes, K = 1, the problem is convex in the metric: the start cannot matter."""
+    X, y = make_blobs(60, 3, centers=4, random_state=0)
+    options = {"n_modes": 1, "triplet_weight": 10, "ridge": 0.1, "max_iter": 50, "tol": 1e-9}
+    options |= {"max_inner_iter": 50, "random_state": 0}
+    ends = [
+        MDaML(init_metric=start, **options).fit(X, y).history_[-1]
+        for start in ("identity", "whitened", np.diag([5.0, 0.1, 1.0]))
+    ]
+    np.testing.assert_allclose(ends, ends[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"n_refresh": -1}, ValueError, "n_refresh=...\\) must be at least 0, got -1"),
+        ({"n_refresh": 1.5}, TypeError, "n_refresh=...\\) must be an integer"),
+        ({"init_metric": "pca"}, ValueError, "'identity', 'whitened', got 'pca'. Or pass a pos"),
+        ({"init_metric": np.eye(3)}, ValueError, r"shape \(2, 2\); got shape \(3, 3\)"),
+        ({"init_metric": -np.eye(2)}, ValueError, "smallest eigenvalue is -1"),
+    ],
+)
+def test_bad_refreshes_and_starts_are_refused(toy, options, error, message):
+    with pytest.raises(error, match=message):
+        MDaML(2, **options).fit(*toy)

@@ -59,6 +59,26 @@ def check_choice(
         )
 
 
+def check_metric(owner: object, name: str, value: Any, n_features: int) -> FloatArray:
+    """Return a parameter that must be a symmetric positive definite matrix."""
+    wanted = (
+        f"{_parameter(owner, name)} must be a symmetric positive definite matrix of shape "
+        f"({n_features}, {n_features})"
+    )
+    try:
+        matrix: FloatArray = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{wanted}; got {value!r}.") from None
+    if matrix.shape != (n_features, n_features):
+        raise ValueError(f"{wanted}; got shape {matrix.shape}.")
+    if not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T, rtol=1e-10):
+        raise ValueError(f"{wanted}; got one that is not symmetric or not finite.")
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest <= 0:
+        raise ValueError(f"{wanted}; its smallest eigenvalue is {lowest:.3g}.")
+    return matrix
+
+
 def check_callback(owner: object, callback: Any) -> None:
     """Refuse a callback that cannot be called."""
     if callback is not None and not callable(callback):

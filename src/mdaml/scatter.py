@@ -122,6 +122,21 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
     return R
 
 
+def whitening_factor(X: FloatArray, ridge: float = 0.1) -> FloatArray:
+    """Return F with ``F F^T`` the inverse of the covariance of centred X, ridged, and rescaled.
+
+    A fraction of the mean eigenvalue is added to the diagonal; then the mean squared distance
+    between samples is made that of X itself. Constant samples leave the identity.
+    """
+    covariance = kernels.transposed_times(X, X) / len(X)
+    level = np.trace(covariance) / len(covariance)
+    if not level > 0:
+        return np.eye(len(covariance))
+    R = scipy.linalg.cholesky(covariance + ridge * level * np.eye(len(covariance)))
+    F = scipy.linalg.solve_triangular(R, np.eye(len(R)))
+    return F * np.sqrt(np.trace(covariance) / np.vdot(covariance @ F, F))
+
+
 def whitened(X: FloatArray, R: FloatArray) -> FloatArray:
     """Return ``X R^{-1}`` for an upper triangular R."""
     solved = scipy.linalg.solve_triangular(R, X.T, trans="T", check_finite=False)

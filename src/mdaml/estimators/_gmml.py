@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.linalg
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_number
+from mdaml._validation import check_metric, check_number
 from mdaml.estimators._base import PairLearner, principal_components
 from mdaml.estimators._supervision import Supervision, check_both_kinds, scatters
 from mdaml.scatter import cholesky, ridged
@@ -89,7 +89,7 @@ class GMML(PairLearner):
             check_number(self, "reg", self.reg, 0.0, why=" Or 'original', the authors' own rule.")
         check_number(self, "prior_weight", self.prior_weight, 0.0, strict=True)
         if self.prior is not None:
-            self._check_prior(n_features)
+            check_metric(self, "prior", self.prior, n_features)
 
     def _learn(self, X: FloatArray, given: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         similar, dissimilar = scatters(X, given)
@@ -102,28 +102,10 @@ class GMML(PairLearner):
             S = ridged(similar.total, float(self.reg), "similar pairs")
             D = ridged(dissimilar.total, float(self.reg), "dissimilar pairs")
         else:
-            prior = self._check_prior(X.shape[1])
+            prior = check_metric(self, "prior", self.prior, X.shape[1])
             S = similar.total + self.prior_weight * np.linalg.inv(prior)
             D = dissimilar.total + self.prior_weight * prior
         return principal_components(geometric_mean_factor(S, D, self.t)), {}
-
-    def _check_prior(self, n_features: int) -> FloatArray:
-        wanted = (
-            f"GMML(prior=...) must be a symmetric positive definite matrix of shape "
-            f"({n_features}, {n_features})"
-        )
-        try:
-            prior: FloatArray = np.asarray(self.prior, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{wanted}; got {self.prior!r}.") from None
-        if prior.shape != (n_features, n_features):
-            raise ValueError(f"{wanted}; got shape {prior.shape}.")
-        if not np.all(np.isfinite(prior)) or not np.allclose(prior, prior.T, rtol=1e-10):
-            raise ValueError(f"{wanted}; got one that is not symmetric or not finite.")
-        lowest = float(np.linalg.eigvalsh(prior)[0])
-        if lowest <= 0:
-            raise ValueError(f"{wanted}; its smallest eigenvalue is {lowest:.3g}.")
-        return prior
 
 
 def originally_ridged(S: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:

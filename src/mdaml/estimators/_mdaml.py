@@ -16,20 +16,23 @@ from mdaml._validation import (
     check_choice,
     check_integer,
     check_magnitude,
+    check_metric,
     check_number,
     check_start_weights,
 )
 from mdaml.alternation import LocalProblem, Outcome, alternate
 from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
-from mdaml.estimators._supervision import check_supervision
+from mdaml.estimators._supervision import Supervision, check_supervision
 from mdaml.modes import (
+    Modes,
     Neighbors,
     kmeans_weights,
     mixture_weights,
     modes_from_weights,
 )
 from mdaml.optimize import Status
+from mdaml.scatter import whitening_factor
 
 
 class MDaML(MahalanobisTransformer):
@@ -67,9 +70,17 @@ class MDaML(MahalanobisTransformer):
     n_similar, n_dissimilar : int, default=10
         Similar and dissimilar partners of each sample when triplets are drawn from labels.
     sampling : {"random", "neighbors"}, default="random"
-        Draw the partners at random, or take the nearest samples.
+        Draw the partners at random, or take the nearest samples under the start metric.
+    n_refresh : int, default=0
+        With ``sampling="neighbors"``: so many times the nearest samples are searched again, under
+        the metric learned so far, and learning goes on from there with the new triplets. Triplets
+        that were passed, or drawn at random, stay as they are.
     pairing : {"grid", "zip"}, default="grid"
         Combine every similar with every dissimilar partner, or pair them off in turn.
+    init_metric : {"identity", "whitened"} or array of shape (n_features, n_features)
+        Where the metric starts, "identity" by default. "whitened" is the inverse of the covariance
+        of X, a tenth of its mean eigenvalue added to the diagonal, scaled to the same mean squared
+        distance. An array must be positive definite.
     init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
         First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
     max_iter : int, default=10
@@ -102,11 +113,13 @@ class MDaML(MahalanobisTransformer):
         The λ₁ in force.
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal.
-    history_ : array of shape (1 + 3 * n_iter_,)
+    history_ : array of shape (n_passes + 3 * n_iter_,)
         The objective, Eq. (7) of the paper, after the start and after every step: centres, weights,
-        metric, in turn.
+        metric, in turn. It never rises but where a pass with new triplets begins.
+    pass_starts_ : array of shape (n_passes,)
+        Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh.
     n_iter_ : int
-        Rounds made.
+        Rounds made, in all passes.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -143,7 +156,9 @@ class MDaML(MahalanobisTransformer):
         n_similar: int = 10,
         n_dissimilar: int = 10,
         sampling: Literal["random", "neighbors"] = "random",
+        n_refresh: int = 0,
         pairing: Literal["grid", "zip"] = "grid",
+        init_metric: Literal["identity", "whitened"] | npt.ArrayLike = "identity",
         init: Literal["gmm", "kmeans"] | npt.ArrayLike = "gmm",
         max_iter: int = 10,
         max_inner_iter: int = 5,
@@ -160,7 +175,9 @@ class MDaML(MahalanobisTransformer):
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
         self.sampling = sampling
+        self.n_refresh = n_refresh
         self.pairing = pairing
+        self.init_metric = init_metric
         self.init = init
         self.max_iter = max_iter
         self.max_inner_iter = max_inner_iter
@@ -203,20 +220,25 @@ class MDaML(MahalanobisTransformer):
         centred = samples - mean  # the metric does not see translations; rounding does
         check_magnitude(centred)
         rng = check_random_state(self.random_state)
-        drawn = given.triplets
-        if drawn is None:
-            drawn = self._draw(centred, given.labels, rng)
         with kernels.one_blas_thread():
+            F = self._start_metric(centred)
+            drawn = given.triplets
+            if drawn is None:
+                drawn = self._draw(centred, F, given.labels, rng)
             problem = self._problem(centred, drawn, triplet_weight)
             modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
-            outcome = alternate(
-                problem,
-                problem.start(np.eye(centred.shape[1]), modes),
-                max_iter=self.max_iter,
-                tol=self.tol,
-                callback=self.callback,
-            )
+            passes = [self._alternate(problem, F, modes, 0)]
+            for _ in range(self.n_refresh if self._can_refresh(given) else 0):
+                state = passes[-1].state
+                if passes[-1].status is Status.STOPPED:
+                    break
+                drawn = self._draw(centred, state.F, given.labels, rng)
+                problem = self._problem(centred, drawn, triplet_weight)
+                n_before = sum(done.n_iter for done in passes)
+                passes.append(self._alternate(problem, state.F, state.modes, n_before))
+            outcome = passes[-1]
             critical = problem.critical_triplet_weight(outcome.state)
+        lengths = [len(done.history) for done in passes]
         self._store(
             X,
             principal_components(outcome.state.F, self.n_components),
@@ -226,11 +248,29 @@ class MDaML(MahalanobisTransformer):
             lambda1_critical_=critical,
             centers_=outcome.state.modes.centers + mean,
             weights_=outcome.state.modes.weights,
-            history_=np.array(outcome.history),
-            n_iter_=outcome.n_iter,
+            history_=np.concatenate([done.history for done in passes]),
+            pass_starts_=np.cumsum([0, *lengths[:-1]]),
+            n_iter_=sum(done.n_iter for done in passes),
         )
         self._warn_if_needed(outcome, problem.triplets)
         return self
+
+    def _can_refresh(self, given: Supervision) -> bool:
+        """Return whether the triplets depend on the metric; comparisons that were made do not."""
+        return given.labels is not None and self.sampling == "neighbors"
+
+    def _alternate(
+        self, problem: LocalProblem, F: FloatArray, modes: Modes, n_before: int
+    ) -> Outcome:
+        """Make one pass, with the triplets of the problem."""
+        callback = self.callback
+        return alternate(
+            problem,
+            problem.start(F, modes),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            callback=None if callback is None else lambda n, value: callback(n_before + n, value),
+        )
 
     def _problem(self, X: FloatArray, triplets: IntArray, triplet_weight: float) -> LocalProblem:
         grouped = TripletSet.from_triplets(triplets, len(X))
@@ -254,7 +294,13 @@ class MDaML(MahalanobisTransformer):
         check_integer(self, "n_similar", self.n_similar, 1)
         check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
         check_choice(self, "sampling", self.sampling, ["random", "neighbors"])
+        check_integer(self, "n_refresh", self.n_refresh, 0)
         check_choice(self, "pairing", self.pairing, ["grid", "zip"])
+        if isinstance(self.init_metric, str):
+            why = " Or pass a positive definite matrix."
+            check_choice(self, "init_metric", self.init_metric, ["identity", "whitened"], why=why)
+        else:
+            check_metric(self, "init_metric", self.init_metric, n_features)
         if isinstance(self.init, str):
             why = " Or pass an array of first weights, of shape (n_samples, n_modes)."
             check_choice(self, "init", self.init, ["gmm", "kmeans"], why=why)
@@ -277,9 +323,21 @@ class MDaML(MahalanobisTransformer):
         why = " 'auto' chooses a value."
         return check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
 
-    def _draw(self, X: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
+    def _start_metric(self, X: FloatArray) -> FloatArray:
+        """Return the factor of the first metric."""
+        if not isinstance(self.init_metric, str):
+            start = check_metric(self, "init_metric", self.init_metric, X.shape[1])
+            return np.linalg.cholesky(start)
+        if self.init_metric == "identity":
+            return np.eye(X.shape[1])
+        return whitening_factor(X)
+
+    def _draw(self, X: FloatArray, F: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
         if self.sampling == "neighbors":
-            return neighbor_triplets(X, y, self.n_similar, self.n_dissimilar, pairing=self.pairing)
+            mapped = X if np.array_equal(F, np.eye(len(F))) else X @ F.astype(X.dtype)
+            return neighbor_triplets(
+                mapped, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
+            )
         seed = int(rng.randint(2**31 - 1))
         return sample_triplets(
             y, self.n_similar, self.n_dissimilar, pairing=self.pairing, random_state=seed
