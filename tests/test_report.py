@@ -22,7 +22,14 @@ from scipy import stats
 
 import mdaml.experiments.figures as figures_module
 from mdaml.experiments.figures import rounds_to_settle
-from mdaml.experiments.findings import absences, deviations, headline, significance, standing
+from mdaml.experiments.findings import (
+    absences,
+    deviations,
+    headline,
+    ranks_by_kind,
+    significance,
+    standing,
+)
 from mdaml.experiments.markup import to_latex, to_markdown
 from mdaml.experiments.pictures import COLORS, fix_layout, house_style, to_inline_svg, to_svg
 from mdaml.experiments.ranking import (
@@ -560,6 +567,23 @@ def test_headline_of_a_shared_rank_of_a_single_method_and_without_mdaml():
     assert headline(results, rank_methods(results)).endswith("MDaML was not run.")
     results = read_results([trial("dna", OURS, 0, 0.5), trial("osr", "GMML", 0, 0.5)])
     assert headline(results, rank_methods(results)).startswith("No ranks")
+
+
+def test_ranks_are_told_for_tables_and_images_apart():
+    levels = {"sonar": (0.9, 0.8), "dna": (0.9, 0.8), "osr": (0.7, 0.8), "pubfig": (0.9, 0.8)}
+    results = read_results(
+        [
+            trial(dataset, method, 0, accuracy)
+            for dataset, pair in levels.items()
+            for method, accuracy in zip((OURS, "EUCLID"), pair, strict=True)
+        ]
+    )
+    assert ranks_by_kind(results, rank_methods(results)) == (
+        "Mean ranks over the 2 UCI sets alone: MDaML 1.00, EUCLID 2.00. "
+        "Mean ranks over the 2 image sets alone: EUCLID 1.50, MDaML 1.50."
+    )
+    one_kind = from_means([[0.9, 0.8]] * 3, (OURS, "EUCLID"))
+    assert ranks_by_kind(one_kind, rank_methods(one_kind)) == ""
 
 
 def test_every_set_that_mdaml_loses_is_named():

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from scipy import stats
 
 from mdaml.experiments.ranking import Comparison, Ranking
 from mdaml.experiments.results import (
@@ -78,6 +79,21 @@ def standing(results: Results) -> str:
         f"{dataset} ({method}, by {gap:.2f})" for gap, dataset, method in sorted(losses)[::-1]
     ]
     return f"{words}. It is beaten, in percentage points, on {join(beaten)}."
+
+
+def ranks_by_kind(results: Results, ranking: Ranking) -> str:
+    """Say the mean ranks over the UCI sets and over the image sets, where there are both."""
+    parts = []
+    for kind, known in (("UCI", UCI), ("image", IMAGES)):
+        datasets = [dataset for dataset in ranking.datasets if dataset in known]
+        if len(datasets) < 2 or len(datasets) == len(ranking.datasets):
+            continue
+        means = results.means(datasets, ranking.methods)
+        ranks = stats.rankdata(-means, axis=1).mean(axis=0)
+        listed = sorted(zip(ranks, ranking.methods, strict=True))
+        words = ", ".join(f"{method} {rank:.2f}" for rank, method in listed)
+        parts.append(f"Mean ranks over the {len(datasets)} {kind} sets alone: {words}.")
+    return " ".join(parts)
 
 
 def significance(comparisons: Sequence[Comparison]) -> str:

@@ -185,6 +185,7 @@ def _write_page(
     page = environment.from_string(source).render(
         headline=findings.headline(results, ranking),
         sentences=[
+            findings.ranks_by_kind(results, ranking),
             findings.standing(results),
             findings.significance(comparisons),
             findings.against_paper(results),
