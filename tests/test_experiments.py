@@ -93,7 +93,7 @@ def test_the_whole_plan_has_every_method_set_and_trial():
     plan = protocol.Plan(DATASETS, METHODS, 10)
     jobs = plan.tuning() + plan.trials_and_curves()
     assert len(set(jobs)) == len(jobs)
-    assert sum(job.kind == "trial" for job in jobs) == 13 * 14 * 10
+    assert sum(job.kind == "trial" for job in jobs) == 13 * 15 * 10
     assert {job.dataset for job in jobs if job.kind == "convergence"} == {
         "spambase",
         "letter",
@@ -101,7 +101,7 @@ def test_the_whole_plan_has_every_method_set_and_trial():
     }
     assert {job.dataset for job in jobs if job.kind == "sensitivity"} == {"segment"}
     untuned = set(METHODS) - {job.method for job in plan.tuning()}
-    assert untuned == {"EUCLID", "NCA", "MDaML, defaults"}
+    assert untuned == {"EUCLID", "NCA", "MDaML, defaults", "MDaML, automatic"}
 
 
 def test_the_published_grid_is_the_papers():

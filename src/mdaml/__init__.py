@@ -2,7 +2,18 @@
 
 from importlib.metadata import version
 
-from mdaml.estimators import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
+from mdaml.estimators import (
+    DMLMJ,
+    GMML,
+    KISSME,
+    LFDA,
+    LMNN,
+    DMLdc,
+    DMLeig,
+    Euclidean,
+    MDaML,
+    MDaMLCV,
+)
 
 __version__ = version("mdaml")
 __all__ = [
@@ -15,5 +26,6 @@ __all__ = [
     "DMLeig",
     "Euclidean",
     "MDaML",
+    "MDaMLCV",
     "__version__",
 ]

@@ -9,5 +9,17 @@ from mdaml.estimators._kissme import KISSME
 from mdaml.estimators._lfda import LFDA
 from mdaml.estimators._lmnn import LMNN
 from mdaml.estimators._mdaml import MDaML
+from mdaml.estimators._mdaml_cv import MDaMLCV
 
-__all__ = ["DMLMJ", "GMML", "KISSME", "LFDA", "LMNN", "DMLdc", "DMLeig", "Euclidean", "MDaML"]
+__all__ = [
+    "DMLMJ",
+    "GMML",
+    "KISSME",
+    "LFDA",
+    "LMNN",
+    "DMLdc",
+    "DMLeig",
+    "Euclidean",
+    "MDaML",
+    "MDaMLCV",
+]

@@ -1,0 +1,398 @@
+"""MDaML that chooses its own parameters."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import Tags, check_random_state
+
+from mdaml import kernels
+from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import check_integer, check_magnitude
+from mdaml.alternation import LocalProblem, State, alternate
+from mdaml.constraints import Classes, TripletSet, neighbor_triplets, sample_triplets
+from mdaml.estimators._base import MahalanobisTransformer
+from mdaml.estimators._mdaml import MDaML
+from mdaml.estimators._rank import folds
+from mdaml.estimators._supervision import Supervision, check_supervision
+from mdaml.modes import Modes, Neighbors, mixture_weights, modes_from_weights
+
+_ETA = 3.0
+_TOL = 1e-4
+_ROUNDS = 4  # of a pass in the search
+_FIRST_ROUNDS = 2  # after which most are left out
+_N_PARTS = 3
+_N_FIRST_PARTS = 2  # on which all candidates are tried
+_N_KEPT = 3
+_N_REFRESH = 2
+_STRONG_RIDGE = 0.1
+_MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
+_MAX_TRIPLETS = 1_000_000
+_N_NEIGHBORS = 3  # of the classifier
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Parameters of MDaML among which the search chooses."""
+
+    n_modes: int
+    relative_weight: float  # λ₁ / K^η
+    sampling: str = "random"
+    n_refresh: int = 0
+    ridge: float = 1e-4
+
+    @property
+    def triplet_weight(self) -> float:
+        """The paper's λ₁."""
+        return self.relative_weight * self.n_modes**_ETA
+
+    @property
+    def n_similar(self) -> int:
+        """Similar partners of a sample: few, if they are the nearest."""
+        return 3 if self.sampling == "neighbors" else 10
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of MDaML."""
+        return {
+            "n_modes": self.n_modes,
+            "eta": _ETA,
+            "triplet_weight": self.triplet_weight,
+            "ridge": self.ridge,
+            "sampling": self.sampling,
+            "n_similar": self.n_similar,
+            "n_dissimilar": 10,
+            "n_refresh": self.n_refresh,
+            # Neighbours are fitted closely soon; further rounds help the training samples only.
+            "max_iter": _ROUNDS if self.sampling == "neighbors" else 10,
+            "tol": _TOL,
+        }
+
+
+# Simpler ones first. Few and unlike each other: the more there are, the more chance decides.
+# Neighbours are few and hard to push apart, and need more weight. Random partners with a low weight
+# leave most to the clustering term: right where classes are round and overlap.
+FROM_LABELS = (
+    *(Candidate(n_modes, w, "neighbors") for w in (1000, 10_000) for n_modes in (1, 3, 10)),
+    *(Candidate(n_modes, w, "random") for w in (10, 100) for n_modes in (1, 10)),
+)
+FROM_TRIPLETS = tuple(
+    Candidate(n_modes, weight) for weight in (10, 30, 100, 300, 1000) for n_modes in (1, 3, 10)
+)
+
+
+class MDaMLCV(MahalanobisTransformer):
+    """MDaML with all parameters chosen by what is held out: modes, weight, sampling, ridge.
+
+    **Objective**: that of :class:`MDaML`.
+
+    **Supervision**: labels, or triplets. With labels the parameters are scored by the accuracy of
+    three nearest neighbours on held-out samples, with triplets by the share of held-out
+    comparisons that hold.
+
+    **Prefer it** to :class:`MDaML` whenever ten times its time is no matter.
+
+    **Cost**: about ten fits of :class:`MDaML`. All candidates make two rounds on two splits; the
+    best three go on there and on a third one; the best with neighbours tries refreshes, the best of
+    all a stronger ridge. Every step starts from where the one before ended. More than 20 000
+    samples are not used for the search.
+
+    Parameters
+    ----------
+    n_components : int or None, default=None
+        Keep this many leading directions of the learned metric; None keeps all.
+    random_state : int, RandomState or None, default=None
+        For the splits, the triplets and the first weights.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The linear map ``L``; the metric is ``L.T @ L``.
+    best_estimator_ : MDaML
+        Fitted to all samples with the parameters chosen; has modes, weights and history.
+    best_params_ : dict
+        The parameters chosen, those of :class:`MDaML`.
+    best_score_ : float
+        Their mean score on what was held out; chosen for being high, so it flatters.
+    cv_results_ : dict
+        ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, best first. Candidates
+        with fewer splits were left out early; their scores are not comparable with the others'.
+    history_, n_iter_
+        Those of the best estimator.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    References
+    ----------
+    .. [1] H. Deng, X. Meng, L. Feng, "Multimodal-Aware Weakly Supervised Metric Learning with
+       Self-weighting Triplet Loss", arXiv:2102.02670, 2021.
+
+    Examples
+    --------
+    >>> from mdaml import MDaMLCV
+    >>> from mdaml.datasets import make_multimodal
+    >>> X, y = make_multimodal(random_state=0)
+    >>> model = MDaMLCV(random_state=0).fit(X, y)
+    >>> model.best_score_ > 0.9
+    True
+    >>> sorted(model.best_params_)[:3]
+    ['eta', 'max_iter', 'n_dissimilar']
+    """
+
+    def __init__(
+        self,
+        *,
+        n_components: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        triplets: npt.ArrayLike | None = None,
+        **unsupported: Any,
+    ) -> Self:
+        """Choose parameters and learn the metric, from labels or from triplets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, dense; single precision stays single.
+        y : array-like of shape (n_samples,), optional
+            Class labels; ``-1`` marks unlabelled rows.
+        triplets : array-like of shape (n_triplets, 3), optional
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Instead of y.
+        **unsupported
+            Other supervision, such as pairs, is refused with advice.
+
+        Returns
+        -------
+        self : MDaMLCV
+        """
+        samples, given = check_supervision(
+            self, ("y", "triplets"), X, y, triplets=triplets, **unsupported
+        )
+        if self.n_components is not None:
+            columns = ", the number of features of X"
+            check_integer(
+                self, "n_components", self.n_components, 1, samples.shape[1], what=columns
+            )
+        check_magnitude(samples - samples.mean(axis=0))
+        rng = check_random_state(self.random_state)
+        with kernels.one_blas_thread():
+            parts, candidates = _parts(samples, given, rng)
+            scores = search(parts, candidates)
+        best = next(iter(scores))
+        model = MDaML(
+            **best.params(),
+            n_components=self.n_components,
+            random_state=int(rng.randint(2**31 - 1)),
+        )
+        supervision = {"y": y} if given.triplets is None else {"triplets": given.triplets}
+        model.fit(X, **supervision)
+        self._store(
+            X,
+            model.components_,
+            model.components_.dtype,
+            best_estimator_=model,
+            best_params_=best.params(),
+            best_score_=float(np.mean(scores[best])) if parts else float("nan"),
+            cv_results_={
+                "params": [candidate.params() for candidate in scores],
+                "mean_test_score": np.array([np.mean(s) if s else np.nan for s in scores.values()]),
+                "n_splits": np.array([len(s) for s in scores.values()]),
+            },
+            history_=model.history_,
+            n_iter_=model.n_iter_,
+        )
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """Labels are the usual supervision; triplets replace them."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class Part:
+    """One split: samples to learn from, how to draw triplets from them, and how to score a metric.
+
+    What candidates share is made once: triplets of the first pass, and first weights of the modes.
+    """
+
+    def __init__(
+        self,
+        X: FloatArray,
+        draw: Callable[[Candidate, FloatArray], IntArray],
+        score: Callable[[FloatArray], float],
+        rng: np.random.RandomState,
+    ) -> None:
+        self.X, self.draw, self.score = X, draw, score
+        self._seed = int(rng.randint(2**31 - 1))
+        self._grouped: dict[str, tuple[TripletSet, Neighbors]] = {}
+        self._modes: dict[int, Modes] = {}
+
+    def start(self, candidate: Candidate) -> tuple[LocalProblem, State]:
+        """Return the problem of the first pass and the state at the identity."""
+        key = candidate.sampling
+        if key not in self._grouped:
+            self._grouped[key] = self._group(self.draw(candidate, np.eye(self.X.shape[1])))
+        if candidate.n_modes not in self._modes:
+            rng = np.random.RandomState(self._seed)
+            weights: FloatArray = np.ones((len(self.X), 1))
+            if candidate.n_modes > 1:
+                weights = mixture_weights(self.X, candidate.n_modes, rng)
+            self._modes[candidate.n_modes] = modes_from_weights(self.X, weights, _ETA)
+        problem = self._problem(candidate, *self._grouped[key])
+        return problem, problem.start(np.eye(self.X.shape[1]), self._modes[candidate.n_modes])
+
+    def refresh(self, candidate: Candidate, state: State) -> tuple[LocalProblem, State]:
+        """Return the problem with triplets drawn under the metric of a state, and that state."""
+        problem = self._problem(candidate, *self._group(self.draw(candidate, state.F)))
+        return problem, problem.start(state.F, state.modes)
+
+    def _group(self, triplets: IntArray) -> tuple[TripletSet, Neighbors]:
+        grouped = TripletSet.from_triplets(triplets, len(self.X))
+        return grouped, Neighbors.from_graph(grouped.near_graph())
+
+    def _problem(
+        self, candidate: Candidate, triplets: TripletSet, neighbors: Neighbors
+    ) -> LocalProblem:
+        return LocalProblem(
+            X=self.X,
+            triplets=triplets,
+            neighbors=neighbors,
+            eta=_ETA,
+            triplet_weight=candidate.triplet_weight,
+            ridge=candidate.ridge,
+            max_inner_iter=5,
+        )
+
+
+def search(parts: Sequence[Part], candidates: Sequence[Candidate]) -> dict[Candidate, list[float]]:
+    """Return the scores of all candidates on the splits they were tried on, the best first.
+
+    The worst are left out early, and every step goes on from where the one before ended.
+    """
+    candidates = [c for c in candidates if all(c.n_modes <= len(part.X) for part in parts)]
+    if not parts:
+        return {Candidate(1, 300): []}
+    first, rest = parts[:_N_FIRST_PARTS], parts[_N_FIRST_PARTS:]
+    states = {c: [_advance(*part.start(c), _FIRST_ROUNDS) for part in first] for c in candidates}
+    scores = {c: _scores(first, states[c]) for c in candidates}
+    kept = _best(scores, candidates, _N_KEPT)
+    for c in kept:
+        states[c] = [_advance(*run, _ROUNDS - _FIRST_ROUNDS) for run in states[c]]
+        states[c] += [_advance(*part.start(c), _ROUNDS) for part in rest]
+        scores[c] = _scores(parts, states[c])
+    kept = _best(scores, kept, 2)
+    for c in [c for c in kept if c.sampling == "neighbors"][:1]:
+        refreshed = replace(c, n_refresh=_N_REFRESH)
+        states[refreshed] = states[c]
+        for _ in range(_N_REFRESH):
+            states[refreshed] = [
+                _advance(*part.refresh(refreshed, state), _ROUNDS)
+                for part, (_, state) in zip(parts, states[refreshed], strict=True)
+            ]
+        scores[refreshed] = _scores(parts, states[refreshed])
+        kept.append(refreshed)
+    (best,) = _best(scores, kept, 1)
+    strong = replace(best, ridge=_STRONG_RIDGE)
+    ridged = [(replace(problem, ridge=_STRONG_RIDGE), state) for problem, state in states[best]]
+    ends = [_advance(p, p.start(state.F, state.modes), _FIRST_ROUNDS) for p, state in ridged]
+    scores[strong] = _scores(parts, ends)
+    ranked = _best(scores, [*kept, strong], len(kept) + 1)
+    others = sorted(set(scores) - set(ranked), key=lambda c: -np.mean(scores[c]))
+    return {c: scores[c] for c in [*ranked, *others]}
+
+
+def _advance(problem: LocalProblem, state: State, n_rounds: int) -> tuple[LocalProblem, State]:
+    return problem, alternate(problem, state, max_iter=n_rounds, tol=_TOL).state
+
+
+def _scores(parts: Sequence[Part], states: Sequence[tuple[LocalProblem, State]]) -> list[float]:
+    return [part.score(state.F) for part, (_, state) in zip(parts, states, strict=True)]
+
+
+def _best(
+    scores: dict[Candidate, list[float]], candidates: Sequence[Candidate], n: int
+) -> list[Candidate]:
+    """Return the n of the best mean score; among equals those listed first, which are simpler."""
+    return sorted(candidates, key=lambda c: -float(np.mean(scores[c])))[:n]
+
+
+def _parts(
+    X: FloatArray, given: Supervision, rng: np.random.RandomState
+) -> tuple[list[Part], tuple[Candidate, ...]]:
+    if given.triplets is not None:
+        return _parts_of_triplets(X, given.triplets, rng), FROM_TRIPLETS
+    assert given.classes is not None
+    return _parts_of_classes(X, given.classes, rng), FROM_LABELS
+
+
+def _parts_of_classes(X: FloatArray, classes: Classes, rng: np.random.RandomState) -> list[Part]:
+    """Hold out a fifth of each class, three times; samples without a label are not used."""
+    rows, of = classes.rows, classes.of
+    if len(rows) > _MAX_ROWS:
+        some = np.sort(rng.permutation(len(rows))[:_MAX_ROWS])
+        rows, of = rows[some], of[some]
+    labels = Classes.from_labels("MDaMLCV", of)
+    parts = []
+    for held_out in folds(labels, rng)[:_N_PARTS]:
+        train, valid = rows[labels.rows[~held_out]], rows[labels.rows[held_out]]
+        y, y_valid = of[labels.rows[~held_out]], of[labels.rows[held_out]]
+        if len(valid):
+            parts.append(_class_part(X[train], y, X[valid], y_valid, rng))
+    return parts
+
+
+def _class_part(
+    X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray, rng: np.random.RandomState
+) -> Part:
+    mean = X.mean(axis=0)
+    samples, held_out = X - mean, X_valid - mean
+    seed = int(rng.randint(2**31 - 1))
+
+    def draw(candidate: Candidate, F: FloatArray) -> IntArray:
+        if candidate.sampling == "neighbors":
+            mapped = kernels.rows_times(samples, F.astype(samples.dtype))
+            return neighbor_triplets(mapped, y, candidate.n_similar, 10)
+        return sample_triplets(y, candidate.n_similar, 10, random_state=seed)
+
+    def score(F: FloatArray) -> float:
+        knn = KNeighborsClassifier(min(_N_NEIGHBORS, len(y)), algorithm="brute")
+        return float(knn.fit(samples @ F, y).score(held_out @ F, y_valid))
+
+    return Part(samples, draw, score, rng)
+
+
+def _parts_of_triplets(X: FloatArray, triplets: IntArray, rng: np.random.RandomState) -> list[Part]:
+    """Hold out a third of the comparisons, three times."""
+    if len(triplets) < _N_PARTS:
+        return []
+    order = rng.permutation(len(triplets))[:_MAX_TRIPLETS]
+    samples = X - X.mean(axis=0)
+    parts = []
+    for number in range(_N_PARTS):
+        held_out = np.arange(len(order)) % _N_PARTS == number
+        parts.append(
+            _triplet_part(samples, triplets[order[~held_out]], triplets[order[held_out]], rng)
+        )
+    return parts
+
+
+def _triplet_part(
+    X: FloatArray, triplets: IntArray, held_out: IntArray, rng: np.random.RandomState
+) -> Part:
+    def score(F: FloatArray) -> float:
+        Y = kernels.rows_times(X, F.astype(X.dtype))
+        near, far = (kernels.pair_sq_dists(Y, held_out[:, [0, other]]) for other in (1, 2))
+        return float(np.mean(near < far))
+
+    return Part(X, lambda _candidate, _F: triplets, score, rng)
