@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mdaml import constraints
 from mdaml.constraints import (
     Classes,
     PairSet,
@@ -626,3 +627,54 @@ def test_nearest_places_are_those_of_sorted_distances_ties_by_row(same, n_neares
 def test_classes_of_fewer_than_two_kinds_are_refused_in_the_name_of_the_caller(y):
     with pytest.raises(ValueError, match="LMNN needs at least two classes"):
         Classes.from_labels("LMNN", y)
+
+
+# Many rows: cells
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """Rows enough for cells, if these are small."""
+    monkeypatch.setattr(constraints, "_EXACT_UP_TO", 100)
+    monkeypatch.setattr(constraints, "_CELL", 200)
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat([0, 1, 2, -1], [900, 700, 3, 20]))
+    return rng.normal(size=(len(y), 2)) + 2.0 * y[:, None], y
+
+
+def test_cells_hold_every_place_once_and_are_of_about_equal_size(many):
+    X, _ = many
+    cells = list(constraints._cells(X, np.arange(len(X))))
+    np.testing.assert_array_equal(np.sort(np.concatenate(cells)), np.arange(len(X)))
+    assert all(100 <= len(cell) <= 200 for cell in cells)
+    assert all(np.all(np.diff(cell) > 0) for cell in cells)
+
+
+def test_most_neighbours_are_found_in_cells_and_all_are_of_the_right_class(many, monkeypatch):
+    X, y = many
+    found = neighbor_triplets(X, y, 3, 5)
+    anchor, similar, dissimilar = found.T
+    assert np.all(y[anchor] == y[similar])
+    assert np.all(y[anchor] != y[dissimilar])
+    assert np.all(anchor != similar)
+    assert np.all(y[found] >= 0)
+    monkeypatch.setattr(constraints, "_EXACT_UP_TO", 10**6)
+    exact = neighbor_triplets(X, y, 3, 5)
+    np.testing.assert_array_equal(exact[:, 0], anchor)
+    assert np.mean(exact[:, 1] == similar) > 0.7
+    assert np.mean(exact[:, 2] == dissimilar) > 0.3
+
+
+def test_a_row_far_inside_its_class_gets_random_partners_of_others(many):
+    X, y = many
+    X = X + 100.0 * y[:, None]  # now most cells are of one class
+    found = neighbor_triplets(X, y, 3, 5)
+    assert np.all(y[found[:, 0]] != y[found[:, 2]])
+    np.testing.assert_array_equal(neighbor_triplets(X, y, 3, 5), found)
+    of_first = found[found[:, 0] == np.flatnonzero(y == 0)[0]]
+    assert len(np.unique(of_first[:, 2])) == 5
+
+
+def test_identical_rows_do_not_stop_the_cutting(many):
+    _, y = many
+    assert len(neighbor_triplets(np.zeros((len(y), 2)), y, 2, 2)) == 4 * np.sum(y >= 0)

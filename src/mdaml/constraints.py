@@ -1,7 +1,9 @@
 """Which rows are compared: triplets drawn from labels, and their grouping for the solver."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -143,12 +145,11 @@ def sample_triplets(
     classes = Classes.from_labels("sample_triplets", y)
     anchors = np.flatnonzero(classes.size[classes.of] > 1)
     own, first = classes.size[classes.of[anchors]], classes.first[classes.of[anchors]]
-    # Members of a class are neighbours in classes.rows: leaving one's own place or class out of the
-    # draw is a shift of the places behind it.
+    # Members of a class are neighbours in classes.rows: leaving one's own place out of the draw is
+    # a shift of the places behind it.
     similar = _distinct_integers(rng, own - 1, n_similar)
     similar += similar >= (anchors - first)[:, None]
-    dissimilar = _distinct_integers(rng, len(classes.rows) - own, n_dissimilar)
-    dissimilar += np.where(dissimilar >= first[:, None], own[:, None], 0)
+    dissimilar = classes.random_others(anchors, n_dissimilar, rng)
     rows = classes.rows
     return _combine(rows[anchors], rows[similar + first[:, None]], rows[dissimilar], pairing)
 
@@ -167,6 +168,11 @@ def neighbor_triplets(
     place of chance; ties go to the earlier row. An anchor with too few partners repeats them.
     Memory grows with the number of partners, never with the square of the number of samples.
 
+    Beyond 50 000 labelled rows the search is confined to cells of about ten thousand rows that lie
+    together: the time then grows in proportion to the rows, and some neighbours across the border
+    of a cell are missed. A row in whose cell there is no other class gets random dissimilar
+    partners, the same at every call.
+
     Examples
     --------
     >>> import numpy as np
@@ -179,16 +185,51 @@ def neighbor_triplets(
            [3, 2, 1]])
     """
     classes = Classes.from_labels("neighbor_triplets", y)
-    own = classes.size[classes.of]
-    anchors = np.flatnonzero(own > 1)
-    similar, _ = classes.nearest(X[classes.rows], n_similar, same=True)
-    dissimilar, _ = classes.nearest(X[classes.rows], n_dissimilar, same=False)
-    turn = np.arange(n_similar) % np.minimum(n_similar, own - 1)[anchors, None]
-    similar = np.take_along_axis(similar[anchors], turn, axis=1)
-    turn = np.arange(n_dissimilar) % np.minimum(n_dissimilar, len(own) - own)[anchors, None]
-    dissimilar = np.take_along_axis(dissimilar[anchors], turn, axis=1)
+    samples, anchors = X[classes.rows], np.flatnonzero(classes.size[classes.of] > 1)
+    near = _nearest_places(samples, classes, n_similar, same=True)[anchors]
+    far = _nearest_places(samples, classes, n_dissimilar, same=False)[anchors]
     rows = classes.rows
-    return _combine(rows[anchors], rows[similar], rows[dissimilar], pairing)
+    return _combine(rows[anchors], rows[_repeated(near)], rows[_repeated(far)], pairing)
+
+
+_EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
+_CELL = 16_384  # rows of a cell, at most; at least half as many
+
+
+def _nearest_places(X: FloatArray, classes: "Classes", n: int, *, same: bool) -> IntArray:
+    """Return the nearest places of each place, -1 where there are fewer; in cells if X is large."""
+    if len(X) <= _EXACT_UP_TO:
+        return classes.nearest(X, n, same=same)[0]
+    starts = classes.first if same else [0]
+    found = np.full((len(X), n), -1, np.int64)
+    for begin, end in pairwise([*starts, len(X)]):
+        for cell in _cells(X, np.arange(begin, end)):
+            codes = np.unique(classes.of[cell], return_inverse=True)[1]
+            size = np.bincount(codes)
+            among = Classes(cell, codes, np.cumsum(size) - size, size)
+            nearest, _ = among.nearest(X[cell], n, same=same)
+            found[cell] = np.where(nearest >= 0, cell[nearest], -1)
+    if not same:
+        far_inside = np.flatnonzero(found[:, 0] < 0)
+        found[far_inside] = classes.random_others(far_inside, n, np.random.default_rng(0))
+    return found
+
+
+def _cells(X: FloatArray, places: IntArray) -> Iterator[IntArray]:
+    """Cut places at the median of the feature in which they differ most, until all are small."""
+    if len(places) <= _CELL:
+        yield places
+        return
+    widest = int(X[places].var(axis=0).argmax())
+    order = np.argpartition(X[places, widest], len(places) // 2)
+    for half in (order[: len(places) // 2], order[len(places) // 2 :]):
+        yield from _cells(X, np.sort(places[half]))
+
+
+def _repeated(found: IntArray) -> IntArray:
+    """Fill the -1 at the end of each row with its first entries again, in turn."""
+    turn = np.arange(found.shape[1]) % np.sum(found >= 0, axis=1)[:, None]
+    return np.take_along_axis(found, turn, axis=1)
 
 
 @dataclass(frozen=True)
@@ -204,6 +245,15 @@ class Classes:
     def bounds(self) -> IntArray:
         """For each place the first place of its class and the one behind its last."""
         return np.column_stack([self.first, self.first + self.size])[self.of]
+
+    def random_others(self, places: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+        """Draw n places of other classes for each of some places; distinct where there are enough.
+
+        A class is a range of places: leaving it out is a shift of those behind it.
+        """
+        own, first = self.size[self.of[places]], self.first[self.of[places]]
+        drawn = _distinct_integers(rng, len(self.rows) - own, n)
+        return drawn + np.where(drawn >= first[:, None], own[:, None], 0)
 
     def nearest(self, X: FloatArray, n_nearest: int, *, same: bool) -> tuple[IntArray, FloatArray]:
         """Return the nearest places of each place, in its class or outside, and squared distances.
