@@ -18,7 +18,15 @@ from typer.testing import CliRunner
 from mdaml import GMML
 from mdaml.cli import build_app
 from mdaml.datasets import load_dataset
-from mdaml.experiments import DATASETS, METHODS, make_plan, protocol, read_records, run
+from mdaml.experiments import (
+    CONFIRMATION,
+    DATASETS,
+    METHODS,
+    make_plan,
+    protocol,
+    read_records,
+    run,
+)
 from mdaml.experiments.records import appending
 
 SMALL = {"datasets": ["balance"], "methods": ["EUCLID", "GMML", "KISSME"], "quick": True}
@@ -230,6 +238,17 @@ def test_letter_is_cut_to_the_size_of_the_paper():
     assert X.shape == (5000, 16)
     assert len(np.unique(y)) == 26
     assert len(load_dataset("letter", return_X_y=True)[1]) == 20000
+
+
+def test_sets_that_are_not_the_papers_are_run_only_if_named():
+    assert not set(CONFIRMATION) & set(make_plan(methods=["EUCLID"])[0].datasets)
+    plan, _ = make_plan(datasets=["wine"], methods=["EUCLID"], trials=1)
+    assert plan.datasets == ("wine",)
+    X, y, X_test, _ = protocol.split("wine", 0)
+    assert len(X_test) == 54  # 30 % of 178
+    assert len(np.unique(y)) == 3
+    assert protocol._load("digits")[0].shape == (1797, 61)  # without constant pixels
+    assert protocol.cost(protocol.Job("trial", "wine", "GMML")) > 0
 
 
 def test_fixed_weights_are_one_mode():

@@ -17,7 +17,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from mdaml.experiments import DATASETS, METHODS, Job, make_plan, read_records, run
+from mdaml.experiments import (
+    CONFIRMATION,
+    DATASETS,
+    METHODS,
+    Job,
+    make_plan,
+    read_records,
+    run,
+)
 
 _OUT = Path("mdaml-paper")
 paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper, and report them.")
@@ -28,7 +36,8 @@ def run_command(
     datasets: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Data sets, separated by commas, of: {', '.join(DATASETS)}. All by default."
+            help=f"Data sets, separated by commas, of: {', '.join(DATASETS)} (all by default), and "
+            f"{', '.join(CONFIRMATION)}, which are not the paper's."
         ),
     ] = None,
     methods: Annotated[

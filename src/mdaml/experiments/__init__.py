@@ -4,7 +4,15 @@
 ``read_records`` do the same from Python, for a cluster for instance.
 """
 
-from mdaml.experiments.protocol import DATASETS, METHODS, Job, Plan, make_plan, run
+from mdaml.experiments.protocol import (
+    CONFIRMATION,
+    DATASETS,
+    METHODS,
+    Job,
+    Plan,
+    make_plan,
+    run,
+)
 from mdaml.experiments.records import read_records
 
-__all__ = ["DATASETS", "METHODS", "Job", "Plan", "make_plan", "read_records", "run"]
+__all__ = ["CONFIRMATION", "DATASETS", "METHODS", "Job", "Plan", "make_plan", "read_records", "run"]
