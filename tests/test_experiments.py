@@ -244,7 +244,7 @@ def test_sets_that_are_not_the_papers_are_run_only_if_named():
     assert not set(CONFIRMATION) & set(make_plan(methods=["EUCLID"])[0].datasets)
     plan, _ = make_plan(datasets=["wine"], methods=["EUCLID"], trials=1)
     assert plan.datasets == ("wine",)
-    X, y, X_test, _ = protocol.split("wine", 0)
+    _, y, X_test, _ = protocol.split("wine", 0)
     assert len(X_test) == 54  # 30 % of 178
     assert len(np.unique(y)) == 3
     assert protocol._load("digits")[0].shape == (1797, 61)  # without constant pixels
