@@ -93,6 +93,16 @@ def test_comparisons_are_scored_by_those_held_out(answers):
     assert model.score_triplets(X, clean) > 0.9
 
 
+def test_wrong_comparisons_do_less_harm_than_with_the_defaults():
+    X = np.random.default_rng(0).normal(size=(300, 8))
+    hidden = np.eye(8)[:4]
+    noisy, _ = make_triplets(X, n_triplets=2000, components=hidden, wrong=0.15, random_state=0)
+    clean, _ = make_triplets(X, n_triplets=2000, components=hidden, random_state=1)
+    chosen = fit(X, triplets=noisy).score_triplets(X, clean)
+    plain = MDaML(random_state=0).fit(X, triplets=noisy).score_triplets(X, clean)
+    assert chosen > 0.9 > plain
+
+
 def test_no_held_out_sample_reaches_a_fit(vehicle, monkeypatch):
     X, y = vehicle
     parts = []
@@ -171,7 +181,7 @@ def test_a_candidate_that_is_best_everywhere_is_found(winner, monkeypatch):
     )
     best = FROM_LABELS[winner]
     parts = [KnownScores(lambda c: 0.9 if key(c) == key(best) else 0.5) for _ in range(3)]
-    scores = search(parts, FROM_LABELS)
+    scores = search(parts, FROM_LABELS, 2)
     assert key(next(iter(scores))) == key(best)
     # All on two splits, three on the third.
     assert [part.n_starts for part in parts] == [len(FROM_LABELS), len(FROM_LABELS), 3]

@@ -25,7 +25,8 @@ _TOL = 1e-4
 _ROUNDS = 4  # of a pass in the search
 _FIRST_ROUNDS = 2  # after which most are left out
 _N_PARTS = 3
-_N_FIRST_PARTS = 2  # on which all candidates are tried
+# Parts on which all candidates are tried. One part of the comparisons has many of them.
+_N_FIRST_OF_LABELS, _N_FIRST_OF_TRIPLETS = 2, 1
 _N_KEPT = 3
 _N_REFRESH = 2
 _STRONG_RIDGE = 0.1
@@ -94,10 +95,10 @@ class MDaMLCV(MahalanobisTransformer):
 
     **Prefer it** to :class:`MDaML` whenever ten times its time is no matter.
 
-    **Cost**: about ten fits of :class:`MDaML`. All candidates make two rounds on two splits; the
-    best three go on there and on a third one; the best with neighbours tries refreshes, the best of
-    all a stronger ridge. Every step starts from where the one before ended. More than 20 000
-    samples are not used for the search.
+    **Cost**: about ten fits of :class:`MDaML`. All candidates make two rounds on two splits (on
+    one, of comparisons); the best three go on there and on the rest of three; the best with
+    neighbours tries refreshes, the best of all a stronger ridge. Every step starts from where the
+    one before ended. More than 20 000 samples are not used for the search.
 
     Parameters
     ----------
@@ -186,8 +187,12 @@ class MDaMLCV(MahalanobisTransformer):
         check_magnitude(samples - samples.mean(axis=0))
         rng = check_random_state(self.random_state)
         with kernels.one_blas_thread():
-            parts, candidates = _parts(samples, given, rng)
-            scores = search(parts, candidates)
+            if given.triplets is None:
+                parts = _parts_of_classes(samples, given, rng)
+                scores = search(parts, FROM_LABELS, _N_FIRST_OF_LABELS)
+            else:
+                parts = _parts_of_triplets(samples, given.triplets, rng)
+                scores = search(parts, FROM_TRIPLETS, _N_FIRST_OF_TRIPLETS)
         best = next(iter(scores))
         model = MDaML(
             **best.params(),
@@ -275,15 +280,18 @@ class Part:
         )
 
 
-def search(parts: Sequence[Part], candidates: Sequence[Candidate]) -> dict[Candidate, list[float]]:
+def search(
+    parts: Sequence[Part], candidates: Sequence[Candidate], n_first: int
+) -> dict[Candidate, list[float]]:
     """Return the scores of all candidates on the splits they were tried on, the best first.
 
-    The worst are left out early, and every step goes on from where the one before ended.
+    All are tried on the first ``n_first`` parts. The worst are left out early, and every step goes
+    on from where the one before ended.
     """
     candidates = [c for c in candidates if all(c.n_modes <= len(part.X) for part in parts)]
     if not parts:
         return {Candidate(1, 300): []}
-    first, rest = parts[:_N_FIRST_PARTS], parts[_N_FIRST_PARTS:]
+    first, rest = parts[:n_first], parts[n_first:]
     states = {c: [_advance(*part.start(c), _FIRST_ROUNDS) for part in first] for c in candidates}
     scores = {c: _scores(first, states[c]) for c in candidates}
     kept = _best(scores, candidates, _N_KEPT)
@@ -327,18 +335,10 @@ def _best(
     return sorted(candidates, key=lambda c: -float(np.mean(scores[c])))[:n]
 
 
-def _parts(
-    X: FloatArray, given: Supervision, rng: np.random.RandomState
-) -> tuple[list[Part], tuple[Candidate, ...]]:
-    if given.triplets is not None:
-        return _parts_of_triplets(X, given.triplets, rng), FROM_TRIPLETS
-    assert given.classes is not None
-    return _parts_of_classes(X, given.classes, rng), FROM_LABELS
-
-
-def _parts_of_classes(X: FloatArray, classes: Classes, rng: np.random.RandomState) -> list[Part]:
+def _parts_of_classes(X: FloatArray, given: Supervision, rng: np.random.RandomState) -> list[Part]:
     """Hold out a fifth of each class, three times; samples without a label are not used."""
-    rows, of = classes.rows, classes.of
+    assert given.classes is not None
+    rows, of = given.classes.rows, given.classes.of
     if len(rows) > _MAX_ROWS:
         some = np.sort(rng.permutation(len(rows))[:_MAX_ROWS])
         rows, of = rows[some], of[some]
