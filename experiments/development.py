@@ -21,7 +21,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 from mdaml import DMLMJ, KISSME, LFDA, LMNN, DMLdc, Euclidean, MDaML, MDaMLCV
-from mdaml.experiments.protocol import prepared, split
+from mdaml.experiments.splits import prepared, split
 
 DATASETS = ["autompg", "german", "letter", "sonar", "waveform"]
 NEAR = {"sampling": "neighbors", "n_similar": 3, "max_iter": 4}

@@ -26,6 +26,7 @@ from mdaml.experiments import (
     protocol,
     read_records,
     run,
+    splits,
 )
 from mdaml.experiments.records import appending
 
@@ -130,7 +131,7 @@ def test_names_are_found_whatever_their_case():
 
 def test_sets_that_are_not_here_are_left_out_unless_asked_for(monkeypatch):
     monkeypatch.delenv("MDAML_DATA", raising=False)
-    protocol._load.cache_clear()
+    splits.load_samples.cache_clear()
     plan, left_out = make_plan(methods=["EUCLID"])
     assert left_out == ("pubfig", "osr", "caltech20")
     assert len(plan.datasets) == 10
@@ -234,7 +235,7 @@ def test_images_are_reduced_by_the_training_part_and_keep_their_scale():
 
 
 def test_letter_is_cut_to_the_size_of_the_paper():
-    X, y = protocol._load("letter")
+    X, y = splits.load_samples("letter")
     assert X.shape == (5000, 16)
     assert len(np.unique(y)) == 26
     assert len(load_dataset("letter", return_X_y=True)[1]) == 20000
@@ -247,7 +248,7 @@ def test_sets_that_are_not_the_papers_are_run_only_if_named():
     _, y, X_test, _ = protocol.split("wine", 0)
     assert len(X_test) == 54  # 30 % of 178
     assert len(np.unique(y)) == 3
-    assert protocol._load("digits")[0].shape == (1797, 61)  # without constant pixels
+    assert splits.load_samples("digits")[0].shape == (1797, 61)  # without constant pixels
     assert protocol.cost(protocol.Job("trial", "wine", "GMML")) > 0
 
 

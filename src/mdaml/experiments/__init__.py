@@ -4,15 +4,8 @@
 ``read_records`` do the same from Python, for a cluster for instance.
 """
 
-from mdaml.experiments.protocol import (
-    CONFIRMATION,
-    DATASETS,
-    METHODS,
-    Job,
-    Plan,
-    make_plan,
-    run,
-)
+from mdaml.experiments.config import CONFIRMATION, DATASETS, METHODS
+from mdaml.experiments.protocol import Job, Plan, make_plan, run
 from mdaml.experiments.records import read_records
 
 __all__ = ["CONFIRMATION", "DATASETS", "METHODS", "Job", "Plan", "make_plan", "read_records", "run"]

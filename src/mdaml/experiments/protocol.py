@@ -5,44 +5,44 @@ for a curve. A job is a few words; whoever runs it loads the data itself. So job
 to a cluster, and a run that was interrupted goes on with the jobs that have no record yet.
 """
 
-import itertools
 import platform
 import time
-import tomllib
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn.datasets
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
-from sklearn.preprocessing import StandardScaler
 
 from mdaml import estimators
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints import sample_triplets
-from mdaml.datasets import list_datasets, load_dataset
-from mdaml.experiments.records import Record, appending, read_records
-
-CONFIG: dict[str, Any] = tomllib.loads(
-    (files("mdaml.experiments") / "paper.toml").read_text(encoding="utf-8")
+from mdaml.experiments.config import (
+    CONFIG,
+    CONFIRMATION,
+    DATASETS,
+    METHODS,
+    combinations,
+    spread,
 )
-METHODS = tuple(CONFIG["methods"])
-DATASETS = (*CONFIG["datasets"]["uci"], *CONFIG["datasets"]["images"])
-# Not of the paper: no choice of ours was made on them.
-CONFIRMATION = tuple(CONFIG["datasets"]["confirmation"])
+from mdaml.experiments.records import Record, appending, read_records
+from mdaml.experiments.splits import (
+    load_samples,
+    prepared,
+    seed_of,
+    shared_triplets,
+    sizes,
+    split,
+)
+
 _MAIN = "MDaML"  # the method whose choices the curve of convergence uses
 
 
@@ -142,7 +142,7 @@ def make_plan(
         datasets = [name for name in default if name not in left_out]
     chosen = _known("datasets", datasets, (*DATASETS, *CONFIRMATION))
     for name in chosen:
-        _load(name)  # complain now, not after an hour
+        load_samples(name)  # complain now, not after an hour
     plan = Plan(
         chosen, _known("methods", METHODS if methods is None else methods, METHODS), n_trials, quick
     )
@@ -151,7 +151,7 @@ def make_plan(
 
 def _is_here(dataset: str) -> bool:
     try:
-        _load(dataset)
+        load_samples(dataset)
     except FileNotFoundError:
         return False
     return True
@@ -350,56 +350,6 @@ def make(method: str, params: dict[str, Any], seed: int) -> Any:
     return model.set_params(**options)
 
 
-def combinations(method: str, quick: bool) -> list[dict[str, Any]]:
-    """Return all combinations of a method's grid; without a grid, one that is empty."""
-    grid = CONFIG["methods"][method].get("grid", {})
-    n_values = CONFIG["quick"]["grid_values"] if quick else None
-    values = [spread(entries, n_values) for entries in grid.values()]
-    return [dict(zip(grid, choice, strict=True)) for choice in itertools.product(*values)]
-
-
-def spread(values: list[Any], n: int | None) -> list[Any]:
-    """Return n of the values, spread evenly inside the list; None is all."""
-    if n is None or n >= len(values):
-        return values
-    places = (np.arange(n) + 0.5) * len(values) / n
-    return [values[int(place)] for place in places]
-
-
-def split(dataset: str, trial: int) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
-    """Return training samples and labels, test samples and labels of a random split."""
-    X, y = _load(dataset)
-    kind = next(kind for kind in ("uci", "images", "confirmation") if dataset in _names(kind))
-    share, seed = CONFIG["datasets"]["test_share"][kind], seed_of(dataset, trial) % 2**32
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=share, random_state=seed)
-    return X_train, y_train, X_test, y_test
-
-
-def prepared(dataset: str, X: FloatArray, X_test: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return both parts, standardised or reduced by what is known of the first one.
-
-    The principal components of image features keep their scale: to standardise them would blow up
-    the last of them, which are mostly noise.
-    """
-    step: Any = StandardScaler()
-    if dataset in CONFIG["datasets"]["images"]:
-        step = PCA(min(CONFIG["datasets"]["n_principal_components"], *X.shape), random_state=0)
-    return np.ascontiguousarray(step.fit_transform(X)), np.ascontiguousarray(step.transform(X_test))
-
-
-def shared_triplets(dataset: str, y: IntArray, trial: int) -> IntArray:
-    """Return the random triplets of a split, the same for all methods that learn from them."""
-    protocol = CONFIG["protocol"]
-    seed = seed_of(dataset, trial, "triplets")
-    return sample_triplets(y, protocol["n_similar"], protocol["n_dissimilar"], random_state=seed)
-
-
-def seed_of(*words: str | int) -> int:
-    """Return a seed that depends on the words alone, so that the order of jobs does not matter."""
-    text = "/".join(map(str, (CONFIG["protocol"]["seed"], *words)))
-    return zlib.crc32(text.encode())
-
-
 @cache
 def versions() -> dict[str, str]:
     """Return what the results may depend on."""
@@ -409,41 +359,13 @@ def versions() -> dict[str, str]:
 
 def cost(job: Job) -> float:
     """Return a rough estimate of the work, in no particular unit: for the order, and time left."""
-    n, d = _sizes(job.dataset)
+    n, d = sizes(job.dataset)
     n_fits = 1.0
     if job.kind == "tuning":
         n_fits = 2.0 * len(combinations(job.method, quick=False))
     slow = {"DML-dc": 20.0, "NCA": 40.0, "LMNN": 4.0, "DMLMJ": 2.0, "LFDA": 1.0}
     quick = {"EUCLID": 0.05, "GMML": 0.3, "KISSME": 0.3}
     return n_fits * (n * (d + 20.0) * (slow | quick).get(job.method, 2.0) + 2e4)
-
-
-@cache
-def _sizes(dataset: str) -> tuple[int, int]:
-    if dataset in CONFIRMATION:
-        n, d = _load(dataset)[0].shape
-        return n, d
-    record = next(record for record in list_datasets() if record.name == dataset)
-    n = CONFIG["datasets"]["max_rows"].get(dataset, record.n_samples)
-    return n, min(record.n_features, 200)
-
-
-def _names(kind: str) -> list[str]:
-    names: list[str] = CONFIG["datasets"][kind]
-    return names
-
-
-@cache
-def _load(dataset: str) -> tuple[FloatArray, IntArray]:
-    if dataset in CONFIRMATION:
-        X, y = getattr(sklearn.datasets, f"load_{dataset}")(return_X_y=True)
-        return X[:, X.std(axis=0) > 0], y
-    X, y = load_dataset(dataset, return_X_y=True)
-    n_rows = CONFIG["datasets"]["max_rows"].get(dataset)
-    if n_rows is not None:
-        rows = np.random.default_rng(seed_of(dataset, "rows")).permutation(len(X))[:n_rows]
-        X, y = X[rows], y[rows]
-    return X, y
 
 
 def _known(what: str, names: Iterable[str], all_names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """Images as users have them (files, folders, arrays, Pillow images), one row of features each."""
 
 import os
+import struct
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -205,6 +207,13 @@ def _pixels(image: Any, name: str) -> Pixels:
     )
 
 
+# What Pillow's decoders raise on damaged files, SyntaxError among them.
+_DECODING_ERRORS = (
+    *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, OverflowError),
+    *(NotImplementedError, MemoryError, struct.error, zlib.error),
+)
+
+
 def _read(path: Path) -> Pixels:
     """Decode the first image of a file, as a viewer would turn it."""
     try:
@@ -214,7 +223,7 @@ def _read(path: Path) -> Pixels:
     try:
         with Image.open(path) as image:
             pixels = _from_pillow(image)
-    except Exception as error:  # Pillow's decoders raise a dozen kinds, SyntaxError among them
+    except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ValueError(f"Cannot read the image {str(path)!r}: {reason}.") from error
     return _check_pixels(pixels, repr(str(path)))

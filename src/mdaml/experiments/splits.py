@@ -1,0 +1,83 @@
+"""The data of a trial: which samples, how they are split and scaled, which triplets.
+
+Everything follows from names and numbers, so that jobs may run anywhere and in any order.
+"""
+
+import zlib
+from functools import cache
+from typing import Any
+
+import numpy as np
+import sklearn.datasets
+from sklearn.decomposition import PCA
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints import sample_triplets
+from mdaml.datasets import list_datasets, load_dataset
+from mdaml.experiments.config import CONFIG, CONFIRMATION
+
+
+def split(dataset: str, trial: int) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
+    """Return training samples and labels, test samples and labels of a random split."""
+    X, y = load_samples(dataset)
+    kind = next(kind for kind in ("uci", "images", "confirmation") if dataset in _names(kind))
+    share, seed = CONFIG["datasets"]["test_share"][kind], seed_of(dataset, trial) % 2**32
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=share, random_state=seed)
+    return X_train, y_train, X_test, y_test
+
+
+def prepared(dataset: str, X: FloatArray, X_test: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return both parts, standardised or reduced by what is known of the first one.
+
+    The principal components of image features keep their scale: to standardise them would blow up
+    the last of them, which are mostly noise.
+    """
+    step: Any = StandardScaler()
+    if dataset in CONFIG["datasets"]["images"]:
+        step = PCA(min(CONFIG["datasets"]["n_principal_components"], *X.shape), random_state=0)
+    return np.ascontiguousarray(step.fit_transform(X)), np.ascontiguousarray(step.transform(X_test))
+
+
+def shared_triplets(dataset: str, y: IntArray, trial: int) -> IntArray:
+    """Return the random triplets of a split, the same for all methods that learn from them."""
+    protocol = CONFIG["protocol"]
+    seed = seed_of(dataset, trial, "triplets")
+    return sample_triplets(y, protocol["n_similar"], protocol["n_dissimilar"], random_state=seed)
+
+
+def seed_of(*words: str | int) -> int:
+    """Return a seed that depends on the words alone, so that the order of jobs does not matter."""
+    text = "/".join(map(str, (CONFIG["protocol"]["seed"], *words)))
+    return zlib.crc32(text.encode())
+
+
+@cache
+def load_samples(dataset: str) -> tuple[FloatArray, IntArray]:
+    """Return samples and labels of a data set, cut to the size of the paper; loaded once."""
+    if dataset in CONFIRMATION:
+        X, y = getattr(sklearn.datasets, f"load_{dataset}")(return_X_y=True)
+        return X[:, X.std(axis=0) > 0], y
+    X, y = load_dataset(dataset, return_X_y=True)
+    n_rows = CONFIG["datasets"]["max_rows"].get(dataset)
+    if n_rows is not None:
+        rows = np.random.default_rng(seed_of(dataset, "rows")).permutation(len(X))[:n_rows]
+        X, y = X[rows], y[rows]
+    return X, y
+
+
+@cache
+def sizes(dataset: str) -> tuple[int, int]:
+    """Return the number of samples and features, roughly: to tell how much work there is."""
+    if dataset in CONFIRMATION:
+        n, d = load_samples(dataset)[0].shape
+        return n, d
+    record = next(record for record in list_datasets() if record.name == dataset)
+    n = CONFIG["datasets"]["max_rows"].get(dataset, record.n_samples)
+    return n, min(record.n_features, 200)
+
+
+def _names(kind: str) -> list[str]:
+    names: list[str] = CONFIG["datasets"][kind]
+    return names
