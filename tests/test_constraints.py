@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mdaml import constraints
 from mdaml.constraints import (
     Classes,
     PairSet,
     TripletSet,
+    _labels,
     neighbor_triplets,
     pairs_of_triplets,
     sample_triplets,
@@ -635,8 +635,8 @@ def test_classes_of_fewer_than_two_kinds_are_refused_in_the_name_of_the_caller(y
 @pytest.fixture
 def many(monkeypatch):
     """Rows enough for cells, if these are small."""
-    monkeypatch.setattr(constraints, "_EXACT_UP_TO", 100)
-    monkeypatch.setattr(constraints, "_CELL", 200)
+    monkeypatch.setattr(_labels, "_EXACT_UP_TO", 100)
+    monkeypatch.setattr(_labels, "_CELL", 200)
     rng = np.random.default_rng(0)
     y = rng.permutation(np.repeat([0, 1, 2, -1], [900, 700, 3, 20]))
     return rng.normal(size=(len(y), 2)) + 2.0 * y[:, None], y
@@ -644,7 +644,7 @@ def many(monkeypatch):
 
 def test_cells_hold_every_place_once_and_are_of_about_equal_size(many):
     X, _ = many
-    cells = list(constraints._cells(X, np.arange(len(X))))
+    cells = list(_labels._cells(X, np.arange(len(X))))
     np.testing.assert_array_equal(np.sort(np.concatenate(cells)), np.arange(len(X)))
     assert all(100 <= len(cell) <= 200 for cell in cells)
     assert all(np.all(np.diff(cell) > 0) for cell in cells)
@@ -658,7 +658,7 @@ def test_most_neighbours_are_found_in_cells_and_all_are_of_the_right_class(many,
     assert np.all(y[anchor] != y[dissimilar])
     assert np.all(anchor != similar)
     assert np.all(y[found] >= 0)
-    monkeypatch.setattr(constraints, "_EXACT_UP_TO", 10**6)
+    monkeypatch.setattr(_labels, "_EXACT_UP_TO", 10**6)
     exact = neighbor_triplets(X, y, 3, 5)
     np.testing.assert_array_equal(exact[:, 0], anchor)
     assert np.mean(exact[:, 1] == similar) > 0.7

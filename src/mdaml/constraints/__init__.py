@@ -1,0 +1,13 @@
+"""Which rows are compared: comparisons drawn from labels, and their grouping for the solver."""
+
+from mdaml.constraints._labels import Classes, neighbor_triplets, sample_triplets
+from mdaml.constraints._sets import PairSet, TripletSet, pairs_of_triplets
+
+__all__ = [
+    "Classes",
+    "PairSet",
+    "TripletSet",
+    "neighbor_triplets",
+    "pairs_of_triplets",
+    "sample_triplets",
+]
