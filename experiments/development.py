@@ -1,4 +1,5 @@
-"""Compare settings on training parts only: the study behind the candidates of MDaMLCV.
+"""Compare settings on training parts only: the study behind the defaults of MDaML
+and the candidates of MDaMLCV.
 
 Five data sets of the paper are for development. Of each, the training part of the first trial is
 cut into three folds, four times over; a setting learns on two folds, tuning inside them if it tunes
@@ -24,23 +25,27 @@ from mdaml import DMLMJ, KISSME, LFDA, LMNN, DMLdc, Euclidean, MDaML, MDaMLCV
 from mdaml.experiments.splits import prepared, split
 
 DATASETS = ["autompg", "german", "letter", "sonar", "waveform"]
-NEAR = {"sampling": "neighbors", "n_similar": 3, "max_iter": 4}
+RANDOM = {"sampling": "random", "n_similar": 10, "n_dissimilar": 10}
 SETTINGS = {
-    "MDaMLCV": lambda seed: MDaMLCV(random_state=seed),
+    "MDaMLCV()": lambda seed: MDaMLCV(random_state=seed),
     "MDaML()": lambda seed: MDaML(random_state=seed),
-    "random, K=10, 10": lambda seed: MDaML(10, triplet_weight=10 * 10**3, random_state=seed),
-    "neighbours, K=3, 1000": lambda seed: MDaML(
-        3, triplet_weight=1000 * 3**3, random_state=seed, **NEAR
-    ),
-    "neighbours, K=3, 10000": lambda seed: MDaML(
-        3, triplet_weight=10_000 * 3**3, random_state=seed, **NEAR
-    ),
-    "neighbours, K=1, 1000": lambda seed: MDaML(1, triplet_weight=1000, random_state=seed, **NEAR),
-    "refreshed, K=3, 1000": lambda seed: MDaML(
-        3, triplet_weight=1000 * 3**3, n_refresh=2, random_state=seed, **NEAR
-    ),
-    "whitened start": lambda seed: MDaML(
-        3, triplet_weight=1000 * 3**3, init_metric="whitened", random_state=seed, **NEAR
+    "without refresh": lambda seed: MDaML(n_refresh=0, random_state=seed),
+    "three refreshes": lambda seed: MDaML(n_refresh=3, random_state=seed),
+    "one round a pass": lambda seed: MDaML(max_iter=1, random_state=seed),
+    "ten rounds a pass": lambda seed: MDaML(max_iter=10, random_state=seed),
+    "K=1": lambda seed: MDaML(1, random_state=seed),
+    "K=10": lambda seed: MDaML(10, random_state=seed),
+    "λ₁ = 300 K^η": lambda seed: MDaML(3, triplet_weight=300 * 3**3, random_state=seed),
+    "λ₁ = 3000 K^η": lambda seed: MDaML(3, triplet_weight=3000 * 3**3, random_state=seed),
+    "4 x 4 partners": lambda seed: MDaML(n_similar=4, n_dissimilar=4, random_state=seed),
+    "3 x 10 partners": lambda seed: MDaML(n_similar=3, n_dissimilar=10, random_state=seed),
+    "10 x 3 partners": lambda seed: MDaML(n_similar=10, n_dissimilar=3, random_state=seed),
+    "10 x 10 partners": lambda seed: MDaML(n_similar=10, n_dissimilar=10, random_state=seed),
+    "ridge 0.1": lambda seed: MDaML(ridge=0.1, random_state=seed),
+    "whitened start": lambda seed: MDaML(init_metric="whitened", random_state=seed),
+    "random, K=10, λ₁ = 300 K^η": lambda seed: MDaML(10, random_state=seed, **RANDOM),
+    "random, K=10, λ₁ = 10 K^η": lambda seed: MDaML(
+        10, triplet_weight=10 * 10**3, random_state=seed, **RANDOM
     ),
     "Euclidean()": lambda _: Euclidean(),
     "DMLdc()": lambda _: DMLdc(),
@@ -84,11 +89,11 @@ def main():
         seconds = sum(r[3] for r in own) / len(own) / 3
         table.append({"setting": setting, "accuracy": means, "seconds_per_fit": seconds})
     table.sort(key=lambda row: -np.mean(list(row["accuracy"].values())))
-    print(f"{'setting':24s} {'mean':>6s} " + " ".join(f"{d:>8s}" for d in DATASETS) + "  seconds")
+    print(f"{'setting':28s} {'mean':>6s} " + " ".join(f"{d:>8s}" for d in DATASETS) + "  seconds")
     for row in table:
         cells = " ".join(f"{100 * row['accuracy'][d]:8.2f}" for d in DATASETS)
         mean = 100 * np.mean(list(row["accuracy"].values()))
-        print(f"{row['setting']:24s} {mean:6.2f} {cells} {row['seconds_per_fit']:8.3f}")
+        print(f"{row['setting']:28s} {mean:6.2f} {cells} {row['seconds_per_fit']:8.3f}")
     unfinished = args.out.with_suffix(".tmp")
     unfinished.write_text(json.dumps({"repeats": args.repeats, "settings": table}, indent=1))
     unfinished.replace(args.out)

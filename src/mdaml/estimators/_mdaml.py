@@ -23,7 +23,7 @@ from mdaml._validation import (
 from mdaml.alternation import LocalProblem, Outcome, alternate
 from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
-from mdaml.estimators._supervision import Supervision, check_supervision
+from mdaml.estimators._supervision import check_supervision
 from mdaml.modes import (
     Modes,
     Neighbors,
@@ -57,21 +57,24 @@ class MDaML(MahalanobisTransformer):
 
     Parameters
     ----------
-    n_modes : int, default=10
-        Number of modes, K. With 1, all comparisons weigh the same.
+    n_modes : int, default=3
+        Number of modes, K. With 1, all comparisons weigh the same. Many modes can explain wrong
+        comparisons away, and right ones too.
     eta : float, default=3.0
         Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
         all modes alike.
     triplet_weight : float or "auto", default="auto"
-        Weight of the triplet loss, the paper's λ₁; "auto" is ``300 * n_modes**eta``. Compare with
-        ``lambda1_critical_``, below which the best metric is zero.
+        Weight of the triplet loss, the paper's λ₁; "auto" is ``300 * n_modes**eta``, and
+        ``1000 * n_modes**eta`` where triplets are neighbours, which are hard to tell apart. Compare
+        with ``lambda1_critical_``, below which the best metric is zero.
     ridge : float, default=1e-4
         Weight of the penalty on the squared norm of the metric, the paper's λ₂.
-    n_similar, n_dissimilar : int, default=10
+    n_similar, n_dissimilar : int, default=5
         Similar and dissimilar partners of each sample when triplets are drawn from labels.
-    sampling : {"random", "neighbors"}, default="random"
-        Draw the partners at random, or take the nearest samples under the start metric.
-    n_refresh : int, default=0
+    sampling : {"neighbors", "random"}, default="neighbors"
+        Take the nearest samples under the start metric for partners, or draw them at random, as
+        the paper does.
+    n_refresh : int, default=1
         With ``sampling="neighbors"``: so many times the nearest samples are searched again, under
         the metric learned so far, and learning goes on from there with the new triplets. Triplets
         that were passed, or drawn at random, stay as they are.
@@ -83,8 +86,9 @@ class MDaML(MahalanobisTransformer):
         distance. An array must be positive definite.
     init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
         First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
-    max_iter : int, default=10
-        Most rounds of centres, weights and metric.
+    max_iter : int or "auto", default="auto"
+        Most rounds of centres, weights and metric in each pass. "auto" is 10, but 2 where triplets
+        are neighbours: those are soon met, and further rounds learn the training samples by heart.
     max_inner_iter : int, default=5
         Most steps of the metric in each round. Few are enough: better weights help more.
     tol : float, default=1e-4
@@ -148,19 +152,19 @@ class MDaML(MahalanobisTransformer):
 
     def __init__(
         self,
-        n_modes: int = 10,
+        n_modes: int = 3,
         *,
         eta: float = 3.0,
         triplet_weight: float | Literal["auto"] = "auto",
         ridge: float = 1e-4,
-        n_similar: int = 10,
-        n_dissimilar: int = 10,
-        sampling: Literal["random", "neighbors"] = "random",
-        n_refresh: int = 0,
+        n_similar: int = 5,
+        n_dissimilar: int = 5,
+        sampling: Literal["neighbors", "random"] = "neighbors",
+        n_refresh: int = 1,
         pairing: Literal["grid", "zip"] = "grid",
         init_metric: Literal["identity", "whitened"] | npt.ArrayLike = "identity",
         init: Literal["gmm", "kmeans"] | npt.ArrayLike = "gmm",
-        max_iter: int = 10,
+        max_iter: int | Literal["auto"] = "auto",
         max_inner_iter: int = 5,
         tol: float = 1e-4,
         n_components: int | None = None,
@@ -215,7 +219,8 @@ class MDaML(MahalanobisTransformer):
         samples, given = check_supervision(
             self, ("y", "triplets"), X, y, triplets=triplets, **unsupported
         )
-        triplet_weight = self._check_parameters(*samples.shape)
+        near = given.labels is not None and self.sampling == "neighbors"
+        triplet_weight = self._check_parameters(len(samples), samples.shape[1], near)
         mean = samples.mean(axis=0)
         centred = samples - mean  # the metric does not see translations; rounding does
         check_magnitude(centred)
@@ -227,15 +232,17 @@ class MDaML(MahalanobisTransformer):
                 drawn = self._draw(centred, F, given.labels, rng)
             problem = self._problem(centred, drawn, triplet_weight)
             modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
-            passes = [self._alternate(problem, F, modes, 0)]
-            for _ in range(self.n_refresh if self._can_refresh(given) else 0):
+            n_rounds = self._n_rounds(near)
+            passes = [self._alternate(problem, F, modes, 0, n_rounds)]
+            # Comparisons that were made, or drawn at random, do not depend on the metric.
+            for _ in range(self.n_refresh if near else 0):
                 state = passes[-1].state
                 if passes[-1].status is Status.STOPPED:
                     break
                 drawn = self._draw(centred, state.F, given.labels, rng)
                 problem = self._problem(centred, drawn, triplet_weight)
                 n_before = sum(done.n_iter for done in passes)
-                passes.append(self._alternate(problem, state.F, state.modes, n_before))
+                passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
             outcome = passes[-1]
             critical = problem.critical_triplet_weight(outcome.state)
         lengths = [len(done.history) for done in passes]
@@ -252,22 +259,25 @@ class MDaML(MahalanobisTransformer):
             pass_starts_=np.cumsum([0, *lengths[:-1]]),
             n_iter_=sum(done.n_iter for done in passes),
         )
-        self._warn_if_needed(outcome, problem.triplets)
+        few_by_design = near and isinstance(self.max_iter, str)
+        self._warn_if_needed(outcome, problem.triplets, few_by_design)
         return self
 
-    def _can_refresh(self, given: Supervision) -> bool:
-        """Return whether the triplets depend on the metric; comparisons that were made do not."""
-        return given.labels is not None and self.sampling == "neighbors"
+    def _n_rounds(self, near: bool) -> int:
+        """Return the most rounds of a pass, given whether its triplets are neighbours."""
+        if isinstance(self.max_iter, str):
+            return 2 if near else 10
+        return self.max_iter
 
     def _alternate(
-        self, problem: LocalProblem, F: FloatArray, modes: Modes, n_before: int
+        self, problem: LocalProblem, F: FloatArray, modes: Modes, n_before: int, n_rounds: int
     ) -> Outcome:
         """Make one pass, with the triplets of the problem."""
         callback = self.callback
         return alternate(
             problem,
             problem.start(F, modes),
-            max_iter=self.max_iter,
+            max_iter=n_rounds,
             tol=self.tol,
             callback=None if callback is None else lambda n, value: callback(n_before + n, value),
         )
@@ -284,8 +294,8 @@ class MDaML(MahalanobisTransformer):
             max_inner_iter=self.max_inner_iter,
         )
 
-    def _check_parameters(self, n_samples: int, n_features: int) -> float:
-        """Check all parameters; return the triplet weight in force."""
+    def _check_parameters(self, n_samples: int, n_features: int, near: bool) -> float:
+        """Check all parameters; return the triplet weight in force, given what triplets are."""
         rows = ", the number of rows of X"
         check_integer(self, "n_modes", self.n_modes, 1, n_samples, what=rows)
         why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
@@ -293,7 +303,7 @@ class MDaML(MahalanobisTransformer):
         check_number(self, "ridge", self.ridge, 0.0)
         check_integer(self, "n_similar", self.n_similar, 1)
         check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
-        check_choice(self, "sampling", self.sampling, ["random", "neighbors"])
+        check_choice(self, "sampling", self.sampling, ["neighbors", "random"])
         check_integer(self, "n_refresh", self.n_refresh, 0)
         check_choice(self, "pairing", self.pairing, ["grid", "zip"])
         if isinstance(self.init_metric, str):
@@ -306,7 +316,10 @@ class MDaML(MahalanobisTransformer):
             check_choice(self, "init", self.init, ["gmm", "kmeans"], why=why)
         else:
             check_start_weights(self, self.init, n_samples, self.n_modes)
-        check_integer(self, "max_iter", self.max_iter, 1)
+        if isinstance(self.max_iter, str):
+            check_choice(self, "max_iter", self.max_iter, ["auto"], why=" Or pass a whole number.")
+        else:
+            check_integer(self, "max_iter", self.max_iter, 1)
         check_integer(self, "max_inner_iter", self.max_inner_iter, 1)
         check_number(self, "tol", self.tol, 0.0)
         if self.n_components is not None:
@@ -317,8 +330,8 @@ class MDaML(MahalanobisTransformer):
         check_choice(self, "device", self.device, [None, "cpu"], why=why)
         if isinstance(self.triplet_weight, str) and self.triplet_weight == "auto":
             with np.errstate(over="ignore"):  # the check below says it in words
-                auto = 300.0 * np.float64(self.n_modes) ** self.eta
-            why = f" This is 300 * n_modes**eta for 'auto' and eta={self.eta}: lower eta."
+                auto = (1000.0 if near else 300.0) * np.float64(self.n_modes) ** self.eta
+            why = f" 'auto' grows like n_modes**eta, and eta is {self.eta}: lower it."
             return check_number(self, "triplet_weight", auto, 0.0, strict=True, why=why)
         why = " 'auto' chooses a value."
         return check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
@@ -351,9 +364,10 @@ class MDaML(MahalanobisTransformer):
         make = mixture_weights if self.init == "gmm" else kmeans_weights
         return make(X, self.n_modes, rng)
 
-    def _warn_if_needed(self, outcome: Outcome, triplets: TripletSet) -> None:
+    def _warn_if_needed(self, outcome: Outcome, triplets: TripletSet, few_by_design: bool) -> None:
         history, state = outcome.history, outcome.state
-        if outcome.status is Status.MAX_ITER and history[-1] < 0.5 * history[-4]:
+        unfinished = outcome.status is Status.MAX_ITER and not few_by_design
+        if unfinished and history[-1] < 0.5 * history[-4]:
             warnings.warn(
                 f"{outcome.status.value} The last of {outcome.n_iter} still halved the objective: "
                 "increase max_iter.",

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import Tags, check_random_state
 
 from mdaml import kernels
@@ -20,15 +19,15 @@ from mdaml.estimators._rank import folds
 from mdaml.estimators._supervision import Supervision, check_supervision
 from mdaml.modes import Modes, Neighbors, mixture_weights, modes_from_weights
 
+BoolArray = npt.NDArray[np.bool_]
+
 _ETA = 3.0
 _TOL = 1e-4
-_ROUNDS = 4  # of a pass in the search
-_FIRST_ROUNDS = 2  # after which most are left out
+_ROUNDS = 2  # at a time; after the first of them most candidates are left out
 _N_PARTS = 3
 # Parts on which all candidates are tried. One part of the comparisons has many of them.
 _N_FIRST_OF_LABELS, _N_FIRST_OF_TRIPLETS = 2, 1
-_N_KEPT = 3
-_N_REFRESH = 2
+_N_KEPT = 2
 _STRONG_RIDGE = 0.1
 _MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
 _MAX_TRIPLETS = 1_000_000
@@ -42,18 +41,14 @@ class Candidate:
     n_modes: int
     relative_weight: float  # λ₁ / K^η
     sampling: str = "random"
-    n_refresh: int = 0
+    n_similar: int = 10
+    n_dissimilar: int = 10
     ridge: float = 1e-4
 
     @property
     def triplet_weight(self) -> float:
         """The paper's λ₁."""
         return self.relative_weight * self.n_modes**_ETA
-
-    @property
-    def n_similar(self) -> int:
-        """Similar partners of a sample: few, if they are the nearest."""
-        return 3 if self.sampling == "neighbors" else 10
 
     def params(self) -> dict[str, Any]:
         """Return the parameters of MDaML."""
@@ -64,24 +59,34 @@ class Candidate:
             "ridge": self.ridge,
             "sampling": self.sampling,
             "n_similar": self.n_similar,
-            "n_dissimilar": 10,
-            "n_refresh": self.n_refresh,
+            "n_dissimilar": self.n_dissimilar,
+            "n_refresh": 1 if self.sampling == "neighbors" else 0,
             # Neighbours are fitted closely soon; further rounds help the training samples only.
             "max_iter": _ROUNDS if self.sampling == "neighbors" else 10,
             "tol": _TOL,
         }
 
 
-# Simpler ones first. Few and unlike each other: the more there are, the more chance decides.
-# Neighbours are few and hard to push apart, and need more weight. Random partners with a low weight
-# leave most to the clustering term: right where classes are round and overlap.
+# The defaults of MDaML first. Few and unlike each other: the more there are, the more chance
+# decides. Random partners with a low weight leave most to the clustering term: right where classes
+# are round and overlap. Many similar and few dissimilar neighbours lie between the two.
 FROM_LABELS = (
-    *(Candidate(n_modes, w, "neighbors") for w in (1000, 10_000) for n_modes in (1, 3, 10)),
-    *(Candidate(n_modes, w, "random") for w in (10, 100) for n_modes in (1, 10)),
+    Candidate(3, 1000, "neighbors", 5, 5),
+    Candidate(1, 1000, "neighbors", 5, 5),
+    Candidate(3, 1000, "neighbors", 3, 10),
+    Candidate(3, 300, "neighbors", 10, 3),
+    Candidate(10, 10, "random"),
 )
-FROM_TRIPLETS = tuple(
-    Candidate(n_modes, weight) for weight in (10, 30, 100, 300, 1000) for n_modes in (1, 3, 10)
+FROM_TRIPLETS = (
+    Candidate(3, 300),
+    *(
+        Candidate(n_modes, weight)
+        for weight in (10, 30, 100, 300, 1000)
+        for n_modes in (1, 3, 10)
+        if (n_modes, weight) != (3, 300)
+    ),
 )
+_LEAD = 0.5  # in standard errors, that it takes to replace the defaults
 
 
 class MDaMLCV(MahalanobisTransformer):
@@ -96,9 +101,13 @@ class MDaMLCV(MahalanobisTransformer):
     **Prefer it** to :class:`MDaML` whenever ten times its time is no matter.
 
     **Cost**: about ten fits of :class:`MDaML`. All candidates make two rounds on two splits (on
-    one, of comparisons); the best three go on there and on the rest of three; the best with
-    neighbours tries refreshes, the best of all a stronger ridge. Every step starts from where the
-    one before ended. More than 20 000 samples are not used for the search.
+    one, of comparisons); the best two and the defaults of :class:`MDaML` go on, neighbours being
+    searched again, there and on the rest of three; the best of all tries a stronger ridge. Every
+    step starts from where the one before ended. More than 20 000 samples are not used for the
+    search.
+
+    The defaults stay unless another candidate is better by half a standard error of the difference:
+    on few samples the best score is mostly luck.
 
     Parameters
     ----------
@@ -118,8 +127,9 @@ class MDaMLCV(MahalanobisTransformer):
     best_score_ : float
         Their mean score on what was held out; chosen for being high, so it flatters.
     cv_results_ : dict
-        ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, best first. Candidates
-        with fewer splits were left out early; their scores are not comparable with the others'.
+        ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, the chosen one first,
+        then the best. Candidates with fewer splits were left out early; their scores are not
+        comparable with the others'.
     history_, n_iter_
         Those of the best estimator.
     n_features_in_, feature_names_in_
@@ -207,10 +217,10 @@ class MDaMLCV(MahalanobisTransformer):
             model.components_.dtype,
             best_estimator_=model,
             best_params_=best.params(),
-            best_score_=float(np.mean(scores[best])) if parts else float("nan"),
+            best_score_=_mean(scores[best]),
             cv_results_={
                 "params": [candidate.params() for candidate in scores],
-                "mean_test_score": np.array([np.mean(s) if s else np.nan for s in scores.values()]),
+                "mean_test_score": np.array([_mean(right) for right in scores.values()]),
                 "n_splits": np.array([len(s) for s in scores.values()]),
             },
             history_=model.history_,
@@ -235,17 +245,17 @@ class Part:
         self,
         X: FloatArray,
         draw: Callable[[Candidate, FloatArray], IntArray],
-        score: Callable[[FloatArray], float],
+        score: Callable[[FloatArray], BoolArray],
         rng: np.random.RandomState,
     ) -> None:
         self.X, self.draw, self.score = X, draw, score
         self._seed = int(rng.randint(2**31 - 1))
-        self._grouped: dict[str, tuple[TripletSet, Neighbors]] = {}
+        self._grouped: dict[tuple[str, int, int], tuple[TripletSet, Neighbors]] = {}
         self._modes: dict[int, Modes] = {}
 
     def start(self, candidate: Candidate) -> tuple[LocalProblem, State]:
         """Return the problem of the first pass and the state at the identity."""
-        key = candidate.sampling
+        key = (candidate.sampling, candidate.n_similar, candidate.n_dissimilar)
         if key not in self._grouped:
             self._grouped[key] = self._group(self.draw(candidate, np.eye(self.X.shape[1])))
         if candidate.n_modes not in self._modes:
@@ -282,57 +292,72 @@ class Part:
 
 def search(
     parts: Sequence[Part], candidates: Sequence[Candidate], n_first: int
-) -> dict[Candidate, list[float]]:
-    """Return the scores of all candidates on the splits they were tried on, the best first.
+) -> dict[Candidate, list[BoolArray]]:
+    """Return what each candidate got right on the splits it was tried on, the chosen one first.
 
     All are tried on the first ``n_first`` parts. The worst are left out early, and every step goes
-    on from where the one before ended.
+    on from where the one before ended. The first candidate is kept unless another is clearly
+    better.
     """
-    candidates = [c for c in candidates if all(c.n_modes <= len(part.X) for part in parts)]
     if not parts:
-        return {Candidate(1, 300): []}
+        return {Candidate(1, 300): []}  # too little to hold anything out
+    candidates = [c for c in candidates if all(c.n_modes <= len(part.X) for part in parts)]
     first, rest = parts[:n_first], parts[n_first:]
-    states = {c: [_advance(*part.start(c), _FIRST_ROUNDS) for part in first] for c in candidates}
+    states = {c: [_begin(part, c) for part in first] for c in candidates}
     scores = {c: _scores(first, states[c]) for c in candidates}
-    kept = _best(scores, candidates, _N_KEPT)
+    kept = list(dict.fromkeys([candidates[0], *_ranked(scores, candidates)[:_N_KEPT]]))
     for c in kept:
-        states[c] = [_advance(*run, _ROUNDS - _FIRST_ROUNDS) for run in states[c]]
-        states[c] += [_advance(*part.start(c), _ROUNDS) for part in rest]
+        runs = [*states[c], *(_begin(part, c) for part in rest)]
+        states[c] = [_go_on(part, c, *run) for part, run in zip(parts, runs, strict=True)]
         scores[c] = _scores(parts, states[c])
-    kept = _best(scores, kept, 2)
-    for c in [c for c in kept if c.sampling == "neighbors"][:1]:
-        refreshed = replace(c, n_refresh=_N_REFRESH)
-        states[refreshed] = states[c]
-        for _ in range(_N_REFRESH):
-            states[refreshed] = [
-                _advance(*part.refresh(refreshed, state), _ROUNDS)
-                for part, (_, state) in zip(parts, states[refreshed], strict=True)
-            ]
-        scores[refreshed] = _scores(parts, states[refreshed])
-        kept.append(refreshed)
-    (best,) = _best(scores, kept, 1)
+    best = _ranked(scores, kept)[0]
     strong = replace(best, ridge=_STRONG_RIDGE)
     ridged = [(replace(problem, ridge=_STRONG_RIDGE), state) for problem, state in states[best]]
-    ends = [_advance(p, p.start(state.F, state.modes), _FIRST_ROUNDS) for p, state in ridged]
+    ends = [_advance(p, p.start(state.F, state.modes), _ROUNDS) for p, state in ridged]
     scores[strong] = _scores(parts, ends)
-    ranked = _best(scores, [*kept, strong], len(kept) + 1)
-    others = sorted(set(scores) - set(ranked), key=lambda c: -np.mean(scores[c]))
-    return {c: scores[c] for c in [*ranked, *others]}
+    finalists = _ranked(scores, [*kept, strong])
+    chosen = finalists[0]
+    if not _clearly_better(scores[chosen], scores[candidates[0]]):
+        chosen = candidates[0]
+    others = _ranked(scores, [c for c in scores if c not in finalists])
+    return {c: scores[c] for c in dict.fromkeys([chosen, *finalists, *others])}
+
+
+def _clearly_better(right: Sequence[BoolArray], other: Sequence[BoolArray]) -> bool:
+    """Return whether the lead exceeds what chance gives: n cases that differ, sqrt(n) apart."""
+    difference = np.concatenate(right).astype(int) - np.concatenate(other)
+    return bool(difference.sum() > _LEAD * np.sqrt(np.count_nonzero(difference)))
+
+
+def _ranked(
+    scores: dict[Candidate, list[BoolArray]], candidates: Sequence[Candidate]
+) -> list[Candidate]:
+    """Return candidates by their mean score, the best first; among equals those listed first."""
+    return sorted(candidates, key=lambda c: -_mean(scores[c]))
+
+
+def _mean(right: Sequence[BoolArray]) -> float:
+    return float(np.mean(np.concatenate(right))) if right else float("nan")
+
+
+def _begin(part: Part, candidate: Candidate) -> tuple[LocalProblem, State]:
+    return _advance(*part.start(candidate), _ROUNDS)
+
+
+def _go_on(
+    part: Part, candidate: Candidate, problem: LocalProblem, state: State
+) -> tuple[LocalProblem, State]:
+    if candidate.sampling == "neighbors":
+        problem, state = part.refresh(candidate, state)
+    return _advance(problem, state, _ROUNDS)
 
 
 def _advance(problem: LocalProblem, state: State, n_rounds: int) -> tuple[LocalProblem, State]:
     return problem, alternate(problem, state, max_iter=n_rounds, tol=_TOL).state
 
 
-def _scores(parts: Sequence[Part], states: Sequence[tuple[LocalProblem, State]]) -> list[float]:
+def _scores(parts: Sequence[Part], states: Sequence[tuple[LocalProblem, State]]) -> list[BoolArray]:
     return [part.score(state.F) for part, (_, state) in zip(parts, states, strict=True)]
-
-
-def _best(
-    scores: dict[Candidate, list[float]], candidates: Sequence[Candidate], n: int
-) -> list[Candidate]:
-    """Return the n of the best mean score; among equals those listed first, which are simpler."""
-    return sorted(candidates, key=lambda c: -float(np.mean(scores[c])))[:n]
 
 
 def _parts_of_classes(X: FloatArray, given: Supervision, rng: np.random.RandomState) -> list[Part]:
@@ -360,16 +385,34 @@ def _class_part(
     seed = int(rng.randint(2**31 - 1))
 
     def draw(candidate: Candidate, F: FloatArray) -> IntArray:
+        n_partners = candidate.n_similar, candidate.n_dissimilar
         if candidate.sampling == "neighbors":
             mapped = kernels.rows_times(samples, F.astype(samples.dtype))
-            return neighbor_triplets(mapped, y, candidate.n_similar, 10)
-        return sample_triplets(y, candidate.n_similar, 10, random_state=seed)
+            return neighbor_triplets(mapped, y, *n_partners)
+        return sample_triplets(y, *n_partners, random_state=seed)
 
-    def score(F: FloatArray) -> float:
-        knn = KNeighborsClassifier(min(_N_NEIGHBORS, len(y)), algorithm="brute")
-        return float(knn.fit(samples @ F, y).score(held_out @ F, y_valid))
+    def score(F: FloatArray) -> BoolArray:
+        # Not scikit-learn's classifier: its threads wait for each other when other work is going
+        # on, and that took longer than all fits together.
+        return _vote(held_out @ F, samples @ F, y) == y_valid
 
     return Part(samples, draw, score, rng)
+
+
+def _vote(queries: FloatArray, samples: FloatArray, y: IntArray) -> IntArray:
+    """Return the class of most of the nearest samples of each query, the lowest of equals."""
+    n_voters = min(_N_NEIGHBORS, len(samples))
+    sq_norms = np.einsum("ij,ij->i", samples, samples)
+    elected = np.empty(len(queries), np.int64)
+    for begin in range(0, len(queries), 512):  # bounds the memory
+        block = slice(begin, begin + 512)
+        dists = sq_norms - 2.0 * (queries[block] @ samples.T)
+        nearest = np.argpartition(dists, n_voters - 1, axis=1)[:, :n_voters]
+        votes = np.zeros((len(nearest), int(y.max()) + 1))
+        for voter in nearest.T:
+            votes[np.arange(len(votes)), y[voter]] += 1
+        elected[block] = votes.argmax(axis=1)
+    return elected
 
 
 def _parts_of_triplets(X: FloatArray, triplets: IntArray, rng: np.random.RandomState) -> list[Part]:
@@ -390,9 +433,9 @@ def _parts_of_triplets(X: FloatArray, triplets: IntArray, rng: np.random.RandomS
 def _triplet_part(
     X: FloatArray, triplets: IntArray, held_out: IntArray, rng: np.random.RandomState
 ) -> Part:
-    def score(F: FloatArray) -> float:
+    def score(F: FloatArray) -> BoolArray:
         Y = kernels.rows_times(X, F.astype(X.dtype))
         near, far = (kernels.pair_sq_dists(Y, held_out[:, [0, other]]) for other in (1, 2))
-        return float(np.mean(near < far))
+        return near < far
 
     return Part(X, lambda _candidate, _F: triplets, score, rng)
