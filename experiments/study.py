@@ -20,7 +20,6 @@ import json
 import time
 import warnings
 import zlib
-from functools import cache
 from pathlib import Path
 
 import joblib
@@ -97,7 +96,6 @@ def seed_of(*words):
     return zlib.crc32("/".join(map(str, ("study", 2026, *words))).encode())
 
 
-@cache
 def samples_of(dataset):
     path = HERE / "data" / f"{dataset}.csv.gz"
     if not path.exists():
