@@ -319,8 +319,8 @@ BAD_PARAMETERS = [
     ("n_similar", 1.5, TypeError, r"must be an integer.*got 1\.5"),
     ("n_dissimilar", 0, ValueError, "at least 1, got 0"),
     ("n_dissimilar", "all", TypeError, "must be an integer.*got 'all'"),
-    ("sampling", "nearest", ValueError, "'random', 'neighbors', got 'nearest'"),
-    ("sampling", None, ValueError, "'random', 'neighbors', got None"),
+    ("sampling", "nearest", ValueError, "'neighbors', 'random', got 'nearest'"),
+    ("sampling", None, ValueError, "'neighbors', 'random', got None"),
     ("pairing", "all", ValueError, "'grid', 'zip', got 'all'"),
     ("init", "random", ValueError, "'gmm', 'kmeans'.*got 'random'.*array of first weights"),
     ("init", None, TypeError, "'gmm', 'kmeans' or numbers of shape.*got None"),
@@ -495,7 +495,7 @@ def test_words_as_start_weights_are_refused_by_name():
 
 
 def test_an_automatic_weight_that_overflows_is_refused_in_words():
-    with pytest.raises(ValueError, match="lower eta"):
+    with pytest.raises(ValueError, match=r"eta is 310\.0: lower it"):
         MDaML(10, eta=310.0).fit(X, Y)
 
 
