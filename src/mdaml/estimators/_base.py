@@ -1,7 +1,8 @@
 """What every learner of a Mahalanobis distance can do once it is fitted."""
 
+import os
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ from mdaml._typing import FloatArray
 from mdaml._validation import check_magnitude, check_triplets
 from mdaml.constraints import Classes
 from mdaml.estimators._supervision import Supervision, check_supervision
+
+if TYPE_CHECKING:
+    from mdaml.export import MahalanobisMetric
 
 _FLOATS = [np.float64, np.float32]
 
@@ -134,6 +138,101 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         tags: Any = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
+        """Write the fitted model to a file, which :func:`mdaml.load` reads.
+
+        A zip of arrays and JSON without any code, written beside ``path`` and then renamed. All
+        parameters are saved but ``callback``, and all fitted attributes. What ``set_output`` and
+        metadata routing were told is not.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; ``.mdaml`` is usual, no suffix is added.
+        compact : bool, default=False
+            Leave out what describes the training data only: ``weights_`` and ``triplets_``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from mdaml import Euclidean
+        >>> from mdaml.persistence import load
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).save(Path(folder, "plain.mdaml"))
+        ...     load(Path(folder, "plain.mdaml")).transform([[4.0, 5.0]])
+        array([[4., 5.]])
+        """
+        from mdaml.archive import write_model
+
+        write_model(path, self, compact=compact)
+
+    def embed(
+        self, X: npt.ArrayLike, *, out: npt.NDArray[np.float32] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Transform into single precision and C order, as vector indexes take it.
+
+        Works block by block: X and ``out`` may be memory maps larger than memory.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        out : float32 array of shape (n_samples, n_components), C order, or None
+            Where to write. After an error in X some rows may have been written.
+
+        Returns
+        -------
+        embedding : float32 array of shape (n_samples, n_components)
+        """
+        from mdaml.export import embed_blocks
+
+        check_is_fitted(self, "components_")
+        return embed_blocks(lambda rows: self._map(self._check(rows)), X, self._n_features_out, out)
+
+    def get_metric(self) -> "MahalanobisMetric":
+        """Return the learned distance as a function of two vectors, which can be pickled.
+
+        For ``metric=`` of scikit-learn and SciPy; ``transform`` and Euclidean distance is faster.
+        """
+        from mdaml.export import MahalanobisMetric
+
+        check_is_fitted(self, "components_")
+        return MahalanobisMetric(self.components_)
+
+    def to_faiss(self, X: npt.ArrayLike | None = None) -> Any:
+        """Return a faiss index that takes vectors as they are and transforms them inside.
+
+        Its distances are squared. X, if given, is added, and its mean taken as the origin.
+        """
+        from mdaml.export import faiss_index
+
+        check_is_fitted(self, "components_")
+        return faiss_index(self.components_, None if X is None else self._check(X))
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
+        """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
+
+        Input ``X`` of shape (any, n_features), output ``embedding``, both float32 or float64.
+        """
+        from mdaml.export import onnx_model
+
+        check_is_fitted(self, "components_")
+        return onnx_model(self.components_, path, dtype=dtype)
+
+    def to_torch(self, *, dtype: Any = "float32") -> Any:
+        """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
+
+        Its weight is frozen; ``requires_grad_(True)`` lets it learn.
+        """
+        from mdaml.export import torch_layer
+
+        check_is_fitted(self, "components_")
+        return torch_layer(self.components_, dtype=dtype)
+
+    def _check(self, X: npt.ArrayLike) -> FloatArray:
+        return validate_data(self, X, dtype=_FLOATS, reset=False)
 
 
 class PairLearner(MahalanobisTransformer, ABC):

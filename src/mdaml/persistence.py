@@ -1,0 +1,81 @@
+"""Loading saved models: which classes there are, and what each must bring."""
+
+import os
+from typing import Any
+
+from mdaml import archive, estimators
+from mdaml.estimators import MDaML, MDaMLCV
+
+# The only classes a file can name; nothing is imported because a file says so.
+_CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return a model that was written by ``model.save(path)``.
+
+    The file is not trusted: it holds no code, and a file that was cut off, changed or made up is
+    refused. Checksums find damage, not forgery: whoever can write the file chooses the metric.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    model : estimator
+        Of the class that was saved, fitted, with the same parameters and attributes, bit for bit.
+
+    Raises
+    ------
+    ValueError
+        If the file is no model, damaged, inconsistent, or written by a newer format; the message
+        names the file and the reason.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from mdaml import GMML
+    >>> from mdaml.datasets import load_dataset
+    >>> from mdaml.persistence import load
+    >>> X, y = load_dataset("balance", return_X_y=True)
+    >>> model = GMML(t=0.3).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(Path(folder, "balance.mdaml"))
+    ...     again = load(Path(folder, "balance.mdaml"))
+    >>> again
+    GMML(t=0.3)
+    >>> bool((again.transform(X) == model.transform(X)).all())
+    True
+    """
+    return archive.read_model(path, _build)
+
+
+def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
+    """Return a model from parts that may be anything; constructors only store what they get."""
+    cls = _CLASSES.get(name)
+    if cls is None:
+        raise ValueError(f"it holds a {name[:60]!r}; known are {', '.join(sorted(_CLASSES))}")
+    unknown = sorted(set(params) - set(cls().get_params(deep=False)))
+    if unknown:
+        raise ValueError(f"{name} has no parameter {unknown[0][:60]!r}")
+    for key in learned:
+        # What the class defines, such as a method, must not be hidden by a value.
+        if not archive.is_learned_name(key) or hasattr(cls, key):
+            raise ValueError(f"{key[:60]!r} is no attribute that {name} learns")
+    archive.check_learned(learned)
+    if cls is MDaML and "centers_" not in learned:
+        raise ValueError("centers_ is missing")
+    if cls is MDaMLCV:
+        _check_best(learned)
+    model = cls(**params)
+    for key, value in learned.items():
+        setattr(model, key, value)
+    return model
+
+
+def _check_best(learned: dict[str, Any]) -> None:
+    best = learned.get("best_estimator_")
+    if type(best) is not MDaML or best.components_.shape != learned["components_"].shape:
+        raise ValueError("best_estimator_ must be an MDaML of the same shape")
