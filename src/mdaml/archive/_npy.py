@@ -100,4 +100,5 @@ def from_file(file: BinaryIO, layout: Layout, digest: Any) -> Array:
 
 
 def _bytes_of(flat: Any) -> memoryview:
-    return memoryview(flat.view(np.uint8))
+    contiguous: Any = np.ascontiguousarray(flat)
+    return memoryview(contiguous.view(np.uint8))
