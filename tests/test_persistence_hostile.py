@@ -273,6 +273,7 @@ def test_what_is_no_zip_is_refused(content, saved):
         load(saved)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_what_is_no_plain_file_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):

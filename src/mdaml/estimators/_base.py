@@ -185,6 +185,12 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Returns
         -------
         embedding : float32 array of shape (n_samples, n_components)
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).embed([[4, 5]])
+        array([[4., 5.]], dtype=float32)
         """
         from mdaml.export import embed_blocks
 
@@ -195,6 +201,12 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Return the learned distance as a function of two vectors, which can be pickled.
 
         For ``metric=`` of scikit-learn and SciPy; ``transform`` and Euclidean distance is faster.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).get_metric()([0.0, 0.0], [3.0, 4.0])
+        5.0
         """
         from mdaml.export import MahalanobisMetric
 

@@ -147,12 +147,13 @@ def torch_layer(components: FloatArray, *, dtype: Any = "float32") -> Any:
 
 
 def _check_precision(dtype: Any) -> np.dtype[Any]:
-    name = str(dtype).removeprefix("torch.")
     try:
-        precision = np.dtype(name if str(dtype).startswith("torch.") else dtype)
+        # torch's own dtypes are known by their names only: it need not be imported for this.
+        name = str(dtype).removeprefix("torch.")
+        precision = np.dtype(name if name != str(dtype) else dtype)
     except TypeError:
-        precision = np.dtype(object)
-    if precision not in (np.float32, np.float64):
+        precision = None
+    if dtype is None or precision not in (np.float32, np.float64):  # None is double to NumPy
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
     return precision
 
