@@ -161,6 +161,63 @@ def update_weights_simultaneously(M, centers, weights, X, triplets, *, eta, trip
     return new
 
 
+# Comparisons of any two pairs: rows (near i, near j, far r, far s) and weights v_t. A triplet
+# (i, j, r) is the comparison (i, j, i, r) of weight 1, and these are then the equations above.
+
+
+def comparison_margin(M, X, comparison):
+    """d²(r, s) − d²(i, j)."""
+    i, j, r, s = comparison
+    return sq_dist(M, X[r], X[s]) - sq_dist(M, X[i], X[j])
+
+
+def comparison_objective(M, centers, weights, X, comparisons, v, *, eta, triplet_weight, ridge):
+    """Eq. 7 with the triplet term λ₁/(K Σ v) Σ_t v_t ω_t ℓ(δ_t), ω_t of the near pair."""
+    N, K = len(X), len(centers)
+    clustering = 0.0
+    for i in range(N):
+        for k in range(K):
+            clustering += weights[i, k] ** eta * sq_dist(M, X[i], centers[k])
+    loss, total = 0.0, 0.0
+    for comparison, weight in zip(comparisons, v, strict=True):
+        omega = importance(weights, comparison[:3], eta)
+        loss += weight * omega * smooth_hinge(comparison_margin(M, X, comparison))
+        total += weight
+    return clustering / (N * K) + triplet_weight / (K * total) * loss + ridge / 2 * np.sum(M * M)
+
+
+def comparison_gradient(M, centers, weights, X, comparisons, v, *, eta, triplet_weight, ridge):
+    """Euclidean gradient of :func:`comparison_objective` in M."""
+    K = len(centers)
+    push, total = np.zeros_like(M), 0.0
+    for (i, j, r, s), weight in zip(comparisons, v, strict=True):
+        slope = smooth_hinge_slope(comparison_margin(M, X, (i, j, r, s)))
+        A_near = np.outer(X[i] - X[j], X[i] - X[j])
+        A_far = np.outer(X[r] - X[s], X[r] - X[s])
+        push += weight * importance(weights, (i, j, r), eta) * slope * (A_far - A_near)
+        total += weight
+    return scatter(centers, weights, X, eta=eta) + triplet_weight / (K * total) * push + ridge * M
+
+
+def update_weights_by_comparisons(
+    M, centers, weights, X, comparisons, v, *, eta, triplet_weight, order
+):
+    """Eq. 14, one sample after another; a sample counts as either member of a near pair."""
+    weights, total = weights.copy(), sum(v)
+    for i in order:
+        F = np.zeros(len(centers))
+        for k in range(len(centers)):
+            losses = 0.0
+            for comparison, weight in zip(comparisons, v, strict=True):
+                loss = weight * smooth_hinge(comparison_margin(M, X, comparison))
+                for member, partner in (comparison[:2], comparison[1::-1]):
+                    if member == i:
+                        losses += weights[partner, k] ** eta * loss
+            F[k] = sq_dist(M, X[i], centers[k]) / len(X) + triplet_weight / total * losses
+        weights[i] = weights_from_costs(F, eta)
+    return weights
+
+
 def symmetric_part(A):
     """Half the sum of a matrix and its transpose."""
     return 0.5 * (A + A.T)

@@ -197,7 +197,7 @@ def test_searched_over_in_a_pipeline(cls, vehicle):
 
 
 def supervision(y):
-    """The same knowledge in three forms."""
+    """The same knowledge in four forms."""
     triplets = sample_triplets(y, 3, 3, random_state=0)
     pairs = np.concatenate([triplets[:, [0, 1]], triplets[:, [0, 2]]])
     signs = np.repeat([1, -1], len(triplets))
@@ -205,11 +205,12 @@ def supervision(y):
         "y": {"y": y},
         "triplets": {"triplets": triplets},
         "pairs": {"pairs": pairs, "pair_labels": signs},
+        "quadruplets": {"quadruplets": triplets[:, [0, 1, 0, 2]]},
     }
 
 
-@pytest.mark.parametrize("form", ["y", "triplets", "pairs"])
-@pytest.mark.parametrize("cls", [*PAIRS_TOO, mdaml.Euclidean])
+@pytest.mark.parametrize("form", ["y", "triplets", "pairs", "quadruplets"])
+@pytest.mark.parametrize("cls", [*PAIRS_TOO, mdaml.MDaML, mdaml.Euclidean])
 def test_one_name_can_be_swapped_for_another_with_any_supervision(cls, form, vehicle):
     X, y = vehicle
     with warnings.catch_warnings():
@@ -218,19 +219,20 @@ def test_one_name_can_be_swapped_for_another_with_any_supervision(cls, form, veh
     assert model.transform(X).shape == (len(X), len(model.components_))
 
 
+@pytest.mark.parametrize("form", ["triplets", "quadruplets"])
 @pytest.mark.parametrize("cls", PAIRS_TOO)
-def test_triplets_are_their_pairs(cls, vehicle):
+def test_triplets_and_quadruplets_are_their_pairs(cls, form, vehicle):
     X, y = vehicle
     known = supervision(y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        by_triplets, by_pairs = (seeded(cls).fit(X, **known[f]) for f in ("triplets", "pairs"))
+        broken, by_pairs = (seeded(cls).fit(X, **known[f]) for f in (form, "pairs"))
     np.testing.assert_allclose(
-        by_triplets.get_mahalanobis_matrix(), by_pairs.get_mahalanobis_matrix(), rtol=1e-9
+        broken.get_mahalanobis_matrix(), by_pairs.get_mahalanobis_matrix(), rtol=1e-9
     )
 
 
-@pytest.mark.parametrize("form", ["triplets", "pairs"])
+@pytest.mark.parametrize("form", ["triplets", "pairs", "quadruplets"])
 @pytest.mark.parametrize("cls", LABELS_ONLY)
 def test_learners_from_labels_refuse_comparisons_and_say_who_takes_them(cls, form, vehicle):
     X, y = vehicle
@@ -295,11 +297,6 @@ BAD_PAIRS = {
         {"pairs": [[0, 1]], "pair_labels": [1], "y": "vehicle"},
         ValueError,
         "either y or pairs, not both",
-    ),
-    "triplets as well": (
-        {"pairs": [[0, 1]], "pair_labels": [1], "triplets": [[0, 1, 2]]},
-        ValueError,
-        "either triplets or pairs, not both",
     ),
     "labels of pairs with triplets": (
         {"pair_labels": [1], "triplets": [[0, 1, 2]]},

@@ -32,7 +32,7 @@ def no_work(monkeypatch):
 
         return fail
 
-    monkeypatch.setattr(_mdaml.TripletSet, "from_triplets", reached("TripletSet.from_triplets"))
+    monkeypatch.setattr(_mdaml.InForce, "grouped", reached("InForce.grouped"))
     for name in (
         "sample_triplets",
         "neighbor_triplets",

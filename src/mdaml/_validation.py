@@ -3,7 +3,7 @@
 Messages say what was wanted, what came, and what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -94,8 +94,8 @@ def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
 
 def check_pairs(
     pairs: npt.ArrayLike, pair_labels: npt.ArrayLike | None, n_samples: int
-) -> tuple[IntArray, IntArray]:
-    """Return similar and dissimilar pairs as (n, 2) integer arrays of row indices."""
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Return pairs as an (n, 2) integer array of row indices, and which of them are similar."""
     given = _check_indices("pairs", pairs, 2, n_samples, "two row numbers of X")
     wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 if dissimilar"
     if pair_labels is None:
@@ -109,7 +109,43 @@ def check_pairs(
         if np.array_equal(np.unique(labels), [0, 1]):
             hint = " If 0 means dissimilar, pass 2 * pair_labels - 1."
         raise ValueError(f"{wanted}; got the values {values}.{hint}")
-    return given[labels > 0], given[labels < 0]
+    return given, labels > 0
+
+
+def check_quadruplets(quadruplets: npt.ArrayLike, n_samples: int) -> IntArray:
+    """Return quadruplets as an (n, 4) integer array of row indices: near pair, far pair."""
+    what = "four row numbers of X: a pair, and a pair that is farther apart"
+    given = _check_indices("quadruplets", quadruplets, 4, n_samples, what)
+    near, far = np.sort(given[:, :2], axis=1), np.sort(given[:, 2:], axis=1)
+    same = np.all(near == far, axis=1)
+    _refuse("The two pairs of a quadruplet must differ", "quadruplet", given, same)
+    return given
+
+
+def check_constraint_weight(weight: npt.ArrayLike, counts: Mapping[str, int]) -> FloatArray:
+    """Return the weights of as many constraints as there are, in the order in which they came."""
+    n = sum(counts.values())
+    parts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    wanted = (
+        "constraint_weight must hold one positive number for each constraint, in the order "
+        f"triplets, pairs, quadruplets: {n} for {parts}"
+    )
+    try:
+        given = np.asarray(weight)
+    except ValueError:
+        raise ValueError(f"{wanted}; got rows of different lengths.") from None
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{wanted}; got dtype {given.dtype}.")
+    if given.shape != (n,):
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
+    bad = ~((given >= 1e-100) & (given <= 1e100))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ValueError(
+            f"{wanted}; got {given[first]} at place {first}. Weights are finite, from 1e-100 to "
+            "1e100; leave out a constraint that should not count."
+        )
+    return given.astype(np.float64)
 
 
 def _check_indices(
@@ -130,29 +166,39 @@ def _check_indices(
     if highest >= n_samples:
         raise ValueError(
             f"{name} name row {highest}, but X has {n_samples} rows. {name.capitalize()} index the "
-            "X passed to the same call; under cross-validation pass labels and let fit draw the "
-            f"{name}."
+            "X passed to the same call; under cross-validation pass labels, from which each fit "
+            "draws its own."
         )
     if lowest < 0:
         raise ValueError(
             f"{name} name row {lowest}, but rows are counted from 0: negative indices, which "
             "would count from the end, are refused."
         )
-    columns = list(given.T)
-    repeated = np.zeros(len(given), bool)
-    for n, column in enumerate(columns):
-        for other in columns[n + 1 :]:
-            repeated |= column == other
-    if repeated.any():
-        bad = int(np.argmax(repeated))
-        raise ValueError(
-            f"The {['', '', 'two', 'three'][width]} members of a {name[:-1]} must differ, but "
-            f"{name[:-1]} {bad} is {tuple(given[bad].tolist())}, the first of "
-            f"{int(repeated.sum())}. Remove them."
-        )
     # Narrow integers are widened; int32 and int64 in rows are used as they are, without a copy.
     kept = given.dtype if given.dtype in (np.int32, np.int64) else np.int64
-    return np.ascontiguousarray(given, dtype=kept)
+    given = np.ascontiguousarray(given, dtype=kept)
+    of, places = _MUST_DIFFER[width]
+    repeated = np.zeros(len(given), bool)
+    for n, other in places:
+        repeated |= given[:, n] == given[:, other]
+    _refuse(f"The {of} must differ", name[:-1], given, repeated)
+    return given
+
+
+_MUST_DIFFER = {
+    2: ("two members of a pair", [(0, 1)]),
+    3: ("three members of a triplet", [(0, 1), (0, 2), (1, 2)]),
+    4: ("two members of either pair of a quadruplet", [(0, 1), (2, 3)]),
+}
+
+
+def _refuse(why: str, one: str, given: IntArray, bad: npt.NDArray[np.bool_]) -> None:
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ValueError(
+            f"{why}, but {one} {first} is {tuple(given[first].tolist())}, the first of "
+            f"{int(bad.sum())}. Remove them."
+        )
 
 
 def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from mdaml import kernels
 from mdaml._typing import FloatArray
-from mdaml.constraints import TripletSet
+from mdaml.constraints import Comparisons
 from mdaml.modes import Modes, Neighbors, clustering_scatter, update_centers, update_weights
 from mdaml.objective import TripletObjective
 from mdaml.optimize import Status, conjugate_gradient
@@ -32,7 +32,7 @@ class LocalProblem:
     """Data and supervision in this machine's memory, as Algorithm 2 sees them."""
 
     X: FloatArray  # (N, d) centred
-    triplets: TripletSet
+    triplets: Comparisons  # or other comparisons: each has a near pair and a far pair
     neighbors: Neighbors
     eta: float
     triplet_weight: float
@@ -41,7 +41,7 @@ class LocalProblem:
 
     def start(self, F: FloatArray, modes: Modes) -> State:
         """Return the state at a given metric and given modes."""
-        importance = kernels.pair_products(modes.powers, self.triplets)
+        importance = self.triplets.importances(modes.powers)
         return self._at_metric(F, modes, importance)
 
     def move_centers(self, state: State) -> State:
@@ -55,11 +55,11 @@ class LocalProblem:
         modes = update_weights(
             state.modes,
             state.sq_dists / len(self.X),
-            state.losses * (self.triplet_weight / self.triplets.n_triplets),
+            state.losses * (self.triplet_weight / self.triplets.total),
             self.neighbors,
             self.eta,
         )
-        importance = kernels.pair_products(modes.powers, self.triplets)
+        importance = self.triplets.importances(modes.powers)
         return self._valued(replace(state, modes=modes, importance=importance))
 
     def move_metric(self, state: State) -> State:
@@ -87,7 +87,7 @@ class LocalProblem:
         """
         # At distance zero every triplet has slope -1.
         nowhere = np.zeros(self.X.shape[1], self.X.dtype)
-        _, product = kernels.triplet_gradient(self.X, nowhere, self.triplets, state.importance)
+        _, product = self.triplets.gradient(self.X, nowhere, state.importance)
         half = kernels.transposed_times(self.X, product)
         half *= self._loss_factor(state.modes) / self.triplet_weight
         spread, axes = np.linalg.eigh(clustering_scatter(self.X, state.modes))
@@ -105,7 +105,7 @@ class LocalProblem:
                 F=F,
                 modes=modes,
                 sq_dists=_center_sq_dists(projected, F, modes),
-                losses=kernels.triplet_losses(projected, self.triplets),
+                losses=self.triplets.losses(projected),
                 importance=importance,
                 value=np.nan,
             )
@@ -115,7 +115,7 @@ class LocalProblem:
         return kernels.rows_times(self.X, F.astype(self.X.dtype))
 
     def _loss_factor(self, modes: Modes) -> float:
-        return self.triplet_weight / (modes.weights.shape[1] * self.triplets.n_triplets)
+        return self.triplet_weight / (modes.weights.shape[1] * self.triplets.total)
 
     def _valued(self, state: State) -> State:
         """Fill in the value.

@@ -12,7 +12,7 @@ import numpy as np
 
 from mdaml import kernels
 from mdaml._typing import FloatArray
-from mdaml.constraints import TripletSet
+from mdaml.constraints import Comparisons
 from mdaml.geometry import Geodesic, gradient_in_frame
 from mdaml.optimize import Point
 
@@ -22,7 +22,7 @@ class TripletObjective:
     """The full objective at fixed modes."""
 
     X: FloatArray  # (N, d) centred: the Laplacian form of the gradient needs it
-    triplets: TripletSet
+    triplets: Comparisons
     importance: FloatArray  # (P,) self-weight of the triplets of each near pair
     loss_factor: float  # of all losses
     scatter: FloatArray  # (d, d) gradient of the clustering term
@@ -61,8 +61,8 @@ class TripletObjective:
         Eq. (15), ``S + sum_t c_t loss'(t) (A_ir - A_ij) + ridge M``, carried into the frame:
         the middle sum is a graph Laplacian between the projected samples and themselves.
         """
-        loss, product = kernels.triplet_gradient(
-            projected, (scale * scale).astype(self.X.dtype), self.triplets, self.importance
+        loss, product = self.triplets.gradient(
+            projected, (scale * scale).astype(self.X.dtype), self.importance
         )
         half = self.loss_factor * kernels.transposed_times(projected, product)
         half *= np.outer(scale, scale)
@@ -86,10 +86,9 @@ class TripletPath:
     def values(self, steps: FloatArray) -> FloatArray:
         """Return the values at four steps."""
         growth = np.exp(np.outer(steps, self.line.rates))  # (4, d)
-        losses = kernels.triplet_losses_along(
+        losses = self.objective.triplets.losses_along(
             self.origin.projected,
             growth.astype(self.origin.projected.dtype),
-            self.objective.triplets,
             self.objective.importance,
         )
         overlap = np.sum((growth @ (self.gram * self.gram)) * growth, axis=1)

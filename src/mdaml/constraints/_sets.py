@@ -2,11 +2,51 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
+
+
+class Comparisons(Protocol):
+    """What the solver asks of a set of comparisons, each of a near pair and a far pair.
+
+    P distinct pairs; the *importance* of a near pair multiplies the losses of its comparisons.
+    """
+
+    @property
+    def pairs(self) -> IntArray:
+        """The distinct pairs, (P, 2)."""
+
+    @property
+    def total(self) -> float:
+        """The weight of all comparisons together: without weights of their own, their number."""
+
+    @property
+    def near_totals(self) -> FloatArray | IntArray:
+        """The weight of the comparisons of each near pair, (P,); 0 for other pairs."""
+
+    def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return for each sample those it forms a near pair with, in either role, and that pair.
+
+        ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
+        """
+
+    def importances(self, powers: FloatArray) -> FloatArray:
+        """Return the inner product of the two rows of each near pair; 0 for other pairs."""
+
+    def losses(self, Y: FloatArray) -> FloatArray:
+        """Return the losses of the comparisons of each near pair, summed, for distances in Y."""
+
+    def gradient(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Return the loss for distances in Y, columns scaled, and half its Laplacian times Y."""
+
+    def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
+        """Return the loss for each of four scalings of the columns of Y."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +99,123 @@ class TripletSet:
         """The number of triplets."""
         return int(np.sum(self.last - self.first))
 
-    def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return for each sample those it forms a near pair with, in either role, and that pair.
+    @property
+    def total(self) -> float:
+        """The number of triplets: all weigh the same."""
+        return float(self.n_triplets)
 
-        ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
-        """
+    @property
+    def near_totals(self) -> IntArray:
+        """The number of triplets of each near pair."""
+        return self.last - self.first
+
+    def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
+        """See :class:`Comparisons`."""
         return kernels.near_graph(self.pairs, self.first, self.last, self.n_samples)
+
+    def importances(self, powers: FloatArray) -> FloatArray:
+        """See :class:`Comparisons`."""
+        return kernels.pair_products(powers, self)
+
+    def losses(self, Y: FloatArray) -> FloatArray:
+        """See :class:`Comparisons`."""
+        return kernels.triplet_losses(Y, self)
+
+    def gradient(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """See :class:`Comparisons`: one fused pass, anchor by anchor."""
+        return kernels.triplet_gradient(Y, scales, self, importance)
+
+    def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
+        """See :class:`Comparisons`."""
+        return kernels.triplet_losses_along(Y, scales, self, importance)
+
+
+@dataclass(frozen=True)
+class ComparisonSet:
+    """Comparisons of any two pairs, each with a weight; built once, never changed.
+
+    Pairs are unordered and distinct. Comparisons of the same two pairs are one, their weights
+    added. Weights are scaled so that the comparisons as given weigh one on average.
+    """
+
+    pairs: IntArray  # (P, 2) the lower row first, sorted
+    groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their first row
+    first: IntArray  # (P,) the comparisons with near pair p have the far pairs
+    last: IntArray  # (P,)      far[first[p]:last[p]]
+    far: IntArray  # (C,) rows of pairs
+    weights: FloatArray  # (C,)
+    n_samples: int
+
+    @classmethod
+    def from_comparisons(
+        cls, comparisons: IntArray, weights: FloatArray | None, n_samples: int
+    ) -> "ComparisonSet":
+        """Group an (n, 4) array of row indices, near pair and far pair; no weights: all alike."""
+        n = len(comparisons)
+        v = np.ones(n) if weights is None else weights * (n / float(weights.sum()))
+        keys = _pair_keys(comparisons.reshape(-1, 2), n_samples)
+        keys, rows = np.unique(keys, return_inverse=True)
+        near, far = rows.reshape(-1, 2).T
+        distinct, merged = np.unique(near * len(keys) + far, return_inverse=True)
+        near, far = np.divmod(distinct, len(keys))
+        pairs = np.column_stack(np.divmod(keys, n_samples))
+        bounds = np.searchsorted(near, np.arange(len(keys) + 1))
+        return cls(
+            pairs.astype(np.int32),
+            _groups(pairs),
+            bounds[:-1],
+            bounds[1:],
+            far.astype(np.int32),
+            np.bincount(merged, v).astype(np.float64),
+            n_samples,
+        )
+
+    @property
+    def by_near(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+        """The comparisons by near pair, in the order in which the kernels take them."""
+        return self.first, self.last, self.far, self.weights
+
+    @cached_property
+    def by_far(self) -> tuple[IntArray, IntArray]:
+        """The comparisons by far pair: ``members[bounds[p]:bounds[p + 1]]`` have far pair p."""
+        counts = np.bincount(self.far, minlength=len(self.pairs))
+        bounds = np.concatenate([[0], np.cumsum(counts)])
+        return bounds, np.argsort(self.far, kind="stable")
+
+    @cached_property
+    def total(self) -> float:
+        """The weight of all comparisons: as many as were given, repetitions included."""
+        return float(self.weights.sum())
+
+    @property
+    def near_totals(self) -> FloatArray:
+        """The weight of the comparisons of each near pair."""
+        near = np.repeat(np.arange(len(self.pairs)), self.last - self.first)
+        return np.bincount(near, self.weights, len(self.pairs)).astype(np.float64)
+
+    def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
+        """See :class:`Comparisons`."""
+        return kernels.near_graph(self.pairs, self.first, self.last, self.n_samples)
+
+    def importances(self, powers: FloatArray) -> FloatArray:
+        """See :class:`Comparisons`."""
+        return kernels.pair_products(powers, self)
+
+    def losses(self, Y: FloatArray) -> FloatArray:
+        """See :class:`Comparisons`; each loss by its weight."""
+        return kernels.comparison_losses(Y, self)
+
+    def gradient(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """See :class:`Comparisons`: distances, losses and Laplacian in passes of their own."""
+        return kernels.comparison_gradient(Y, scales, self, importance)
+
+    def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
+        """See :class:`Comparisons`."""
+        return kernels.comparison_losses_along(Y, scales, self, importance)
 
 
 @dataclass(frozen=True)
@@ -72,22 +223,32 @@ class PairSet:
     """Distinct unordered pairs of rows, and how often each was given; never changed."""
 
     pairs: IntArray  # (P, 2) the lower row first, sorted
-    counts: FloatArray  # (P,)
+    counts: FloatArray  # (P,) or the sum of their weights
     groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their first row
 
     @classmethod
-    def from_pairs(cls, pairs: IntArray, n_samples: int) -> "PairSet":
+    def from_pairs(
+        cls, pairs: IntArray, n_samples: int, weights: FloatArray | None = None
+    ) -> "PairSet":
         """Sort an (n, 2) array of row indices and count repetitions in either order."""
-        keys = pairs.min(axis=1).astype(np.int64) * n_samples + pairs.max(axis=1)
-        keys, counts = np.unique(keys, return_counts=True)
+        keys, rows = np.unique(_pair_keys(pairs, n_samples), return_inverse=True)
         distinct = np.column_stack(np.divmod(keys, n_samples))
-        groups = np.append(np.flatnonzero(np.diff(distinct[:, 0], prepend=-1)), len(distinct))
-        return cls(distinct, counts.astype(np.float64), groups)
+        return cls(distinct, np.bincount(rows, weights).astype(np.float64), _groups(distinct))
 
     @property
     def total(self) -> float:
-        """The number of pairs as given, with repetitions."""
+        """The number of pairs as given, with repetitions, or the sum of their weights."""
         return float(self.counts.sum())
+
+
+def _pair_keys(pairs: IntArray, n_samples: int) -> IntArray:
+    """Return one number for each pair, whatever the order of its members."""
+    return pairs.min(axis=1).astype(np.int64) * n_samples + pairs.max(axis=1)
+
+
+def _groups(pairs: IntArray) -> IntArray:
+    """Return where the first member changes in sorted pairs, and their number."""
+    return np.append(np.flatnonzero(np.diff(pairs[:, 0], prepend=-1)), len(pairs))
 
 
 def pairs_of_triplets(triplets: IntArray, n_samples: int) -> tuple[PairSet, PairSet]:

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml import kernels
-from mdaml._typing import FloatArray
-from mdaml._validation import check_magnitude, check_triplets
+from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import check_magnitude, check_pairs, check_quadruplets, check_triplets
 from mdaml.constraints import Classes
-from mdaml.estimators._supervision import Supervision, check_supervision
+from mdaml.estimators._supervision import (
+    EVERY_FORM,
+    Supervision,
+    check_both_kinds,
+    check_supervision,
+)
 
 if TYPE_CHECKING:
     from mdaml.export import MahalanobisMetric
@@ -103,16 +109,70 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         score : float
             Between 0 and 1; a tie does not hold.
         """
-        check_is_fitted(self, "components_")
         Y = self.transform(X)
-        checked = check_triplets(triplets, len(Y))
-        n_held = 0
-        for start in range(0, len(checked), 65536):  # bounds the memory for many triplets
-            anchor, similar, dissimilar = checked[start : start + 65536].T
-            near = np.sum((Y[anchor] - Y[similar]) ** 2, axis=1)
-            far = np.sum((Y[anchor] - Y[dissimilar]) ** 2, axis=1)
-            n_held += int(np.count_nonzero(near < far))
-        return n_held / len(checked)
+        triplets = check_triplets(triplets, len(Y))
+        near, far = (_sq_dists(Y, triplets[:, [0, other]]) for other in (1, 2))
+        return float(np.mean(near < far))
+
+    def score_quadruplets(self, X: npt.ArrayLike, quadruplets: npt.ArrayLike) -> float:
+        """Return the fraction of comparisons of two pairs that hold under the learned distance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the quadruplets index; they need not be those of ``fit``.
+        quadruplets : array-like of shape (n_quadruplets, 4)
+            Row indices: ``X[q[0]]`` and ``X[q[1]]`` should be closer than ``X[q[2]]`` and
+            ``X[q[3]]``.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1; a tie does not hold.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> X = [[0.0], [1.0], [3.0], [6.0]]
+        >>> Euclidean().fit(X).score_quadruplets(X, [[0, 1, 2, 3], [0, 2, 1, 2]])
+        0.5
+        """
+        Y = self.transform(X)
+        quadruplets = check_quadruplets(quadruplets, len(Y))
+        near, far = (_sq_dists(Y, pairs) for pairs in np.split(quadruplets, 2, axis=1))
+        return float(np.mean(near < far))
+
+    def score_pairs(
+        self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike
+    ) -> float:
+        """Return how well the learned distance tells similar from dissimilar pairs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the pairs index; they need not be those of ``fit``.
+        pairs : array-like of shape (n_pairs, 2)
+            Row indices.
+        pair_labels : array-like of shape (n_pairs,)
+            1 for similar, -1 for dissimilar pairs; both must be there.
+
+        Returns
+        -------
+        score : float
+            The area under the ROC curve: the share of similar and dissimilar pairs, of all that can
+            be put side by side, in which the similar one is closer; ties count half.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> X = [[0.0], [1.0], [3.0], [6.0]]
+        >>> Euclidean().fit(X).score_pairs(X, [[0, 1], [1, 2], [0, 2], [2, 3]], [1, -1, 1, -1])
+        0.625
+        """
+        Y = self.transform(X)
+        checked, similar = check_pairs(pairs, pair_labels, len(Y))
+        check_both_kinds(self, similar.sum(), (~similar).sum(), "The score compares the two.")
+        return float(roc_auc_score(similar, -_sq_dists(Y, checked)))
 
     def _map(self, X: FloatArray) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
@@ -248,7 +308,7 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
 
 class PairLearner(MahalanobisTransformer, ABC):
-    """A learner from pairs; triplets are broken into pairs, labels stand for the pairs in them."""
+    """A learner from pairs, those of triplets and quadruplets too; labels stand for their pairs."""
 
     def fit(
         self,
@@ -258,9 +318,12 @@ class PairLearner(MahalanobisTransformer, ABC):
         pairs: npt.ArrayLike | None = None,
         pair_labels: npt.ArrayLike | None = None,
         triplets: npt.ArrayLike | None = None,
+        quadruplets: npt.ArrayLike | None = None,
+        constraints: Any = None,
+        constraint_weight: npt.ArrayLike | None = None,
         **unsupported: Any,
     ) -> Self:
-        """Learn the metric from pairs, triplets or labels; pass one of them.
+        """Learn the metric from labels, or from any of pairs, triplets and quadruplets.
 
         Parameters
         ----------
@@ -274,8 +337,16 @@ class PairLearner(MahalanobisTransformer, ABC):
             1 for similar, -1 for dissimilar pairs.
         triplets : array-like of shape (n_triplets, 3), optional
             Row numbers ``(a, b, c)``: a and b are taken for similar, a and c for dissimilar.
+        quadruplets : array-like of shape (n_quadruplets, 4), optional
+            Row numbers ``(a, b, c, d)``: a and b are taken for similar, c and d for dissimilar.
+        constraints : Constraints, optional
+            Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
+        constraint_weight : array-like of shape (n_constraints,), optional
+            Positive weights of the triplets, pairs and quadruplets, in this order; for the two
+            pairs of a triplet or quadruplet alike. Only ratios matter, of similar pairs and of
+            dissimilar pairs.
         **unsupported
-            Other supervision is refused with advice.
+            Anything else is refused by name.
 
         Returns
         -------
@@ -284,12 +355,15 @@ class PairLearner(MahalanobisTransformer, ABC):
         """
         samples, given = check_supervision(
             self,
-            ("y", "pairs", "triplets"),
+            EVERY_FORM,
             X,
             y,
             triplets=triplets,
             pairs=pairs,
             pair_labels=pair_labels,
+            quadruplets=quadruplets,
+            constraints=constraints,
+            constraint_weight=constraint_weight,
             **unsupported,
         )
         self._check_parameters(samples.shape[1])
@@ -307,7 +381,7 @@ class PairLearner(MahalanobisTransformer, ABC):
         """Return components and further attributes for centred samples in double precision."""
 
     def __sklearn_tags__(self) -> Tags:
-        """Labels are the usual supervision; pairs or triplets replace them."""
+        """Labels are the usual supervision; comparisons replace them."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
@@ -357,6 +431,12 @@ class LabelLearner(MahalanobisTransformer, ABC):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _sq_dists(Y: FloatArray, pairs: IntArray) -> FloatArray:
+    """Return the squared distances of pairs of rows, in blocks: bounds the memory."""
+    blocks = [pairs[start : start + 65536].T for start in range(0, len(pairs), 65536)]
+    return np.concatenate([np.sum((Y[i] - Y[j]) ** 2, axis=1) for i, j in blocks])
 
 
 def _centred(samples: FloatArray) -> FloatArray:

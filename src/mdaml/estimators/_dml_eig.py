@@ -193,8 +193,7 @@ class DMLeig(PairLearner):
             UserWarning,
             stacklevel=5,
         )
-        kept = np.repeat(dissimilar.pairs[apart], dissimilar.counts[apart].astype(int), axis=0)
-        return PairSet.from_pairs(kept, len(X))
+        return PairSet.from_pairs(dissimilar.pairs[apart], len(X), dissimilar.counts[apart])
 
     def _warn_if_needed(self, result: "Result", spread: float) -> None:
         if result.status in (Status.STALLED, Status.MAX_ITER):

@@ -41,7 +41,8 @@ class Euclidean(MahalanobisTransformer):
             Samples.
         y : ignored
         **ignored
-            Whatever supervision the learners take: triplets, pairs, pair_labels.
+            Whatever supervision the learners take: triplets, pairs, pair_labels, quadruplets,
+            constraints, constraint_weight.
 
         Returns
         -------

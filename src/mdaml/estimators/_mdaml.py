@@ -21,9 +21,9 @@ from mdaml._validation import (
     check_start_weights,
 )
 from mdaml.alternation import LocalProblem, Outcome, alternate
-from mdaml.constraints import TripletSet, neighbor_triplets, sample_triplets
+from mdaml.constraints import Comparisons, neighbor_triplets, sample_triplets
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
-from mdaml.estimators._supervision import check_supervision
+from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
 from mdaml.modes import (
     Modes,
     Neighbors,
@@ -36,7 +36,7 @@ from mdaml.scatter import whitening_factor
 
 
 class MDaML(MahalanobisTransformer):
-    """Learn a distance from triplets or labels, aware that classes may have several modes.
+    """Learn a distance from comparisons or labels, aware that classes may have several modes.
 
     Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
     in one mode, and the metric are improved in turn; no step raises the objective.
@@ -45,9 +45,12 @@ class MDaML(MahalanobisTransformer):
 
     ``1/(N K) sum_ik w_ik^η d²(x_i, c_k) + λ₁/(K T) sum_t ω_t ℓ(d²(i, r) - d²(i, j)) + λ₂/2 |M|²``
 
-    with triplets ``t = (i, j, r)``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ a smooth hinge.
+    with triplets ``t = (i, j, r)``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ a smooth hinge. In general
+    two pairs, near (i, j) and far, are compared, and each loss may have a weight of its own; T is
+    then the sum of these weights.
 
-    **Supervision**: triplets, or labels from which triplets are drawn.
+    **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
+    which triplets are drawn.
 
     **Prefer it** for comparisons instead of labels, for classes of several shapes or places, and
     for comparisons of which some are wrong or cannot hold.
@@ -112,7 +115,12 @@ class MDaML(MahalanobisTransformer):
     weights_ : array of shape (n_samples, n_modes)
         Weight of each training sample in each mode; rows sum to one.
     triplets_ : array of shape (n_triplets, 3)
-        The comparisons in force: those passed, or those drawn from the labels.
+        The triplets in force: those passed, or those drawn from the labels.
+    comparisons_ : array of shape (n_comparisons, 4) or None
+        All comparisons in force, near pair and far pair: triplets, those made of pairs, and
+        quadruplets, in this order. None where ``triplets_`` are all, of equal weight.
+    comparison_weights_ : array of shape (n_comparisons,) or None
+        Their weights, up to a common factor.
     triplet_weight_ : float
         The λ₁ in force.
     lambda1_critical_ : float
@@ -197,9 +205,14 @@ class MDaML(MahalanobisTransformer):
         y: npt.ArrayLike | None = None,
         *,
         triplets: npt.ArrayLike | None = None,
+        pairs: npt.ArrayLike | None = None,
+        pair_labels: npt.ArrayLike | None = None,
+        quadruplets: npt.ArrayLike | None = None,
+        constraints: Any = None,
+        constraint_weight: npt.ArrayLike | None = None,
         **unsupported: Any,
     ) -> Self:
-        """Learn the metric from labels or from triplets.
+        """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
 
         Parameters
         ----------
@@ -208,16 +221,40 @@ class MDaML(MahalanobisTransformer):
         y : array-like of shape (n_samples,), optional
             Class labels, from which triplets are drawn; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
-            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Instead of y.
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Rows of X. Every similar pair is compared with ten dissimilar ones, those that share a
+            sample with it first, the others drawn at random; every dissimilar pair is compared with
+            at least one similar pair. All these comparisons together weigh as much as the pairs,
+            each in proportion to the product of the weights of its two pairs.
+        pair_labels : array-like of shape (n_pairs,), optional
+            1 for similar, -1 for dissimilar pairs.
+        quadruplets : array-like of shape (n_quadruplets, 4), optional
+            Rows of X: ``X[q[0]]`` and ``X[q[1]]`` are closer than ``X[q[2]]`` and ``X[q[3]]``.
+        constraints : Constraints, optional
+            Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
+        constraint_weight : array-like of shape (n_constraints,), optional
+            Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
+            constraint given twice. Only their ratios matter.
         **unsupported
-            Other supervision, such as pairs, is refused with advice.
+            Anything else is refused by name.
 
         Returns
         -------
         self : MDaML
         """
         samples, given = check_supervision(
-            self, ("y", "triplets"), X, y, triplets=triplets, **unsupported
+            self,
+            EVERY_FORM,
+            X,
+            y,
+            triplets=triplets,
+            pairs=pairs,
+            pair_labels=pair_labels,
+            quadruplets=quadruplets,
+            constraints=constraints,
+            constraint_weight=constraint_weight,
+            **unsupported,
         )
         near = given.labels is not None and self.sampling == "neighbors"
         triplet_weight = self._check_parameters(len(samples), samples.shape[1], near)
@@ -227,10 +264,8 @@ class MDaML(MahalanobisTransformer):
         rng = check_random_state(self.random_state)
         with kernels.one_blas_thread():
             F = self._start_metric(centred)
-            drawn = given.triplets
-            if drawn is None:
-                drawn = self._draw(centred, F, given.labels, rng)
-            problem = self._problem(centred, drawn, triplet_weight)
+            obeyed = self._compare(centred, F, given, rng)
+            problem = self._problem(centred, obeyed, triplet_weight)
             modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
             n_rounds = self._n_rounds(near)
             passes = [self._alternate(problem, F, modes, 0, n_rounds)]
@@ -239,8 +274,8 @@ class MDaML(MahalanobisTransformer):
                 state = passes[-1].state
                 if passes[-1].status is Status.STOPPED:
                     break
-                drawn = self._draw(centred, state.F, given.labels, rng)
-                problem = self._problem(centred, drawn, triplet_weight)
+                obeyed = self._compare(centred, state.F, given, rng)
+                problem = self._problem(centred, obeyed, triplet_weight)
                 n_before = sum(done.n_iter for done in passes)
                 passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
             outcome = passes[-1]
@@ -250,7 +285,9 @@ class MDaML(MahalanobisTransformer):
             X,
             principal_components(outcome.state.F, self.n_components),
             centred.dtype,
-            triplets_=drawn,
+            triplets_=obeyed.triplets,
+            comparisons_=obeyed.comparisons,
+            comparison_weights_=obeyed.weights,
             triplet_weight_=triplet_weight,
             lambda1_critical_=critical,
             centers_=outcome.state.modes.centers + mean,
@@ -282,8 +319,8 @@ class MDaML(MahalanobisTransformer):
             callback=None if callback is None else lambda n, value: callback(n_before + n, value),
         )
 
-    def _problem(self, X: FloatArray, triplets: IntArray, triplet_weight: float) -> LocalProblem:
-        grouped = TripletSet.from_triplets(triplets, len(X))
+    def _problem(self, X: FloatArray, obeyed: InForce, triplet_weight: float) -> LocalProblem:
+        grouped = obeyed.grouped(len(X))
         return LocalProblem(
             X=X,
             triplets=grouped,
@@ -345,6 +382,14 @@ class MDaML(MahalanobisTransformer):
             return np.eye(X.shape[1])
         return whitening_factor(X)
 
+    def _compare(
+        self, X: FloatArray, F: FloatArray, given: Supervision, rng: np.random.RandomState
+    ) -> InForce:
+        """Return the comparisons passed, or those drawn from labels under the metric of F."""
+        if given.weak is not None:
+            return given.weak.comparisons(self, len(X), rng)
+        return InForce(self._draw(X, F, given.labels, rng))
+
     def _draw(self, X: FloatArray, F: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
         if self.sampling == "neighbors":
             mapped = X if np.array_equal(F, np.eye(len(F))) else X @ F.astype(X.dtype)
@@ -364,7 +409,7 @@ class MDaML(MahalanobisTransformer):
         make = mixture_weights if self.init == "gmm" else kmeans_weights
         return make(X, self.n_modes, rng)
 
-    def _warn_if_needed(self, outcome: Outcome, triplets: TripletSet, few_by_design: bool) -> None:
+    def _warn_if_needed(self, outcome: Outcome, triplets: Comparisons, few_by_design: bool) -> None:
         history, state = outcome.history, outcome.state
         unfinished = outcome.status is Status.MAX_ITER and not few_by_design
         if unfinished and history[-1] < 0.5 * history[-4]:
@@ -388,7 +433,7 @@ class MDaML(MahalanobisTransformer):
                 stacklevel=3,
             )
             return
-        weighed = float(np.dot(state.importance, triplets.last - triplets.first))
+        weighed = float(np.dot(state.importance, triplets.near_totals))
         if np.dot(state.importance, state.losses) > 0.49 * weighed:
             warnings.warn(
                 "The weighted mean loss of the triplets is no lower than that of a zero metric: "
@@ -399,7 +444,7 @@ class MDaML(MahalanobisTransformer):
             )
 
     def __sklearn_tags__(self) -> Tags:
-        """Labels are the usual supervision; triplets replace them."""
+        """Labels are the usual supervision; comparisons replace them."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags

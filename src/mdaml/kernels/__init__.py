@@ -8,6 +8,7 @@ from typing import Any
 
 _HOMES = {
     "affinity": ("affinity_laplacian_product",),
+    "comparisons": ("comparison_gradient", "comparison_losses", "comparison_losses_along"),
     "cpu": (
         "center_sq_dists",
         "laplacian_product",

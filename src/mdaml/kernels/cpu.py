@@ -81,10 +81,11 @@ def _triplet_losses(begin, end, Y, ahead, scales, triplets, out):
             out[p] = total
 
 
-def pair_sq_dists(Y, pairs):
-    """Squared distance of the two rows of Y that each pair names."""
+def pair_sq_dists(Y, pairs, scales=None):
+    """Squared distance of the two rows of Y that each pair names, columns scaled if so wanted."""
     out = np.empty(len(pairs))
-    args = (Y, pairs_ahead(Y), np.ones(Y.shape[1], Y.dtype), pairs, out)
+    scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
+    args = (Y, pairs_ahead(Y), scales, pairs, out)
     share(_pair_sq_dists_from_start, len(pairs), len(pairs) * Y.shape[1], *args)
     return out
 

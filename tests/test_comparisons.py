@@ -1,0 +1,799 @@
+"""Comparisons of any two pairs, with weights: triplets, pairs and quadruplets in one fit."""
+
+from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+
+import literal
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mdaml import GMML, KISSME, LMNN, DMLeig, Euclidean, MDaML, MDaMLCV
+from mdaml.alternation import LocalProblem, alternate
+from mdaml.constraints import ComparisonSet, PairSet, match_pairs
+from mdaml.geometry import geodesic
+from mdaml.modes import Modes, Neighbors
+
+# Few rounds are enough to see what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+SEEDS = range(8)
+
+
+def random_comparisons(seed, n_samples=20, n=80):
+    """Near and far pairs, some with a common sample, some given twice, some the wrong way round."""
+    rng = np.random.default_rng(seed)
+    rows = np.array([rng.choice(n_samples, 4, replace=False) for _ in range(n)])
+    rows[::3, 2] = rows[::3, 0]
+    return np.concatenate([rows, rows[:5], rows[:4, [1, 0, 3, 2]], rows[-5:, [2, 3, 0, 1]]])
+
+
+def random_weights(seed, n):
+    return np.random.default_rng(3000 + seed).uniform(0.2, 3.0, n)
+
+
+def local(problem, comparisons, v=None, max_inner_iter=5):
+    """The library's own problem and modes; X is centred already."""
+    grouped = ComparisonSet.from_comparisons(comparisons, v, len(problem.X))
+    neighbors = Neighbors.from_graph(grouped.near_graph())
+    made = LocalProblem(
+        problem.X, grouped, neighbors, **problem.options, max_inner_iter=max_inner_iter
+    )
+    return made, Modes(problem.centers, problem.weights, problem.weights**problem.eta)
+
+
+def objective(problem, comparisons, v=None):
+    made, modes = local(problem, comparisons, v)
+    return made.objective(made.start(np.eye(problem.X.shape[1]), modes))
+
+
+def factor(seed, n_features=4):
+    rng = np.random.default_rng(1000 + seed)
+    return 0.6 * np.eye(n_features) + 0.2 * rng.normal(size=(n_features, n_features))
+
+
+def direction(seed, n_features=4):
+    noise = np.random.default_rng(2000 + seed).normal(size=(n_features, n_features))
+    h = literal.symmetric_part(noise)
+    return h / np.linalg.norm(h)
+
+
+# The loops
+
+
+def test_the_loops_are_those_of_the_paper_for_triplets(random_problem):
+    problem, M = random_problem(0), factor(0) @ factor(0).T
+    args = M, problem.centers, problem.weights, problem.X, problem.triplets[:, [0, 1, 0, 2]]
+    v = np.ones(len(problem.triplets))
+    assert literal.comparison_objective(*args, v, **problem.options) == pytest.approx(
+        problem.value(M), rel=1e-12
+    )
+    gradient = literal.comparison_gradient(*args, v, **problem.options)
+    np.testing.assert_allclose(gradient, problem.gradient(M), rtol=1e-10, atol=1e-13)
+    options = {"eta": problem.eta, "triplet_weight": problem.triplet_weight, "order": range(20)}
+    np.testing.assert_allclose(
+        literal.update_weights_by_comparisons(*args, v, **options),
+        literal.update_weights(*args[:4], problem.triplets, **options),
+        rtol=1e-10,
+    )
+
+
+# The objective
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_value_and_gradient_are_those_of_the_loops(random_problem, seed, weighted):
+    problem, F, comparisons = random_problem(seed), factor(seed), random_comparisons(seed)
+    v = random_weights(seed, len(comparisons)) if weighted else np.ones(len(comparisons))
+    point = objective(problem, comparisons, v if weighted else None).at(F)
+    M = F @ F.T
+    args = M, problem.centers, problem.weights, problem.X, comparisons, v
+    value = literal.comparison_objective(*args, **problem.options)
+    gradient = literal.comparison_gradient(*args, **problem.options)
+    assert point.value == pytest.approx(value, rel=1e-10)
+    np.testing.assert_allclose(point.gradient, F.T @ gradient @ F, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gradient_is_the_derivative_along_tangent_vectors(random_problem, seed):
+    comparisons = random_comparisons(seed)
+    weighed = objective(random_problem(seed), comparisons, random_weights(seed, len(comparisons)))
+    F, h, t = factor(seed), direction(seed), 1e-5
+    line = geodesic(F, h)
+    difference = weighed.at(line.frame(t)).value - weighed.at(line.frame(-t)).value
+    expected = np.vdot(weighed.at(F).gradient, h)
+    assert difference / (2 * t) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_and_points_along_a_geodesic_are_those_at_its_frames(random_problem, seed):
+    comparisons = random_comparisons(seed)
+    weighed = objective(random_problem(seed), comparisons, random_weights(seed, len(comparisons)))
+    F = factor(seed)
+    line, steps = geodesic(F, direction(seed)), np.array([-1.0, 0.0, 0.1, 2.0])
+    path = weighed.along(weighed.at(F), line)
+    expected = [weighed.at(line.frame(t)) for t in steps]
+    values = [point.value for point in expected]
+    np.testing.assert_allclose(path.values(steps), values, rtol=1e-12)
+    for t, point in zip(steps, expected, strict=True):
+        found = path.at(t)
+        assert found.value == pytest.approx(point.value, rel=1e-12)
+        np.testing.assert_allclose(
+            found.gradient, point.gradient, rtol=0, atol=1e-11 * np.abs(point.gradient).max()
+        )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_weights_of_the_modes_are_those_of_the_loops(random_problem, seed):
+    problem, F, comparisons = random_problem(seed), factor(seed), random_comparisons(seed)
+    v = random_weights(seed, len(comparisons))
+    made, modes = local(problem, comparisons, v)
+    state = made.move_weights(made.start(F, modes))
+    args = F @ F.T, problem.centers
+    expected = literal.update_weights_by_comparisons(
+        *args,
+        problem.weights,
+        problem.X,
+        comparisons,
+        v,
+        eta=problem.eta,
+        triplet_weight=problem.triplet_weight,
+        order=made.neighbors.order,
+    )
+    np.testing.assert_allclose(state.modes.weights, expected, rtol=1e-10, atol=1e-14)
+    value = literal.comparison_objective(
+        *args, expected, problem.X, comparisons, v, **problem.options
+    )
+    assert state.value == pytest.approx(value, rel=1e-10)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.sampled_from([1, 3, 40]),
+    spread=st.floats(0, 8),
+    dtype=st.sampled_from([np.float64, np.float32]),
+    eta=st.floats(1.05, 6.0),
+    triplet_weight=st.floats(-2, 5).map(lambda power: 10.0**power),
+)
+def test_objective_never_rises_and_is_that_of_the_loops(
+    random_problem, seed, n, spread, dtype, eta, triplet_weight
+):
+    problem = random_problem(
+        seed, n_samples=12, n_features=3, eta=eta, triplet_weight=triplet_weight, dtype=dtype
+    )
+    comparisons = random_comparisons(seed, 12, n)
+    v = 10.0 ** np.random.default_rng(seed).uniform(-spread, spread, len(comparisons))
+    made, modes = local(problem, comparisons, v)
+    outcome = alternate(made, made.start(np.eye(3), modes), max_iter=3, tol=0.0)
+    state, history = outcome.state, np.array(outcome.history)
+    assert np.all(np.isfinite(history))
+    assert np.all(history[1:] <= history[:-1])
+    double, M = problem.astype(np.float64), state.F @ state.F.T
+    args = M, *(a.astype(np.float64) for a in (state.modes.centers, state.modes.weights))
+    value = literal.comparison_objective(*args, double.X, comparisons, v, **double.options)
+    single = dtype is np.float32
+    rounding = np.finfo(dtype).eps * (history[0] + np.linalg.norm(M) * np.vdot(double.X, double.X))
+    assert history[-1] == pytest.approx(value, rel=1e-4 if single else 1e-10, abs=rounding)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_single_precision_agrees(random_problem, seed):
+    problem, F, comparisons = random_problem(seed), factor(seed), random_comparisons(seed)
+    v = random_weights(seed, len(comparisons))
+    double, single = (
+        objective(p, comparisons, v).at(F) for p in (problem, problem.astype(np.float32))
+    )
+    assert single.projected.dtype == np.float32
+    assert single.value == pytest.approx(double.value, rel=1e-6)
+    np.testing.assert_allclose(
+        single.gradient, double.gradient, rtol=0, atol=1e-5 * np.abs(double.gradient).max()
+    )
+
+
+def test_zero_is_the_best_metric_up_to_the_critical_weight(random_problem):
+    problem, comparisons = random_problem(0, n_modes=2), random_comparisons(0)
+    v = random_weights(0, len(comparisons))
+    made, modes = local(problem, comparisons, v)
+    critical = made.critical_triplet_weight(made.start(np.eye(4), modes))
+    args = np.zeros((4, 4)), problem.centers, problem.weights, problem.X, comparisons, v
+    options = {"eta": problem.eta, "ridge": 0.0}
+    for factor_of, sign in ((1 - 1e-9, 1), (1 + 1e-9, -1)):
+        gradient = literal.comparison_gradient(
+            *args, triplet_weight=critical * factor_of, **options
+        )
+        assert np.sign(np.linalg.eigvalsh(gradient)[0]) == sign
+
+
+# Triplets and comparisons
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_triplets_are_comparisons_with_a_common_sample(random_problem, local_problem, seed):
+    problem, F = random_problem(seed), factor(seed)
+    fused = local_problem(problem)
+    made, modes = local(problem, problem.triplets[:, [0, 1, 0, 2]])
+    assert made.triplets.total == fused.problem.triplets.total == 80.0
+    point, expected = (
+        objective(problem, problem.triplets[:, [0, 1, 0, 2]]).at(F),
+        fused.objective().at(F),
+    )
+    assert point.value == pytest.approx(expected.value, rel=1e-12)
+    np.testing.assert_allclose(point.gradient, expected.gradient, rtol=1e-10, atol=1e-12)
+    state, same = made.start(F, modes), fused.start(F)
+    weighed = np.dot(state.importance, made.triplets.near_totals)
+    assert weighed == pytest.approx(np.dot(same.importance, fused.problem.triplets.near_totals))
+
+
+@pytest.mark.parametrize("n_modes", [1, 3])
+def test_a_fit_by_triplets_is_that_by_their_quadruplets(n_modes):
+    X, triplets = toy_triplets()
+    model, same = (
+        MDaML(n_modes, max_iter=5, random_state=0).fit(X, **form)
+        for form in ({"triplets": triplets}, {"quadruplets": triplets[:, [1, 0, 0, 2]]})
+    )
+    np.testing.assert_allclose(same.history_, model.history_, rtol=1e-8)
+    np.testing.assert_allclose(
+        same.get_mahalanobis_matrix(), model.get_mahalanobis_matrix(), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_equal_weights_change_nothing_to_the_last_bit():
+    X, triplets = toy_triplets()
+    models = [
+        MDaML(2, random_state=0).fit(X, triplets=triplets, constraint_weight=weight)
+        for weight in (None, np.full(len(triplets), 0.3))
+    ]
+    np.testing.assert_array_equal(models[0].history_, models[1].history_)
+    assert models[1].comparisons_ is models[1].comparison_weights_ is None
+
+
+# The grouping
+
+
+@st.composite
+def comparison_arrays(draw):
+    n_samples = draw(st.integers(3, 8))
+    member = st.integers(0, n_samples - 1)
+    pair = st.tuples(member, member).filter(lambda pair: pair[0] != pair[1])
+    two = st.tuples(pair, pair).filter(lambda both: set(both[0]) != set(both[1]))
+    return np.array(draw(st.lists(two, min_size=1, max_size=40))).reshape(-1, 4), n_samples
+
+
+@settings(max_examples=150, deadline=None)
+@given(comparison_arrays())
+def test_every_comparison_is_there_as_often_as_it_was_given(case):
+    comparisons, n_samples = case
+    made = ComparisonSet.from_comparisons(comparisons, None, n_samples)
+    expected = Counter(
+        (tuple(sorted(row[:2])), tuple(sorted(row[2:]))) for row in comparisons.tolist()
+    )
+    pairs, found = list(map(tuple, made.pairs.tolist())), Counter()
+    for p, (first, last) in enumerate(zip(made.first, made.last, strict=True)):
+        for t in range(first, last):
+            found[pairs[p], pairs[made.far[t]]] += made.weights[t]
+    assert found == expected
+    assert made.total == len(comparisons)
+    assert pairs == sorted({pair for both in expected for pair in both})
+    parts = [set(made.pairs[a:b, 0].tolist()) for a, b in pairwise(made.groups)]
+    assert all(len(part) == 1 for part in parts)
+    assert len(parts) == len(np.unique(made.pairs[:, 0]))
+    bounds, members = made.by_far
+    for p, (a, b) in enumerate(pairwise(bounds)):
+        np.testing.assert_array_equal(made.far[members[a:b]], p)
+    assert sorted(members) == list(range(len(made.far)))
+
+
+def test_weights_are_one_on_average_and_only_their_ratios_matter():
+    comparisons = random_comparisons(0)
+    v = random_weights(0, len(comparisons))
+    made, scaled = (ComparisonSet.from_comparisons(comparisons, f * v, 20) for f in (1, 1e9))
+    assert made.total == pytest.approx(len(comparisons), rel=1e-12)
+    np.testing.assert_allclose(scaled.weights, made.weights, rtol=1e-12)
+
+
+def test_order_of_comparisons_and_of_members_does_not_matter():
+    comparisons = random_comparisons(0)
+    mixed = np.random.default_rng(0).permutation(comparisons)[:, [1, 0, 3, 2]]
+    made, same = (ComparisonSet.from_comparisons(c, None, 20) for c in (comparisons, mixed))
+    for name in ("pairs", "groups", "first", "last", "far", "weights"):
+        np.testing.assert_array_equal(getattr(same, name), getattr(made, name))
+
+
+def test_weight_two_is_the_comparison_twice(random_problem):
+    comparisons, F = random_comparisons(0), factor(0)
+    v = np.where(np.arange(len(comparisons)) % 3 == 0, 2.0, 1.0)
+    twice = np.repeat(comparisons, v.astype(int), axis=0)
+    point, same = objective(random_problem(0), comparisons, v), objective(random_problem(0), twice)
+    assert point.at(F).value == pytest.approx(same.at(F).value, rel=1e-12)
+    np.testing.assert_allclose(point.at(F).gradient, same.at(F).gradient, rtol=1e-10)
+
+
+# Threads
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_number_of_threads_does_not_matter_to_the_last_bit(use_threads, dtype):
+    rng = np.random.default_rng(0)
+    Y, comparisons = rng.normal(size=(40, 5)).astype(dtype), random_comparisons(0, 40, 300)
+    grouped = ComparisonSet.from_comparisons(comparisons, random_weights(0, len(comparisons)), 40)
+    scales = rng.uniform(0.1, 2, size=(4, 5)).astype(dtype)
+    results = []
+    for n in (1, 2, 3, 7):
+        use_threads(n)
+        importance = grouped.importances(np.abs(Y))
+        loss, product = grouped.gradient(Y, scales[0], importance)
+        along = grouped.losses_along(Y, scales, importance)
+        results.append((importance, grouped.losses(Y), loss, product, along))
+    for other in results[1:]:
+        for array, same in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(same, array)
+
+
+# Pairs that become comparisons
+
+
+def matched(similar, dissimilar, n_samples, seed=0, weights=(None, None)):
+    sets = [
+        PairSet.from_pairs(np.array(pairs), n_samples, w)
+        for pairs, w in zip((similar, dissimilar), weights, strict=True)
+    ]
+    return match_pairs(*sets, n_samples, np.random.RandomState(seed))
+
+
+@st.composite
+def labelled_pairs(draw):
+    n_samples = draw(st.integers(2, 12))
+    member = st.integers(0, n_samples - 1)
+    pair = st.tuples(member, member).filter(lambda pair: pair[0] < pair[1])
+    pairs = st.lists(pair, min_size=1, max_size=30, unique=True)
+    return draw(pairs), draw(pairs), n_samples, draw(st.integers(0, 2**31 - 1))
+
+
+@settings(max_examples=300, deadline=None)
+@given(labelled_pairs())
+def test_similar_pairs_meet_those_that_share_a_sample_first_and_all_are_met(case):
+    similar, dissimilar, n_samples, seed = case
+    comparisons, weights = matched(*case)
+    met = [(tuple(row[:2]), tuple(row[2:])) for row in comparisons.tolist()]
+    assert len(set(met)) == len(met) <= 10 * len(similar) + len(dissimilar)
+    assert all(near in similar and far in dissimilar and near != far for near, far in met)
+    for pair in similar:
+        others = [other for other in dissimilar if other != pair]
+        sharing = {other for other in others if set(other) & set(pair)}
+        partners = {far for near, far in met if near == pair}
+        assert len(partners) >= min(10, len(others))
+        if len(partners) <= 10:
+            assert partners <= sharing or sharing <= partners
+    for pair in dissimilar:
+        others = [other for other in similar if other != pair]
+        partners = {near for near, far in met if far == pair}
+        assert bool(partners) == bool(others)
+    if met:
+        assert weights.sum() == pytest.approx(len(similar) + len(dissimilar))
+        np.testing.assert_allclose(weights, weights[0])
+    again, _ = matched(*case)
+    np.testing.assert_array_equal(again, comparisons)
+    mixed, _ = matched(similar[::-1], [pair[::-1] for pair in dissimilar[::-1]], n_samples, seed)
+    np.testing.assert_array_equal(mixed, comparisons)
+
+
+def test_a_dissimilar_pair_that_none_has_met_meets_a_similar_one_that_shares_a_sample():
+    similar = [(0, 1), (2, 3)]
+    dissimilar = [(0, n) for n in range(4, 30)] + [(2, n) for n in range(4, 30)]
+    comparisons, _ = matched(similar, dissimilar, 30)
+    assert len(comparisons) == len(dissimilar)
+    assert np.all(comparisons[:, 0] == comparisons[:, 2])
+
+
+def test_partners_are_drawn_at_random_and_each_as_likely():
+    dissimilar = [(0, n) for n in range(2, 32)] + [(1, n) for n in range(2, 32)]
+    times = Counter()
+    for seed in range(600):
+        comparisons, _ = matched([(0, 1)], dissimilar, 32, seed)
+        times.update(map(tuple, comparisons[:10, 2:].tolist()))
+    assert len(times) == 60
+    assert 60 < min(times.values()) <= max(times.values()) < 145  # 100 on average
+
+
+def test_many_pairs_are_matched_in_blocks(monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = np.sort(rng.integers(0, 100, size=(400, 2)), axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    monkeypatch.setattr("mdaml.constraints._matching._BLOCK", 7)
+    comparisons, _ = matched(pairs[::2], pairs[1::2], 100)
+    near, times = np.unique(comparisons[:, :2], axis=0, return_counts=True)
+    np.testing.assert_array_equal(near, pairs[::2])
+    assert times.min() >= 10
+    np.testing.assert_array_equal(np.unique(comparisons[:, 2:], axis=0), pairs[1::2])
+
+
+def test_weight_of_a_matched_comparison_is_in_proportion_to_the_product():
+    v = np.array([1.0, 3.0]), np.array([2.0, 4.0])
+    comparisons, weights = matched([(0, 1), (2, 3)], [(0, 2), (1, 3)], 4, weights=v)
+    products = {(0, 0): 2, (0, 1): 4, (2, 0): 6, (2, 1): 12}
+    expected = [products[row[0], row[2]] for row in comparisons.tolist()]
+    np.testing.assert_allclose(weights, np.array(expected) * 10 / 24)
+
+
+# In a fit
+
+
+def toy_triplets(n_samples=60, n_triplets=300, seed=0):
+    """Only the first two of five features matter to whoever answers."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, 5))
+    rows = np.array([rng.choice(n_samples, 3, replace=False) for _ in range(n_triplets)])
+    return X, in_order(X, rows[:, [0, 1, 0, 2]])[:, [0, 1, 3]]
+
+
+def in_order(X, comparisons):
+    """Turn comparisons so that the first pair is the nearer one in the first two features."""
+    a, b, c, d = X[comparisons.T, :2]
+    wrong = np.sum((a - b) ** 2, axis=1) > np.sum((c - d) ** 2, axis=1)
+    return np.where(wrong[:, None], comparisons[:, [2, 3, 0, 1]], comparisons)
+
+
+def toy(n_samples=200, n=2000, seed=0):
+    """Samples, quadruplets, pairs and their labels: only two of five features matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, 5))
+    rows = np.array([rng.choice(n_samples, 4, replace=False) for _ in range(n)])
+    pairs = rows[:, :2]
+    gaps = np.sum((X[pairs[:, 0], :2] - X[pairs[:, 1], :2]) ** 2, axis=1)
+    return X, in_order(X, rows), pairs, np.where(gaps < 1.5, 1, -1)
+
+
+def mixture(X_seed=0):
+    X, quadruplets, pairs, signs = toy(60, 200, X_seed)
+    return X, {
+        "triplets": toy_triplets(60, 100, X_seed)[1],
+        "pairs": pairs[:80],
+        "pair_labels": signs[:80],
+        "quadruplets": quadruplets[:90],
+    }
+
+
+@pytest.mark.parametrize("form", ["quadruplets", "pairs"])
+def test_pairs_or_quadruplets_alone_find_what_matters(form):
+    X, quadruplets, pairs, signs = toy()
+    known = {
+        "quadruplets": {"quadruplets": quadruplets[:1000]},
+        "pairs": {"pairs": pairs[:1000], "pair_labels": signs[:1000]},
+    }[form]
+    model = MDaML(1, random_state=0).fit(X, **known)
+    assert model.score_quadruplets(X, quadruplets[1000:]) > 0.9
+    assert model.score_pairs(X, pairs[1000:], signs[1000:]) > 0.95
+    assert Euclidean().fit(X).score_quadruplets(X, quadruplets[1000:]) < 0.8
+    relevances = np.diagonal(model.get_mahalanobis_matrix())
+    assert relevances[:2].min() > 10 * relevances[2:].max()
+
+
+def test_a_mixture_has_a_history_that_follows_from_what_was_fitted():
+    X, known = mixture()
+    v = random_weights(0, 270)
+    model = MDaML(2, random_state=0, ridge=1e-3).fit(X, **known, constraint_weight=v)
+    assert np.all(np.diff(model.history_) <= 0)
+    M = model.get_mahalanobis_matrix()
+    value = literal.comparison_objective(
+        M,
+        model.centers_,
+        model.weights_,
+        X,
+        model.comparisons_,
+        model.comparison_weights_,
+        eta=model.eta,
+        triplet_weight=model.triplet_weight_,
+        ridge=1e-3,
+    )
+    assert model.history_[-1] == pytest.approx(value, rel=1e-8)
+
+
+def test_comparisons_in_force_are_triplets_then_matched_pairs_then_quadruplets():
+    X, known = mixture()
+    model = MDaML(2, max_iter=1, random_state=0).fit(X, **known)
+    triplets = known["triplets"]
+    np.testing.assert_array_equal(model.triplets_, triplets)
+    np.testing.assert_array_equal(model.comparisons_[:100], triplets[:, [0, 1, 0, 2]])
+    np.testing.assert_array_equal(model.comparisons_[-90:], known["quadruplets"])
+    np.testing.assert_array_equal(model.comparison_weights_[:100], 1)
+    np.testing.assert_array_equal(model.comparison_weights_[-90:], 1)
+    assert model.comparison_weights_[100:-90].sum() == pytest.approx(80)
+    labels = {
+        tuple(sorted(p)): s
+        for p, s in zip(known["pairs"].tolist(), known["pair_labels"], strict=True)
+    }
+    for row in model.comparisons_[100:-90].tolist():
+        assert labels[tuple(row[:2])] == 1
+        assert labels[tuple(row[2:])] == -1
+
+
+def test_what_is_in_force_is_forgotten_by_the_next_fit():
+    X, known = mixture()
+    model = MDaML(2, max_iter=1, random_state=0).fit(X, **known)
+    model.fit(X, np.arange(60) % 2)
+    assert model.comparisons_ is model.comparison_weights_ is None
+    assert len(model.triplets_) > 0
+    model.fit(X, quadruplets=known["quadruplets"])
+    assert model.triplets_.shape == (0, 3)
+
+
+def test_a_seed_fixes_the_matching_and_the_order_of_pairs_does_not_matter():
+    X, known = mixture()
+    pairs, signs = known["pairs"], known["pair_labels"]
+    first, same, other = (
+        MDaML(2, max_iter=1, random_state=seed).fit(X, pairs=p, pair_labels=s).comparisons_
+        for seed, p, s in (
+            (0, pairs, signs),
+            (0, pairs[::-1, ::-1], signs[::-1]),
+            (1, pairs, signs),
+        )
+    )
+    np.testing.assert_array_equal(same, first)
+    assert not np.array_equal(other[:50], first[:50])
+
+
+def test_weight_two_is_the_constraint_twice_in_a_fit():
+    X, known = mixture()
+    v = np.ones(270)
+    v[[3, 110, 150, 200]] = 2.0  # a triplet, two pairs, a quadruplet
+    twice = {
+        "triplets": np.concatenate([known["triplets"], known["triplets"][[3]]]),
+        "pairs": np.concatenate([known["pairs"], known["pairs"][[10, 50]]]),
+        "pair_labels": np.concatenate([known["pair_labels"], known["pair_labels"][[10, 50]]]),
+        "quadruplets": np.concatenate([known["quadruplets"], known["quadruplets"][[20]]]),
+    }
+    model = MDaML(2, max_iter=3, random_state=0).fit(X, **known, constraint_weight=v)
+    same = MDaML(2, max_iter=3, random_state=0).fit(X, **twice)
+    np.testing.assert_allclose(same.history_, model.history_, rtol=1e-8)
+
+
+def test_a_heavy_constraint_is_met_against_a_light_contradiction():
+    X, triplets = toy_triplets()
+    both = np.concatenate([triplets, triplets[:, [0, 2, 1]]])
+    light, heavy = np.ones(300), np.full(300, 20.0)
+    right = MDaML(1, random_state=0).fit(
+        X, triplets=both, constraint_weight=np.concatenate([heavy, light])
+    )
+    assert right.score_triplets(X, triplets) > 0.9
+    with pytest.warns(UserWarning, match="zero|weighted mean loss"):
+        MDaML(1, random_state=0).fit(X, triplets=both)
+
+
+def test_single_precision_stays_single_in_a_mixture():
+    X, known = mixture()
+    model = MDaML(2, max_iter=3, random_state=0).fit(X.astype(np.float32), **known)
+    assert model.components_.dtype == np.float32
+    assert np.all(np.diff(model.history_) <= 0)
+
+
+def test_pairs_of_one_kind_are_left_out_with_a_warning_if_there_is_more_to_learn_from():
+    X, known = mixture()
+    quadruplets = known["quadruplets"]
+    model = MDaML(2, max_iter=1, random_state=0)
+    with pytest.warns(UserWarning, match="All 2 pairs are similar: without dissimilar ones"):
+        model.fit(X, pairs=[[0, 1], [2, 3]], pair_labels=[1, 1], quadruplets=quadruplets)
+    np.testing.assert_array_equal(model.comparisons_, quadruplets)
+
+
+# Constraints as one value
+
+
+def as_value(n_points=60, **arrays):
+    """What fit asks of a value that holds constraints."""
+    empty = {
+        "triplets": np.empty((0, 3), int),
+        "pairs": np.empty((0, 2), int),
+        "pair_labels": np.empty(0, int),
+        "quadruplets": np.empty((0, 4), int),
+    }
+    parts = empty | arrays
+    n = sum(len(parts[name]) for name in ("triplets", "pairs", "quadruplets"))
+    return SimpleNamespace(**{"weights": np.ones(n), "n_points": n_points} | parts)
+
+
+def test_constraints_are_their_arrays():
+    X, known = mixture()
+    v = random_weights(0, 270)
+    model = MDaML(2, max_iter=2, random_state=0).fit(X, **known, constraint_weight=v)
+    same = MDaML(2, max_iter=2, random_state=0).fit(X, constraints=as_value(**known, weights=v))
+    np.testing.assert_array_equal(same.history_, model.history_)
+    for cls in (GMML, KISSME, DMLeig):
+        given, value = cls().fit(X, **known, constraint_weight=v), as_value(**known, weights=v)
+        np.testing.assert_array_equal(
+            cls().fit(X, constraints=value).components_, given.components_
+        )
+    np.testing.assert_array_equal(
+        Euclidean().fit(X, constraints=as_value(**known)).components_, np.eye(5)
+    )
+
+
+def test_constraints_that_hold_triplets_alone_take_the_fused_path():
+    X, triplets = toy_triplets()
+    model, same = (
+        MDaML(2, random_state=0).fit(X, **form)
+        for form in ({"triplets": triplets}, {"constraints": as_value(triplets=triplets)})
+    )
+    np.testing.assert_array_equal(same.history_, model.history_)
+    assert same.comparisons_ is None
+
+
+# Learners from pairs
+
+
+@pytest.mark.parametrize("cls", [GMML, KISSME, DMLeig])
+def test_a_mixture_is_the_union_of_its_pairs(cls):
+    X, known = mixture()
+    T, Q, P, s = (known[name] for name in ("triplets", "quadruplets", "pairs", "pair_labels"))
+    pairs = np.concatenate([T[:, [0, 1]], T[:, [0, 2]], Q[:, :2], Q[:, 2:], P])
+    signs = np.concatenate([np.repeat([1, -1, 1, -1], [100, 100, 90, 90]), s])
+    mixed, union = cls().fit(X, **known), cls().fit(X, pairs=pairs, pair_labels=signs)
+    np.testing.assert_allclose(mixed.components_, union.components_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("cls", [GMML, KISSME, DMLeig])
+def test_weight_two_is_the_pair_twice(cls):
+    X, _, pairs, signs = toy(60, 200)
+    v = np.where(np.arange(200) % 3 == 0, 2.0, 1.0)
+    weighted = cls().fit(X, pairs=pairs, pair_labels=signs, constraint_weight=7 * v)
+    times = v.astype(int)
+    twice = cls().fit(X, pairs=np.repeat(pairs, times, axis=0), pair_labels=np.repeat(signs, times))
+    M, same = (model.get_mahalanobis_matrix() for model in (weighted, twice))
+    # The scale of GMML's metric depends on the number of pairs; that is not what weights change.
+    np.testing.assert_allclose(M / np.trace(M), same / np.trace(same), rtol=1e-6, atol=1e-9)
+
+
+# Scores
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_scores_are_those_of_loops(ties):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, size=(20, 2)).astype(float) if ties else rng.normal(size=(20, 2))
+    quadruplets = random_comparisons(0)
+    pairs, signs = quadruplets[:40, :2], np.where(np.arange(40) % 3 == 0, 1, -1)
+    model = Euclidean().fit(X)
+
+    def distance(i, j):
+        return float(np.sum((X[i] - X[j]) ** 2))
+
+    held = [distance(a, b) < distance(c, d) for a, b, c, d in quadruplets]
+    assert model.score_quadruplets(X, quadruplets) == np.mean(held)
+    wins = []
+    for near in pairs[signs > 0]:
+        for far in pairs[signs < 0]:
+            gap = distance(*far) - distance(*near)
+            wins.append(0.5 if gap == 0 else float(gap > 0))
+    assert model.score_pairs(X, pairs, signs) == pytest.approx(np.mean(wins), rel=1e-12)
+    assert not ties or 0.5 in wins
+    triplets = quadruplets[::3, [0, 1, 3]][:20]
+    assert model.score_triplets(X, triplets) == model.score_quadruplets(
+        X, triplets[:, [0, 1, 0, 2]]
+    )
+
+
+def test_scores_need_both_kinds_of_pairs():
+    model = Euclidean().fit(np.eye(3))
+    with pytest.raises(ValueError, match="got no similar pair"):
+        model.score_pairs(np.eye(3), [[0, 1]], [-1])
+    with pytest.raises(ValueError, match="pair_labels must hold"):
+        model.score_pairs(np.eye(3), [[0, 1]], [0])
+    with pytest.raises(ValueError, match="name row 3"):
+        model.score_quadruplets(np.eye(3), [[0, 1, 2, 3]])
+
+
+# Mistakes
+
+QUADRUPLET = [[0, 1, 2, 3]]
+PAIRS = {"pairs": [[0, 1], [2, 3]], "pair_labels": [1, -1]}
+MISTAKES = {
+    "three columns": ({"quadruplets": [[0, 1, 2]]}, ValueError, r"\(n_quadruplets, 4\).*\(1, 3\)"),
+    "floats": ({"quadruplets": [[0.0, 1, 2, 3]]}, TypeError, "must be integers.*float64"),
+    "no quadruplet": ({"quadruplets": []}, ValueError, "quadruplets is empty"),
+    "a row too high": ({"quadruplets": [[0, 1, 2, 60]]}, ValueError, "row 60, but X has 60 rows"),
+    "a negative row": ({"quadruplets": [[0, 1, 2, -1]]}, ValueError, "row -1.*counted from 0"),
+    "near pair of one": (
+        {"quadruplets": [*QUADRUPLET, [1, 1, 2, 3]]},
+        ValueError,
+        r"two members of either pair.*quadruplet 1 is \(1, 1, 2, 3\)",
+    ),
+    "far pair of one": ({"quadruplets": [[0, 1, 2, 2]]}, ValueError, "two members of either pair"),
+    "a pair with itself": (
+        {"quadruplets": [*QUADRUPLET, [4, 5, 5, 4]]},
+        ValueError,
+        r"two pairs of a quadruplet must differ.*quadruplet 1 is \(4, 5, 5, 4\)",
+    ),
+    "too few weights": (
+        {"quadruplets": QUADRUPLET, **PAIRS, "constraint_weight": [1, 1]},
+        ValueError,
+        r"order triplets, pairs, quadruplets: 3 for 2 pairs, 1 quadruplets; got shape \(2,\)",
+    ),
+    "weights of words": (
+        {"quadruplets": QUADRUPLET, "constraint_weight": ["a"]},
+        TypeError,
+        "one positive number for each constraint.*got dtype",
+    ),
+    "a weight of zero": (
+        {**PAIRS, "constraint_weight": [1.0, 0.0]},
+        ValueError,
+        r"got 0\.0 at place 1.*leave out",
+    ),
+    "a negative weight": ({**PAIRS, "constraint_weight": [-1, 1]}, ValueError, "got -1 at place 0"),
+    "a weight missing": ({**PAIRS, "constraint_weight": [1, np.nan]}, ValueError, "got nan"),
+    "an infinite weight": ({**PAIRS, "constraint_weight": [1, np.inf]}, ValueError, "got inf"),
+    "weights of labels": (
+        {"y": np.arange(60) % 2, "constraint_weight": np.ones(60)},
+        ValueError,
+        "labels have no weights",
+    ),
+    "weights of nothing": ({"constraint_weight": [1.0]}, ValueError, "requires y"),
+    "labels and quadruplets": (
+        {"y": np.arange(60) % 2, "quadruplets": QUADRUPLET},
+        ValueError,
+        "either y or quadruplets",
+    ),
+    "quadruplets as labels": ({"y": np.zeros((60, 4))}, ValueError, "pass them by name"),
+    "constraints as labels": ({"y": as_value(**PAIRS)}, ValueError, "constraints by name"),
+    "constraints and arrays": (
+        {"constraints": as_value(quadruplets=QUADRUPLET), "triplets": [[0, 1, 2]]},
+        ValueError,
+        "either constraints or triplets",
+    ),
+    "constraints and weights": (
+        {"constraints": as_value(quadruplets=QUADRUPLET), "constraint_weight": [1.0]},
+        ValueError,
+        "either constraints or constraint_weight",
+    ),
+    "an array as constraints": (
+        {"constraints": np.array(QUADRUPLET)},
+        TypeError,
+        "must be mdaml.Constraints, got ndarray",
+    ),
+    "constraints of more points": (
+        {"constraints": as_value(61, quadruplets=QUADRUPLET)},
+        ValueError,
+        "refer to 61 points, but X has 60 rows",
+    ),
+    "constraints that hold none": (
+        {"constraints": as_value()},
+        ValueError,
+        "constraints are empty",
+    ),
+}
+
+
+@pytest.mark.parametrize("cls", [MDaML, GMML])
+@pytest.mark.parametrize(("known", "error", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_refused_in_words(cls, known, error, message):
+    model = cls()
+    with pytest.raises(error, match=f"(?s){message}"):
+        model.fit(toy(60, 1)[0], **known)
+    assert not hasattr(model, "n_features_in_")
+
+
+@pytest.mark.parametrize(("sign", "missing"), [(1, "dissimilar"), (-1, "similar")])
+def test_pairs_of_one_kind_alone_are_refused(sign, missing):
+    with pytest.raises(ValueError, match=f"MDaML needs similar.*got no {missing} pair.*triplets"):
+        MDaML(1).fit(toy(60, 1)[0], pairs=[[0, 1], [2, 3]], pair_labels=[sign, sign])
+
+
+def test_a_pair_that_is_both_kinds_and_alone_is_refused():
+    with pytest.raises(ValueError, match="are the same: nothing can be compared"):
+        MDaML(1).fit(toy(60, 1)[0], pairs=[[0, 1], [1, 0]], pair_labels=[1, -1])
+
+
+@pytest.mark.parametrize("cls", [LMNN, MDaMLCV])
+@pytest.mark.parametrize("form", ["quadruplets", "constraints", "constraint_weight"])
+def test_those_who_do_not_take_comparisons_say_who_does(cls, form):
+    with pytest.raises(TypeError, match=rf"{cls.__name__} learns from.*; got {form}=.*MDaML, GMML"):
+        cls().fit(toy(60, 1)[0], **{form: QUADRUPLET})
+
+
+def test_fewer_points_than_rows_are_fine():
+    X, triplets = toy_triplets(60)
+    more = np.concatenate([X, X[:5]])
+    value = as_value(60, triplets=triplets)
+    assert MDaML(1, max_iter=1).fit(more, constraints=value).weights_.shape == (65, 1)
