@@ -1,0 +1,65 @@
+"""How many constraints of each kind there are, how many repeat and how many contradict another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mdaml._typing import IntArray
+
+
+@dataclass(frozen=True)
+class ConstraintCounts:
+    """What :meth:`Constraints.counts` found.
+
+    Attributes
+    ----------
+    triplets, similar_pairs, dissimilar_pairs, quadruplets : int
+        Constraints of each kind, repetitions included.
+    points : int
+        Points that at least one constraint names.
+    duplicates : int
+        Constraints that say again what an earlier one said. Pairs have no order, and a triplet
+        ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``.
+    contradictions : int
+        Couples of opposite statements: a comparison and its reverse, a pair that is called both
+        similar and dissimilar. However often each was made, the couple counts once.
+
+    Examples
+    --------
+    >>> from mdaml.constraints import Constraints
+    >>> Constraints(triplets=[[0, 1, 2], [0, 2, 1], [0, 1, 2]]).counts().contradictions
+    1
+    """
+
+    triplets: int
+    similar_pairs: int
+    dissimilar_pairs: int
+    quadruplets: int
+    points: int
+    duplicates: int
+    contradictions: int
+
+
+def count_repeated_comparisons(comparisons: IntArray, n_points: int) -> tuple[int, int]:
+    """Return how many of (n, 4) comparisons are duplicates, and how many couples are opposite."""
+    pairs = pair_keys(comparisons.reshape(-1, 2), n_points)
+    # The keys of two pairs together would overflow beyond 55 000 points; their ranks do not.
+    distinct, ranks = np.unique(pairs, return_inverse=True)
+    near, far = ranks.reshape(-1, 2).T
+    keys = np.unique(near * len(distinct) + far)
+    near, far = np.divmod(keys, max(len(distinct), 1))
+    opposite = np.isin(far * len(distinct) + near, keys, assume_unique=True)
+    return len(comparisons) - len(keys), int(opposite.sum()) // 2
+
+
+def count_repeated_pairs(pairs: IntArray, labels: IntArray, n_points: int) -> tuple[int, int]:
+    """Return how many of (n, 2) labelled pairs are duplicates, and how many have both labels."""
+    keys = pair_keys(pairs, n_points)
+    similar, dissimilar = np.unique(keys[labels > 0]), np.unique(keys[labels < 0])
+    both = np.intersect1d(similar, dissimilar, assume_unique=True)
+    return len(pairs) - len(similar) - len(dissimilar), len(both)
+
+
+def pair_keys(pairs: IntArray, n_points: int) -> IntArray:
+    """Return one number for each pair, the same for both orders."""
+    return pairs.min(axis=1) * n_points + pairs.max(axis=1)
