@@ -1,0 +1,22 @@
+"""What a fitted model did: audit of its comparisons, queries worth asking, explanations."""
+
+from mdaml.inspection._audit import CATEGORIES, audit
+from mdaml.inspection._explanation import (
+    ModeMap,
+    effective_rank,
+    explain_distance,
+    feature_relevance,
+    mode_map,
+)
+from mdaml.inspection._queries import suggest_queries
+
+__all__ = [
+    "CATEGORIES",
+    "ModeMap",
+    "audit",
+    "effective_rank",
+    "explain_distance",
+    "feature_relevance",
+    "mode_map",
+    "suggest_queries",
+]

@@ -1,0 +1,204 @@
+"""What became of each comparison."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.inspection._comparisons import KINDS, Comparisons
+from mdaml.inspection._model import (
+    fitted_metric,
+    mapped_samples,
+    mode_weights,
+    require_pandas,
+    self_weights,
+)
+from mdaml.inspection._redundancy import implied, repeated
+from mdaml.inspection._suspicion import FlipModel, relative_margins
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+CATEGORIES = ("kept", "redundant", "violated", "suspected wrong", "ignored across modes")
+_KEPT, _REDUNDANT, _VIOLATED, _SUSPECTED, _IGNORED = range(5)
+_ACROSS_MODES = 0.1  # self-weight below which a pair does not share its modes
+_SUSPICIOUS = 0.5
+
+
+def audit(
+    model: Any,
+    X: npt.ArrayLike,
+    *,
+    triplets: npt.ArrayLike | None = None,
+    pairs: npt.ArrayLike | None = None,
+    pair_labels: npt.ArrayLike | None = None,
+    quadruplets: npt.ArrayLike | None = None,
+    constraints: Any = None,
+    training_rows: bool | None = None,
+) -> "DataFrame":
+    """Report what a fitted metric makes of every comparison.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any metric of this library, or a search over them.
+    X : array-like of shape (n_samples, n_features)
+        The points that the comparisons index; those of ``fit`` or others.
+    triplets : array-like of shape (n_triplets, 3), optional
+        Row numbers ``(a, b, c)``: a is said to be closer to b than to c.
+    pairs : array-like of shape (n_pairs, 2), optional
+        Row numbers, with ``pair_labels``: 1 for similar, -1 for dissimilar. A similar pair should
+        be nearer, a dissimilar one farther than the threshold that parts the given pairs best.
+    pair_labels : array-like of shape (n_pairs,), optional
+        Belongs to ``pairs``.
+    quadruplets : array-like of shape (n_quadruplets, 4), optional
+        Row numbers ``(a, b, c, d)``: a is said to be closer to b than c to d.
+    constraints : Constraints, optional
+        Instead of the arrays.
+    training_rows : bool or None, default=None
+        Whether X are the rows of ``fit``, whose weights in the modes were learned. None: if there
+        are as many. Pass False for other points that happen to be as many.
+
+    Returns
+    -------
+    frame : pandas.DataFrame
+        One row per comparison, in the order triplets, pairs, quadruplets:
+
+        ``kind``
+            triplet, similar pair, dissimilar pair or quadruplet.
+        ``a``, ``b``, ``c``, ``d``
+            The members; only columns that some comparison needs.
+        ``satisfied``
+            Whether it holds under the learned distance; a tie does not.
+        ``slack``
+            ``d2(far) - d2(near)`` over the mean of ``d2`` over all pairs of rows of X: 1 is as much
+            as two points typically differ. Negative where it is violated.
+        ``self_weight``
+            How far the near pair shares its modes, from 0 to 1: ``sum_k (w_ik w_jk)^η`` divided by
+            ``sqrt(sum_k w_ik^2η · sum_k w_jk^2η)``. 1 for metrics without modes.
+        ``mode_a``, ``mode_b``, ...
+            The mode in which each member has most weight; missing for metrics without modes.
+            Points not in the training have the weights of Eq. (14) without its pair terms.
+        ``suspicion``
+            Probability that the answer is wrong, see below.
+        ``category``
+            Of those satisfied, *redundant* or *kept*; of the others, *ignored across modes*,
+            *suspected wrong* or *violated*: the first that applies.
+
+    Notes
+    -----
+    **Suspicion.** Let ``m = (d2(far) - d2(near)) / (d2(far) + d2(near))``. The learned distance is
+    taken to know the truth with probability ``p = sigmoid(m / s)``, and a share ``e`` of the
+    answers to be turned round, whatever was asked. Both numbers are estimated from all
+    given comparisons (pairs apart from the rest) by maximum likelihood, with priors worth ten
+    comparisons. Then ``suspicion = e (1-p) / (e (1-p) + (1-e) p)``. A near tie has the suspicion
+    ``e``, a clear violation one near 1. It reads the distances alone, and it is as good as they
+    are: a model that has learned the wrong answers by heart suspects none of them.
+
+    **Categories.**
+
+    - *redundant*: an earlier row says the same, or it follows from two satisfied rows, near < p and
+      p < far for one pair p. Pairs are redundant if repeated only.
+    - *ignored across modes*: violated, with a self-weight below 0.1. The model had no reason to
+      meet it; its suspicion may be high or low.
+    - *suspected wrong*: violated, with a suspicion of at least one half.
+    - *violated*: by too little to blame the answer.
+
+    Scaling the metric changes nothing.
+
+    Examples
+    --------
+    One answer in ten is wrong; most of those are found.
+
+    >>> import numpy as np
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_triplets
+    >>> from mdaml.inspection import audit
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> T, is_wrong = make_triplets(
+    ...     X, n_triplets=1000, components=np.eye(4)[:2], wrong=0.1, random_state=0
+    ... )
+    >>> model = MDaML(n_modes=1).fit(X, triplets=T)
+    >>> frame = audit(model, X, triplets=T)
+    >>> suspected = frame["category"] == "suspected wrong"
+    >>> bool(is_wrong[suspected].mean() > 0.9)
+    True
+    >>> bool(abs(frame["suspicion"].mean() - 0.1) < 0.02)
+    True
+    """
+    pandas = require_pandas("audit")
+    metric = fitted_metric("audit", model)
+    Y = mapped_samples(metric, X)
+    given = Comparisons.read(
+        len(Y),
+        triplets=triplets,
+        pairs=pairs,
+        pair_labels=pair_labels,
+        quadruplets=quadruplets,
+        constraints=constraints,
+    )
+    weights = mode_weights("audit", metric, Y, training_rows)
+    near, far = given.sq_dists(Y)
+    satisfied = near < far
+    typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0
+    shared = self_weights(weights, float(getattr(metric, "eta", 1.0)), given.near)
+    suspicion = _suspicion(given, relative_margins(near, far))
+    codes = _categories(given, satisfied, shared, suspicion)
+    columns = {"kind": pandas.Categorical.from_codes(given.kind, KINDS)}
+    columns |= _by_member(pandas, given.members, "{}", given.members)
+    columns |= {"satisfied": satisfied, "slack": (far - near) / (typical or 1.0)}
+    columns |= {"self_weight": shared}
+    modes = np.full(len(Y), -1) if weights is None else weights.argmax(axis=1)
+    columns |= _by_member(pandas, given.members, "mode_{}", modes[given.members])
+    columns |= {"suspicion": suspicion}
+    columns |= {"category": pandas.Categorical.from_codes(codes, CATEGORIES)}
+    return pandas.DataFrame(columns)
+
+
+def _suspicion(given: Comparisons, margins: FloatArray) -> FloatArray:
+    """Estimate the share of wrong answers among pairs and among the rest, and blame by it."""
+    out = np.empty(len(margins))
+    is_pair = (given.kind == 1) | (given.kind == 2)
+    for rows in (is_pair, ~is_pair):
+        if rows.any():
+            out[rows] = FlipModel.from_margins(margins[rows]).suspicion(margins[rows])
+    return out
+
+
+def _categories(
+    given: Comparisons,
+    satisfied: npt.NDArray[np.bool_],
+    self_weight: FloatArray,
+    suspicion: FloatArray,
+) -> IntArray:
+    near, far = given.pair_numbers()
+    redundant = np.zeros(len(near), bool)
+    again = repeated(np.column_stack([near, far, given.kind * (given.far[:, 0] < 0)]))
+    compared = np.flatnonzero(satisfied & ~again & (given.far[:, 0] >= 0))
+    redundant[again] = True
+    redundant[compared] = implied(near[compared], far[compared])
+    return np.select(
+        [
+            satisfied & redundant,
+            satisfied,
+            self_weight < _ACROSS_MODES,
+            suspicion >= _SUSPICIOUS,
+        ],
+        [_REDUNDANT, _KEPT, _IGNORED, _SUSPECTED],
+        _VIOLATED,
+    )
+
+
+def _by_member(pandas: Any, members: IntArray, name: str, values: IntArray) -> dict[str, Any]:
+    """Return one column for each member that some comparison has; missing where it has none."""
+    columns = {}
+    for place, letter in enumerate("abcd"):
+        there = members[:, place] >= 0
+        column = pandas.array(values[:, place].astype(np.int64))
+        missing = ~there | (column < 0).to_numpy(dtype=bool)
+        if missing.any():
+            column[missing] = pandas.NA
+        if there.any():
+            columns[name.format(letter)] = column if missing.any() else column.to_numpy(np.int64)
+    return columns

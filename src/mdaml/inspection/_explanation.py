@@ -1,0 +1,233 @@
+"""What a metric looks at: features, directions and modes."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import check_triplets
+from mdaml.inspection._model import (
+    are_training_rows,
+    feature_names,
+    fitted_metric,
+    mapped_samples,
+    mode_weights,
+    require_pandas,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+
+def feature_relevance(model: Any, X: npt.ArrayLike) -> "Series":
+    """Return the share of each feature in the mean squared learned distance.
+
+    The mean squared distance of two points of X is ``2 sum_fg M_fg Cov_fg``. Feature f is given
+    ``sum_g M_fg Cov_fg``: its own term, and half of each term it shares with another feature.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any metric of this library, or a search over them.
+    X : array-like of shape (n_samples, n_features)
+        Points, at least two, among which distances are meant.
+
+    Returns
+    -------
+    shares : pandas.Series of shape (n_features,)
+        They sum to one, under the names of the features. A share can be negative: the feature
+        then takes back, on the average, what others add.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_triplets
+    >>> from mdaml.inspection import feature_relevance
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> T, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:2], random_state=0)
+    >>> feature_relevance(MDaML(n_modes=1).fit(X, triplets=T), X).round(1)
+    x0    0.5
+    x1    0.5
+    x2    0.0
+    x3    0.0
+    Name: relevance, dtype: float64
+    """
+    pandas = require_pandas("feature_relevance")
+    metric = fitted_metric("feature_relevance", model)
+    Y = mapped_samples(metric, X)
+    if len(Y) < 2:
+        raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")
+    samples = np.asarray(X, dtype=np.float64)
+    centred, mapped = samples - samples.mean(axis=0), Y - Y.mean(axis=0)
+    # sum_g M_fg Cov_fg = sum_c L_cf Cov(x_f, y_c), with y = L x.
+    parts = np.sum(metric.components_.T * (centred.T @ mapped), axis=1)
+    total = float(np.sum(mapped**2))
+    if total == 0:
+        raise ValueError("All rows of X are at distance zero under the metric: no shares exist.")
+    return pandas.Series(parts / total, index=feature_names(metric), name="relevance")
+
+
+def explain_distance(model: Any, a: npt.ArrayLike, b: npt.ArrayLike) -> "DataFrame":
+    """Return what each feature adds to the squared learned distance of two points.
+
+    With ``z = a - b`` feature f adds ``z_f (M z)_f``; together they are the squared distance.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any metric of this library, or a search over them.
+    a, b : array-like of shape (n_features,)
+        Two points.
+
+    Returns
+    -------
+    frame : pandas.DataFrame
+        One row per feature, in order: ``a``, ``b``, ``contribution`` to the squared distance, and
+        ``share`` of it. Contributions can be negative where features are taken together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import Euclidean
+    >>> from mdaml.inspection import explain_distance
+    >>> metric = Euclidean().fit(np.eye(3))
+    >>> explain_distance(metric, [1.0, 2.0, 3.0], [1.0, 5.0, 7.0])
+          a    b  contribution  share
+    x0  1.0  1.0           0.0   0.00
+    x1  2.0  5.0           9.0   0.36
+    x2  3.0  7.0          16.0   0.64
+    """
+    pandas = require_pandas("explain_distance")
+    metric = fitted_metric("explain_distance", model)
+    points = []
+    for name, given in (("a", a), ("b", b)):
+        point = np.asarray(given, dtype=np.float64)
+        wanted = f"{name} must be one point of {metric.n_features_in_} finite numbers"
+        if point.shape != (metric.n_features_in_,):
+            raise ValueError(f"{wanted}, got shape {point.shape}.")
+        if not np.all(np.isfinite(point)):
+            raise ValueError(f"{wanted}, got {point[~np.isfinite(point)][0]} among them.")
+        points.append(point)
+    difference = points[0] - points[1]
+    parts = difference * (metric.components_.T @ (metric.components_ @ difference))
+    total = parts.sum()
+    return pandas.DataFrame(
+        {
+            "a": points[0],
+            "b": points[1],
+            "contribution": parts,
+            "share": parts / total if total > 0 else np.zeros(len(parts)),
+        },
+        index=feature_names(metric),
+    )
+
+
+def effective_rank(model: Any) -> float:
+    """Return how many directions the metric uses: the exponential of the entropy of its spectrum.
+
+    With the shares ``p`` of the eigenvalues of M in their sum, ``exp(-sum p log p)``. It is d if
+    all directions count alike and 1 if only one counts.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any metric of this library, or a search over them.
+
+    Returns
+    -------
+    rank : float
+        Between 1 and the number of features; 0 for a metric that is zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import Euclidean
+    >>> from mdaml.inspection import effective_rank
+    >>> round(effective_rank(Euclidean().fit(np.eye(3))), 6)
+    3.0
+    """
+    components = fitted_metric("effective_rank", model).components_.astype(np.float64)
+    spectrum = np.linalg.svd(components, compute_uv=False) ** 2
+    if spectrum.sum() == 0:
+        return 0.0
+    shares = spectrum[spectrum > 0] / spectrum.sum()
+    return float(np.exp(-np.sum(shares * np.log(shares))))
+
+
+@dataclass(frozen=True)
+class ModeMap:
+    """Which modes points belong to, and which modes are joined by comparisons.
+
+    Attributes
+    ----------
+    modes : array of shape (n_samples,)
+        The mode in which each point has most weight.
+    weights : array of shape (n_samples, n_modes)
+        Weights of the points in the modes; rows sum to one.
+    links : array of shape (n_modes, n_modes)
+        Share of the near pairs between each two modes, symmetric, sums to one: the mean of
+        ``w_ik w_jl`` over the near pairs (i, j). What lies off the diagonal crosses modes.
+    """
+
+    modes: IntArray
+    weights: FloatArray
+    links: FloatArray
+
+
+def mode_map(
+    model: Any,
+    X: npt.ArrayLike,
+    *,
+    triplets: npt.ArrayLike | None = None,
+    training_rows: bool | None = None,
+) -> ModeMap:
+    """Return the modes of points and how much near pairs link them.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        MDaML, or a search that chose it.
+    X : array-like of shape (n_samples, n_features)
+        Points, those of ``fit`` or others.
+    triplets : array-like of shape (n_triplets, 3), optional
+        Comparisons of the rows of X whose near pairs are counted. None: those of ``fit``, if X are
+        its rows.
+    training_rows : bool or None, default=None
+        Whether X are the rows of ``fit``, whose weights were learned. None: if there are as many.
+
+    Returns
+    -------
+    map : ModeMap
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_multimodal
+    >>> from mdaml.inspection import mode_map
+    >>> X, y = make_multimodal(random_state=0)
+    >>> found = mode_map(MDaML(n_modes=4, random_state=0).fit(X, y), X)
+    >>> found.weights.shape, found.links.shape
+    ((300, 4), (4, 4))
+    >>> bool(np.isclose(found.links.sum(), 1))
+    True
+    """
+    metric = fitted_metric("mode_map", model)
+    if not hasattr(metric, "centers_"):
+        raise TypeError(f"mode_map needs a model with modes, MDaML; got {type(metric).__name__}.")
+    Y = mapped_samples(metric, X)
+    if triplets is None:
+        if not are_training_rows("mode_map", metric, Y, training_rows):
+            raise ValueError(
+                f"X has {len(Y)} rows, not the {len(metric.weights_)} of fit: pass triplets= of "
+                "these rows."
+            )
+        triplets = metric.triplets_
+    checked = check_triplets(triplets, len(Y))
+    weights = mode_weights("mode_map", metric, Y, training_rows)
+    assert weights is not None
+    half = weights[checked[:, 0]].T @ weights[checked[:, 1]] / len(checked)
+    return ModeMap(weights.argmax(axis=1), weights, 0.5 * (half + half.T))

@@ -1,0 +1,108 @@
+"""What inspection reads from a fitted model: mapped samples, weights in the modes, names."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from mdaml._typing import FloatArray
+from mdaml.estimators._base import MahalanobisTransformer
+
+
+def fitted_metric(caller: str, model: Any) -> Any:
+    """Return the fitted learner; of a search, the one it chose."""
+    metric = getattr(model, "best_estimator_", model)
+    if not isinstance(metric, MahalanobisTransformer):
+        raise TypeError(
+            f"{caller} needs a fitted metric of mdaml, such as MDaML or KISSME, or a fitted "
+            f"search over them; got {type(metric).__name__}. Of a pipeline, pass its last step, and "
+            "X as the steps before it transform it."
+        )
+    check_is_fitted(metric, "components_")
+    return metric
+
+
+def require_pandas(caller: str) -> Any:
+    """Return pandas, or say which extra has it."""
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        message = f'{caller} returns pandas objects: pip install "mdaml[cli]" installs pandas.'
+        raise ModuleNotFoundError(message, name="pandas") from None
+    return pandas
+
+
+def mapped_samples(metric: Any, X: npt.ArrayLike) -> FloatArray:
+    """Return samples under the learned map, in double precision."""
+    return metric.transform(X).astype(np.float64)
+
+
+def mode_weights(
+    caller: str, metric: Any, Y: FloatArray, training_rows: bool | None
+) -> FloatArray | None:
+    """Return the weights of mapped samples in the modes, or None for a metric without modes.
+
+    Those of the training rows were learned. Of other points they follow from the centres.
+    """
+    if not hasattr(metric, "centers_"):
+        return None
+    if are_training_rows(caller, metric, Y, training_rows):
+        return metric.weights_.astype(np.float64)
+    centers = mapped_samples(metric, _like_training(metric))
+    sq_dists = np.column_stack([np.sum((Y - center) ** 2, axis=1) for center in centers])
+    return weights_from_centers(sq_dists, float(metric.eta))
+
+
+def are_training_rows(caller: str, metric: Any, Y: FloatArray, training_rows: bool | None) -> bool:
+    """Return whether samples are the training rows: as the user says, else if as many."""
+    n_fitted = len(metric.weights_)
+    if training_rows and len(Y) != n_fitted:
+        raise ValueError(
+            f"{caller}(training_rows=True) needs the X of fit, which had {n_fitted} rows; got "
+            f"{len(Y)}. Leave training_rows out for other points."
+        )
+    return len(Y) == n_fitted if training_rows is None else training_rows
+
+
+def weights_from_centers(sq_dists: FloatArray, eta: float) -> FloatArray:
+    """Weights of points that no comparison names.
+
+    Eq. (14) without its pair terms: ``w_ik ~ d2(x_i, c_k)**(-1/(eta-1))``. A point on a centre
+    belongs to that mode alone.
+    """
+    lowest = sq_dists.min(axis=1, keepdims=True)
+    at_center = (lowest == 0) & (sq_dists == 0)
+    ratio = np.where(lowest == 0, 1.0, lowest) / np.where(sq_dists == 0, 1.0, sq_dists)
+    shares = np.where(lowest == 0, at_center, ratio ** (1.0 / (eta - 1.0)))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def self_weights(weights: FloatArray | None, eta: float, pairs: npt.NDArray[Any]) -> FloatArray:
+    """How far the two members of each pair share their modes, between 0 and 1.
+
+    ``sum_k (w_ik w_jk)**eta``, the weight of Eq. (6), over the geometric mean of the same sum for
+    i with itself and j with itself: the cosine between the powers of their weights.
+    """
+    if weights is None:
+        return np.ones(len(pairs))
+    powers = (weights / weights.max(axis=1, keepdims=True)) ** eta  # no underflow of all modes
+    powers /= np.linalg.norm(powers, axis=1, keepdims=True)
+    shared = np.einsum("ij,ij->i", powers[pairs[:, 0]], powers[pairs[:, 1]])
+    return np.clip(shared, 0.0, 1.0)
+
+
+def feature_names(metric: Any) -> list[str]:
+    """Return the names of the features, or x0, x1, ... where X had none."""
+    names = getattr(metric, "feature_names_in_", None)
+    if names is None:
+        return [f"x{n}" for n in range(metric.n_features_in_)]
+    return [str(name) for name in names]
+
+
+def _like_training(metric: Any) -> Any:
+    """Return the centres in the form of X: with names where X had them, or transform warns."""
+    if not hasattr(metric, "feature_names_in_"):
+        return metric.centers_
+    pandas = require_pandas("A metric fitted to a data frame")
+    return pandas.DataFrame(metric.centers_, columns=metric.feature_names_in_)

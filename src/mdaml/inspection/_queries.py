@@ -1,0 +1,181 @@
+"""Which comparisons to ask next."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+from sklearn.utils import check_random_state
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import check_triplets
+from mdaml.inspection._model import (
+    are_training_rows,
+    fitted_metric,
+    mapped_samples,
+    mode_weights,
+    self_weights,
+)
+
+_CANDIDATES_PER_QUERY, _MIN_CANDIDATES = 50, 2000
+
+
+def suggest_queries(
+    model: Any,
+    X: npt.ArrayLike,
+    n: int,
+    *,
+    candidates: npt.ArrayLike | int | None = None,
+    asked: npt.ArrayLike | None = None,
+    training_rows: bool | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> IntArray:
+    """Propose comparisons whose answers would teach the metric most.
+
+    Candidates are near ties under the learned distance, where the answer is open, that differ from
+    one another and are spread over anchors and modes.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any metric of this library, or a search over them.
+    X : array-like of shape (n_samples, n_features)
+        The points that can be compared, at least three.
+    n : int
+        How many comparisons to propose.
+    candidates : int or array-like of shape (n_candidates, 3), optional
+        The comparisons to choose from, or how many to draw at random. None draws 50 for each
+        query, at least 2000; all there are, if there are no more.
+    asked : array-like of shape (n_asked, 3), optional
+        Comparisons that are not proposed again, with near and far in either order. None: those of
+        ``fit``, if X are its rows.
+    training_rows : bool or None, default=None
+        Whether X are the rows of ``fit``. None: if there are as many.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of candidates.
+
+    Returns
+    -------
+    triplets : array of shape (n, 3)
+        Row numbers ``(a, b, c)``, most useful first: is a closer to b or to c? The learned distance
+        says b; exchange b and c where the answer is c.
+
+    Notes
+    -----
+    With ``u`` and ``v`` the differences of a to b and of a to c under the learned map, the margin
+    is ``|v|² - |u|²``, and its slope in a relative change of the metric is ``vvᵀ - uuᵀ``. An answer
+    tells about this change what a logistic observation does: ``σ'(margin / s) |vvᵀ - uuᵀ|²`` with s
+    the median margin of the candidates, times the mean self-weight of the two pairs. Queries are
+    taken one by one, the largest of what the ones before leave unknown (a Gaussian process with
+    these slopes as features). Modes take turns in proportion to their candidates, and an anchor is
+    asked again when all others of its mode have been.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_triplets
+    >>> from mdaml.inspection import suggest_queries
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> T, _ = make_triplets(X, n_triplets=200, components=np.eye(3)[:1], random_state=0)
+    >>> model = MDaML(n_modes=1).fit(X, triplets=T)
+    >>> suggest_queries(model, X, 5, random_state=0).shape
+    (5, 3)
+    """
+    metric = fitted_metric("suggest_queries", model)
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"suggest_queries(n=...) must be an integer of at least 1, got {n!r}.")
+    Y = mapped_samples(metric, X)
+    weights = mode_weights("suggest_queries", metric, Y, training_rows)
+    if asked is None and weights is not None:
+        own = are_training_rows("suggest_queries", metric, Y, training_rows)
+        asked = metric.triplets_ if own else None
+    taken = _keys(check_triplets(asked, len(Y)), len(Y)) if asked is not None else np.array([], int)
+    pool = _pool(candidates, len(Y), int(n), taken, random_state)
+    u, v = (Y[pool[:, 0]] - Y[pool[:, place]] for place in (1, 2))
+    near, far = np.sum(u**2, axis=1), np.sum(v**2, axis=1)
+    eta = float(getattr(metric, "eta", 1.0))
+    shared = self_weights(weights, eta, pool[:, :2]) + self_weights(weights, eta, pool[:, ::2])
+    scale = float(np.median(np.abs(far - near))) or 1.0
+    chance = expit((far - near) / scale)
+    modes = np.zeros(len(Y), int) if weights is None else weights.argmax(axis=1)
+    chosen = _spread(u, v, chance * (1 - chance) * shared, modes[pool[:, 0]], pool[:, 0], int(n))
+    ordered = np.where((near <= far)[:, None], pool, pool[:, [0, 2, 1]])
+    return ordered[chosen]
+
+
+def _pool(candidates: Any, n_samples: int, n: int, taken: IntArray, random_state: Any) -> IntArray:
+    """Return the distinct comparisons to choose from, those asked left out."""
+    if candidates is None or isinstance(candidates, int | np.integer):
+        many = max(_MIN_CANDIDATES, _CANDIDATES_PER_QUERY * n)
+        pool = _draw(n_samples, int(candidates or many), check_random_state(random_state))
+    else:
+        pool = check_triplets(candidates, n_samples)
+    keys, first = np.unique(_keys(pool, n_samples), return_index=True)
+    pool = pool[np.sort(first[~np.isin(keys, taken)])]
+    if len(pool) < n:
+        raise ValueError(
+            f"suggest_queries was to propose {n} comparisons, but only {len(pool)} of the "
+            "candidates have not been asked. Lower n or pass more candidates."
+        )
+    return pool
+
+
+def _draw(n_samples: int, n_triplets: int, rng: np.random.RandomState) -> IntArray:
+    """Draw comparisons of three rows at random, or return all there are if they are no more."""
+    if n_samples < 3:
+        raise ValueError(f"A comparison needs three points, but X has {n_samples} rows.")
+    if n_samples * (n_samples - 1) * (n_samples - 2) // 2 <= n_triplets:
+        a, b, c = np.indices((n_samples,) * 3).reshape(3, -1)
+        return np.column_stack([a, b, c])[(b < c) & (a != b) & (a != c)]
+    # Distinct by construction: the k-th is drawn among those left and moved past the others.
+    a, b, c = (rng.randint(0, n_samples - k, n_triplets) for k in range(3))
+    b = b + (b >= a)
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    c = c + (c >= low)
+    c = c + (c >= high)
+    return np.column_stack([a, b, c])
+
+
+def _keys(triplets: IntArray, n_samples: int) -> IntArray:
+    """Return a number for each question: near and far are not told apart."""
+    a, b, c = triplets.astype(np.int64).T
+    return (a * n_samples + np.minimum(b, c)) * n_samples + np.maximum(b, c)
+
+
+def _spread(
+    u: FloatArray, v: FloatArray, openness: FloatArray, modes: IntArray, anchors: IntArray, n: int
+) -> IntArray:
+    """Choose n rows one by one, the most uncertain given those before; modes take turns."""
+    sizes = np.bincount(modes)
+    n_of_mode, n_of_anchor = np.zeros(len(sizes)), np.zeros(anchors.max() + 1)
+    unknown = openness * _slope_products(u, v, u, v)
+    strength = np.sqrt(openness / (np.median(unknown) or 1.0))
+    unknown = strength**2 * _slope_products(u, v, u, v)
+    free, known = np.ones(len(u), bool), np.zeros((n, len(u)))
+    chosen = np.empty(n, int)
+    for k in range(n):
+        left = np.bincount(modes[free], minlength=len(sizes)) > 0
+        turn = np.argmin(np.where(left, (n_of_mode + 0.5) / np.maximum(sizes, 1), np.inf))
+        rows = np.flatnonzero(free & (modes == turn))
+        rows = rows[n_of_anchor[anchors[rows]] == n_of_anchor[anchors[rows]].min()]
+        i = rows[np.argmax(unknown[rows])]
+        # One more observation with unit noise: a row of the Cholesky factor.
+        column = strength * strength[i] * _slope_products(u, v, u[i], v[i])
+        column -= known[:k].T @ known[:k, i]
+        known[k] = column / np.sqrt(1.0 + unknown[i])
+        unknown = unknown - known[k] ** 2
+        chosen[k], free[i] = i, False
+        n_of_mode[turn] += 1
+        n_of_anchor[anchors[i]] += 1
+    return chosen
+
+
+def _slope_products(u: FloatArray, v: FloatArray, s: FloatArray, t: FloatArray) -> FloatArray:
+    """Return the inner products of ``vvᵀ - uuᵀ`` and ``ttᵀ - ssᵀ``, row by row."""
+    return (
+        np.sum(v * t, axis=1) ** 2
+        - np.sum(v * s, axis=1) ** 2
+        - np.sum(u * t, axis=1) ** 2
+        + np.sum(u * s, axis=1) ** 2
+    )
