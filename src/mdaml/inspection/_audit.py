@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.inspection._comparisons import KINDS, Comparisons
+from mdaml.inspection._claims import KINDS, Claims
 from mdaml.inspection._model import (
     fitted_metric,
     mapped_samples,
@@ -130,7 +130,7 @@ def audit(
     pandas = require_pandas("audit")
     metric = fitted_metric("audit", model)
     Y = mapped_samples(metric, X)
-    given = Comparisons.read(
+    given = Claims.read(
         len(Y),
         triplets=triplets,
         pairs=pairs,
@@ -156,7 +156,7 @@ def audit(
     return pandas.DataFrame(columns)
 
 
-def _suspicion(given: Comparisons, margins: FloatArray) -> FloatArray:
+def _suspicion(given: Claims, margins: FloatArray) -> FloatArray:
     """Estimate the share of wrong answers among pairs and among the rest, and blame by it."""
     out = np.empty(len(margins))
     is_pair = (given.kind == 1) | (given.kind == 2)
@@ -167,7 +167,7 @@ def _suspicion(given: Comparisons, margins: FloatArray) -> FloatArray:
 
 
 def _categories(
-    given: Comparisons,
+    given: Claims,
     satisfied: npt.NDArray[np.bool_],
     self_weight: FloatArray,
     suspicion: FloatArray,

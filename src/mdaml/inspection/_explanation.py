@@ -193,8 +193,8 @@ def mode_map(
     X : array-like of shape (n_samples, n_features)
         Points, those of ``fit`` or others.
     triplets : array-like of shape (n_triplets, 3), optional
-        Comparisons of the rows of X whose near pairs are counted. None: those of ``fit``, if X are
-        its rows.
+        Comparisons of the rows of X whose near pairs are counted. None: all those of ``fit``,
+        if X are its rows.
     training_rows : bool or None, default=None
         Whether X are the rows of ``fit``, whose weights were learned. None: if there are as many.
 
@@ -219,15 +219,16 @@ def mode_map(
     if not hasattr(metric, "centers_"):
         raise TypeError(f"mode_map needs a model with modes, MDaML; got {type(metric).__name__}.")
     Y = mapped_samples(metric, X)
-    if triplets is None:
-        if not are_training_rows("mode_map", metric, Y, training_rows):
-            raise ValueError(
-                f"X has {len(Y)} rows, not the {len(metric.weights_)} of fit: pass triplets= of "
-                "these rows."
-            )
-        triplets = metric.triplets_
-    checked = check_triplets(triplets, len(Y))
+    if triplets is not None:
+        near = check_triplets(triplets, len(Y))[:, :2]
+    elif are_training_rows("mode_map", metric, Y, training_rows):
+        near = (metric.triplets_ if metric.comparisons_ is None else metric.comparisons_)[:, :2]
+    else:
+        raise ValueError(
+            f"X has {len(Y)} rows, not the {len(metric.weights_)} of fit: pass triplets= of these "
+            "rows."
+        )
     weights = mode_weights("mode_map", metric, Y, training_rows)
     assert weights is not None
-    half = weights[checked[:, 0]].T @ weights[checked[:, 1]] / len(checked)
+    half = weights[near[:, 0]].T @ weights[near[:, 1]] / len(near)
     return ModeMap(weights.argmax(axis=1), weights, 0.5 * (half + half.T))

@@ -16,8 +16,8 @@ def fitted_metric(caller: str, model: Any) -> Any:
     if not isinstance(metric, MahalanobisTransformer):
         raise TypeError(
             f"{caller} needs a fitted metric of mdaml, such as MDaML or KISSME, or a fitted "
-            f"search over them; got {type(metric).__name__}. Of a pipeline, pass its last step, and "
-            "X as the steps before it transform it."
+            f"search over them; got {type(metric).__name__}. Of a pipeline, pass its last step, "
+            "and X as the steps before it transform it."
         )
     check_is_fitted(metric, "components_")
     return metric

@@ -89,7 +89,7 @@ def suggest_queries(
     weights = mode_weights("suggest_queries", metric, Y, training_rows)
     if asked is None and weights is not None:
         own = are_training_rows("suggest_queries", metric, Y, training_rows)
-        asked = metric.triplets_ if own else None
+        asked = metric.triplets_ if own and len(metric.triplets_) else None
     taken = _keys(check_triplets(asked, len(Y)), len(Y)) if asked is not None else np.array([], int)
     pool = _pool(candidates, len(Y), int(n), taken, random_state)
     u, v = (Y[pool[:, 0]] - Y[pool[:, place]] for place in (1, 2))

@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_pairs, check_triplets
+from mdaml._validation import check_pairs, check_quadruplets, check_triplets
 
 KINDS = ("triplet", "similar pair", "dissimilar pair", "quadruplet")
 _NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Comparisons:
-    """Rows in the order triplets, pairs, quadruplets; -1 where a form has no such member."""
+class Claims:
+    """What is said to be nearer than what, in the order triplets, pairs, quadruplets.
+
+    -1 stands where a form has no such member.
+    """
 
     kind: IntArray  # (n,) places in KINDS
     members: IntArray  # (n, 4) as given
@@ -22,7 +25,7 @@ class Comparisons:
     far: IntArray  # (n, 2) of a pair: -1, a threshold stands for it
 
     @classmethod
-    def read(cls, n_samples: int, **given: Any) -> "Comparisons":
+    def read(cls, n_samples: int, **given: Any) -> "Claims":
         """Check and join triplets, pairs with pair_labels, and quadruplets, or a Constraints."""
         parts = []
         triplets, pairs, labels, quadruplets = _arrays(**given)
@@ -30,16 +33,15 @@ class Comparisons:
             abc = check_triplets(triplets, n_samples)
             parts.append(cls._of(np.zeros(len(abc), int), abc, abc[:, [0, 1]], abc[:, [0, 2]]))
         if pairs is not None:
-            check_pairs(pairs, labels, n_samples)
-            ab, similar = np.asarray(pairs), np.asarray(labels) > 0
+            ab, similar = check_pairs(pairs, labels, n_samples)
             parts.append(cls._of(np.where(similar, 1, 2), ab, ab, np.full_like(ab, _NOBODY)))
         if quadruplets is not None:
-            abcd = _check_quadruplets(quadruplets, n_samples)
+            abcd = check_quadruplets(quadruplets, n_samples)
             parts.append(cls._of(np.full(len(abcd), 3), abcd, abcd[:, :2], abcd[:, 2:]))
         return cls(*(np.concatenate(columns) for columns in zip(*map(_fields, parts), strict=True)))
 
     @classmethod
-    def _of(cls, kind: IntArray, given: IntArray, near: IntArray, far: IntArray) -> "Comparisons":
+    def _of(cls, kind: IntArray, given: IntArray, near: IntArray, far: IntArray) -> "Claims":
         members = np.full((len(given), 4), _NOBODY)
         members[:, : given.shape[1]] = given
         return cls(kind, members, near, far)
@@ -90,7 +92,7 @@ def _arrays(
     return given
 
 
-def _fields(part: Comparisons) -> tuple[IntArray, ...]:
+def _fields(part: Claims) -> tuple[IntArray, ...]:
     return part.kind, part.members, part.near, part.far
 
 
@@ -114,12 +116,3 @@ def _best_threshold(similar: FloatArray, dissimilar: FloatArray) -> float:
     missed = 1 - np.searchsorted(np.sort(similar), cuts) / len(similar)
     taken = np.searchsorted(np.sort(dissimilar), cuts) / len(dissimilar)
     return float(cuts[np.argmin(missed + taken)])
-
-
-def _check_quadruplets(quadruplets: Any, n_samples: int) -> IntArray:
-    given = np.asarray(quadruplets)
-    if given.ndim != 2 or given.shape[1] != 4:
-        raise ValueError(f"quadruplets must have shape (n, 4); got shape {given.shape}.")
-    check_pairs(given[:, :2], np.ones(len(given)), n_samples)
-    check_pairs(given[:, 2:], np.ones(len(given)), n_samples)
-    return given

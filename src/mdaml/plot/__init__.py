@@ -1,0 +1,24 @@
+"""Pictures of a fitted metric and of what it was told, with Matplotlib.
+
+Every function draws into ``ax``, or into a new figure of its own, and returns the axes.
+"""
+
+from mdaml.plot._comparisons import plot_audit, plot_roc
+from mdaml.plot._metric import (
+    plot_distance_explanation,
+    plot_feature_relevance,
+    plot_history,
+    plot_spectrum,
+)
+from mdaml.plot._points import plot_metric_ellipse, plot_modes
+
+__all__ = [
+    "plot_audit",
+    "plot_distance_explanation",
+    "plot_feature_relevance",
+    "plot_history",
+    "plot_metric_ellipse",
+    "plot_modes",
+    "plot_roc",
+    "plot_spectrum",
+]
