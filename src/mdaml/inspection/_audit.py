@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints._value import Constraints
 from mdaml.inspection._claims import KINDS, Claims
 from mdaml.inspection._model import (
     fitted_metric,
@@ -34,7 +35,7 @@ def audit(
     pairs: npt.ArrayLike | None = None,
     pair_labels: npt.ArrayLike | None = None,
     quadruplets: npt.ArrayLike | None = None,
-    constraints: Any = None,
+    constraints: Constraints | None = None,
     training_rows: bool | None = None,
 ) -> "DataFrame":
     """Report what a fitted metric makes of every comparison.
@@ -91,7 +92,7 @@ def audit(
     **Suspicion.** Let ``m = (d2(far) - d2(near)) / (d2(far) + d2(near))``. The learned distance is
     taken to know the truth with probability ``p = sigmoid(m / s)``, and a share ``e`` of the
     answers to be turned round, whatever was asked. Both numbers are estimated from all
-    given comparisons (pairs apart from the rest) by maximum likelihood, with priors worth ten
+    given comparisons (pairs apart from the rest) by maximum likelihood, with priors worth twenty
     comparisons. Then ``suspicion = e (1-p) / (e (1-p) + (1-e) p)``. A near tie has the suspicion
     ``e``, a clear violation one near 1. It reads the distances alone, and it is as good as they
     are: a model that has learned the wrong answers by heart suspects none of them.

@@ -7,6 +7,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_pairs, check_quadruplets, check_triplets
+from mdaml.constraints._value import Constraints
 
 KINDS = ("triplet", "similar pair", "dissimilar pair", "quadruplet")
 _NOBODY = -1
@@ -75,21 +76,27 @@ def _arrays(
     quadruplets: Any = None,
     constraints: Any = None,
 ) -> tuple[Any, Any, Any, Any]:
+    """Return the arrays given, or those of the constraints; None where there are none."""
     given = (triplets, pairs, pair_labels, quadruplets)
     if constraints is not None:
         if any(array is not None for array in given):
             raise ValueError("Pass constraints= or arrays of comparisons, not both.")
-        names = ("triplets", "pairs", "pair_labels", "quadruplets")
-        filled = (getattr(constraints, name) for name in names)
-        return tuple(array if len(array) else None for array in filled)  # type: ignore[return-value]
+        if not isinstance(constraints, Constraints):
+            raise TypeError(
+                f"constraints must be a Constraints, got {type(constraints).__name__}. Pass arrays "
+                "as triplets=, pairs= or quadruplets=."
+            )
+        said = constraints
+        parts = (said.triplets, said.pairs, said.pair_labels, said.quadruplets)
+        triplets, pairs, pair_labels, quadruplets = (p if len(p) else None for p in parts)
     if triplets is None and pairs is None and quadruplets is None:
         raise ValueError(
             "There is nothing to audit: pass triplets=, pairs= with pair_labels=, quadruplets= or "
-            "constraints=."
+            "constraints= that hold some."
         )
     if pairs is None and pair_labels is not None:
         raise ValueError("pair_labels belong to pairs: pass pairs= too, or leave them out.")
-    return given
+    return triplets, pairs, pair_labels, quadruplets
 
 
 def _fields(part: Claims) -> tuple[IntArray, ...]:

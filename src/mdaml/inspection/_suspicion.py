@@ -9,8 +9,10 @@ from scipy.special import expit, logit
 from mdaml._typing import FloatArray
 
 _N_BINS = 1001  # odd: ties have a bin of their own
-_PRIOR_ANSWERS, _PRIOR_WRONG = 10.0, 1.0
-_PRIOR_SCALE, _PRIOR_SPREAD = 0.1, 1.5
+# Where answers agree with the distances no more than by chance, either may be to blame; the priors
+# blame the distances.
+_PRIOR_RIGHT, _PRIOR_WRONG = 18.0, 2.0
+_PRIOR_SCALE, _PRIOR_SPREAD = 0.1, 2.0
 _BOUNDS = [(-12.0, 12.0), (np.log(0.005), np.log(5.0))]
 
 
@@ -31,24 +33,31 @@ class FlipModel:
         """Estimate both numbers by their posterior mode.
 
         The likelihood of an answer is ``(1 - flip_rate) p + flip_rate (1 - p)``. Weak priors decide
-        where there are few answers: ten more, one of them wrong, and a scale of about 0.1.
+        where there are few answers: twenty more, two of them wrong, and a scale of about 0.1.
         """
         counts, edges = np.histogram(margins, _N_BINS, (-1.0, 1.0))
         used = counts > 0
         centers, counts = 0.5 * (edges[1:] + edges[:-1])[used], counts[used]
 
-        def cost(parameters: FloatArray) -> float:
-            flip_rate, scale = 0.5 * expit(parameters[0]), np.exp(parameters[1])
+        def cost(parameters: FloatArray) -> tuple[float, FloatArray]:
+            """Return minus the log posterior at (logit of twice the rate, log scale), and slope."""
+            rate, scale = 0.5 * expit(parameters[0]), np.exp(parameters[1])
             agrees = expit(centers / scale)
-            likelihood = (1 - flip_rate) * agrees + flip_rate * (1 - agrees)
-            right = _PRIOR_ANSWERS - _PRIOR_WRONG
-            prior = _PRIOR_WRONG * np.log(flip_rate) + right * np.log1p(-flip_rate)
-            prior -= 0.5 * (np.log(scale / _PRIOR_SCALE) / _PRIOR_SPREAD) ** 2
-            return -float(counts @ np.log(likelihood) + prior) / len(margins)
+            likelihood = (1 - rate) * agrees + rate * (1 - agrees)
+            off = (parameters[1] - np.log(_PRIOR_SCALE)) / _PRIOR_SPREAD
+            prior = _PRIOR_WRONG * np.log(rate) + _PRIOR_RIGHT * np.log1p(-rate) - 0.5 * off**2
+            in_rate = counts @ ((1 - 2 * agrees) / likelihood)
+            in_rate += _PRIOR_WRONG / rate - _PRIOR_RIGHT / (1 - rate)
+            bend = agrees * (1 - agrees) * centers / scale
+            in_scale = -(1 - 2 * rate) * (counts @ (bend / likelihood)) - off / _PRIOR_SPREAD
+            slope = np.array([in_rate * rate * (1 - 2 * rate), in_scale])
+            return -float(counts @ np.log(likelihood) + prior) / len(margins), -slope / len(margins)
 
         # Two starts: few wrong answers and blunt distances, or many and sharp ones.
         starts = [(logit(0.1), np.log(0.3)), (logit(0.6), np.log(0.03))]
-        ends = [minimize(cost, start, method="L-BFGS-B", bounds=_BOUNDS) for start in starts]
+        ends = [
+            minimize(cost, start, jac=True, method="L-BFGS-B", bounds=_BOUNDS) for start in starts
+        ]
         best = min(ends, key=lambda end: end.fun).x
         return cls(0.5 * float(expit(best[0])), float(np.exp(best[1])))
 
