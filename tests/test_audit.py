@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from mdaml import KISSME, Euclidean, MDaML, MDaMLCV
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.datasets import make_triplets
 from mdaml.inspection import CATEGORIES, audit, suggest_queries
 from mdaml.inspection._redundancy import implied

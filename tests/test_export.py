@@ -22,7 +22,6 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 import mdaml
 from mdaml.datasets import load_dataset
 from mdaml.export import MahalanobisMetric
-from mdaml.persistence import load
 
 ROOT = Path(__file__).parents[1]
 
@@ -322,7 +321,6 @@ for export in (model.to_faiss, model.to_onnx, model.to_torch):
 def test_the_page_on_deployment_runs(monkeypatch, tmp_path):
     for name in ("faiss", "onnx", "onnxruntime", "torch", "pandas"):
         needs(name)
-    monkeypatch.setattr(mdaml, "load", load, raising=False)
     monkeypatch.chdir(tmp_path)
     page = str(ROOT / "docs" / "deployment.md")
     failed, tried = doctest.testfile(page, module_relative=False, optionflags=doctest.ELLIPSIS)

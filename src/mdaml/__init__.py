@@ -1,6 +1,8 @@
 """Learn a distance from weak supervision."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from mdaml.estimators import (
     DMLMJ,
@@ -15,6 +17,12 @@ from mdaml.estimators import (
     MDaMLCV,
 )
 
+if TYPE_CHECKING:
+    from mdaml.constraints import Constraints
+    from mdaml.inspection import audit, suggest_queries
+    from mdaml.persistence import load
+    from mdaml.verification import PairVerifier
+
 __version__ = version("mdaml")
 __all__ = [
     "DMLMJ",
@@ -22,10 +30,37 @@ __all__ = [
     "KISSME",
     "LFDA",
     "LMNN",
+    "Constraints",
     "DMLdc",
     "DMLeig",
     "Euclidean",
     "MDaML",
     "MDaMLCV",
+    "PairVerifier",
     "__version__",
+    "audit",
+    "load",
+    "suggest_queries",
 ]
+
+# Found on first use, so that `import mdaml` stays light.
+_HOMES = {
+    "Constraints": "mdaml.constraints",
+    "PairVerifier": "mdaml.verification",
+    "audit": "mdaml.inspection",
+    "load": "mdaml.persistence",
+    "suggest_queries": "mdaml.inspection",
+}
+_MODULES = ("datasets", "features", "inspection", "model_selection", "plot", "verification")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"mdaml.{name}")
+    raise AttributeError(f"module 'mdaml' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES})

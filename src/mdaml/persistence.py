@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> from pathlib import Path
     >>> from mdaml import GMML
     >>> from mdaml.datasets import load_dataset
-    >>> from mdaml.persistence import load
+    >>> from mdaml import load
     >>> X, y = load_dataset("balance", return_X_y=True)
     >>> model = GMML(t=0.3).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -78,7 +78,7 @@ class Tradeoff:
         return float(self.thresholds[np.argmax(f)])
 
 
-class PairVerifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class PairVerifier(BaseEstimator):
     """Decide whether two points are the same, by a learned distance and a threshold.
 
     Threshold and probabilities are set from labelled pairs; the metric is left as it is. Use pairs
@@ -116,7 +116,7 @@ class PairVerifier(BaseEstimator):  # type: ignore[misc]  # scikit-learn is unty
     --------
     >>> import numpy as np
     >>> from mdaml import GMML
-    >>> from mdaml.verification import PairVerifier
+    >>> from mdaml import PairVerifier
     >>> rng = np.random.default_rng(0)
     >>> who = np.repeat(np.arange(50), 6)  # six pictures of each of fifty people
     >>> X = rng.normal(size=(50, 8))[who] + rng.normal(size=(300, 8)) * np.linspace(0.1, 0.5, 8)

@@ -218,7 +218,7 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         >>> import tempfile
         >>> from pathlib import Path
         >>> from mdaml import Euclidean
-        >>> from mdaml.persistence import load
+        >>> from mdaml import load
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).save(Path(folder, "plain.mdaml"))
         ...     load(Path(folder, "plain.mdaml")).transform([[4.0, 5.0]])

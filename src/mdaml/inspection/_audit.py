@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.inspection._claims import KINDS, Claims
 from mdaml.inspection._model import (
     fitted_metric,
@@ -115,7 +115,7 @@ def audit(
     >>> import numpy as np
     >>> from mdaml import MDaML
     >>> from mdaml.datasets import make_triplets
-    >>> from mdaml.inspection import audit
+    >>> from mdaml import audit
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> T, is_wrong = make_triplets(
     ...     X, n_triplets=1000, components=np.eye(4)[:2], wrong=0.1, random_state=0

@@ -7,7 +7,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_pairs, check_quadruplets, check_triplets
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 
 KINDS = ("triplet", "similar pair", "dissimilar pair", "quadruplet")
 _NOBODY = -1

@@ -75,7 +75,7 @@ def suggest_queries(
     >>> import numpy as np
     >>> from mdaml import MDaML
     >>> from mdaml.datasets import make_triplets
-    >>> from mdaml.inspection import suggest_queries
+    >>> from mdaml import suggest_queries
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> T, _ = make_triplets(X, n_triplets=200, components=np.eye(3)[:1], random_state=0)
     >>> model = MDaML(n_modes=1).fit(X, triplets=T)
