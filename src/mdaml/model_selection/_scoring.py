@@ -1,0 +1,340 @@
+"""How good a metric is, by what was held out: comparisons, pairs or labels.
+
+All take ``(metric, X, truth)``, as scorers of scikit-learn do. Memory is linear in the points and
+in the comparisons: neighbours are searched for blocks of points at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from numbers import Integral
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import roc_auc_score
+
+from mdaml import kernels
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints._value import Constraints
+from mdaml.model_selection._split import check_constraints
+
+_BLOCK = 2**21  # distances at a time
+
+
+class Metric(Protocol):
+    """Anything after whose ``transform`` Euclidean distance is the one to be scored."""
+
+    def transform(self, X: Any, /) -> Any:
+        """Map samples."""
+        ...
+
+
+Scorer: TypeAlias = Callable[[Any, Any, Any], float]  # metric, X, labels or constraints
+
+
+def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> float:
+    """Return the share of comparisons that hold, weighted.
+
+    Parameters
+    ----------
+    metric : estimator
+        Any fitted estimator of this library, or a pipeline that ends in one.
+    X : array-like of shape (n_samples, n_features)
+        The points that the constraints refer to.
+    constraints : Constraints
+        Triplets and quadruplets count; a tie does not hold. If there are pairs only, the result is
+        :func:`pair_auc`: the share of similar and dissimilar pairs in the right order.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> from mdaml.constraints._value import Constraints
+    >>> from mdaml.model_selection import triplet_accuracy
+    >>> X = [[0.0], [1.0], [3.0], [7.0]]
+    >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1]], quadruplets=[[0, 1, 2, 3]])
+    >>> round(triplet_accuracy(Euclidean().fit(X), X, said), 3)
+    0.667
+    """
+    check_constraints(constraints)
+    compared = constraints.comparisons()
+    if len(compared) == 0:
+        return pair_auc(metric, X, constraints)
+    Y = _mapped(metric, X, constraints)
+    near, far = (kernels.pair_sq_dists(Y, compared[:, pair]) for pair in ([0, 1], [2, 3]))
+    first = len(constraints.triplets)
+    weights = np.delete(constraints.weights, slice(first, first + len(constraints.pairs)))
+    return float(np.average(near < far, weights=weights))
+
+
+def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> float:
+    """Return the area under the ROC curve of telling similar from dissimilar pairs by distance.
+
+    It is the probability that a similar pair is nearer than a dissimilar one, ties counting half,
+    both drawn by weight.
+
+    Parameters
+    ----------
+    metric, X
+        As for :func:`triplet_accuracy`.
+    constraints : Constraints
+        Of these the pairs; both kinds are needed.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1; chance is 0.5.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> from mdaml.constraints._value import Constraints
+    >>> from mdaml.model_selection import pair_auc
+    >>> X = [[0.0], [1.0], [3.0], [7.0]]
+    >>> said = Constraints(pairs=[[0, 1], [2, 3], [0, 3], [1, 2]], pair_labels=[1, 1, -1, -1])
+    >>> pair_auc(Euclidean().fit(X), X, said)
+    0.75
+    """
+    check_constraints(constraints)
+    similar = constraints.pair_labels > 0
+    if not similar.any() or similar.all():
+        raise ValueError(
+            f"pair_auc needs similar and dissimilar pairs, got {int(similar.sum())} similar and "
+            f"{int(np.sum(~similar))} dissimilar ones. Where pairs are held out, lower n_splits."
+        )
+    first = len(constraints.triplets)
+    weights = constraints.weights[first : first + len(similar)]
+    sq_dists = kernels.pair_sq_dists(_mapped(metric, X, constraints), constraints.pairs)
+    return float(roc_auc_score(similar, -sq_dists, sample_weight=weights))
+
+
+def knn_accuracy(
+    metric: Metric,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    k: int = 3,
+    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+) -> float:
+    """Return the share of points whose k nearest neighbours vote for their label.
+
+    Parameters
+    ----------
+    metric : estimator
+        As for :func:`triplet_accuracy`.
+    X, y : array-like of shape (n_samples, n_features), array-like of shape (n_samples,)
+        Points to classify and their labels; ``-1`` marks unlabelled ones, which are left out.
+    k : int, default=3
+        Neighbours that vote; all, if there are fewer. Ties go to the label that sorts first.
+    gallery : tuple of samples and labels, default=None
+        The points that vote. None: the points themselves, each without its own vote.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> from mdaml.model_selection import knn_accuracy
+    >>> X = [[0.0], [1.0], [3.0], [7.0]]
+    >>> knn_accuracy(Euclidean().fit(X), X, ["a", "a", "b", "b"], k=1)
+    0.75
+    """
+    _check_k("knn_accuracy", k)
+    search = _Search(metric, X, y, gallery)
+    n_right = 0
+    for rows, neighbors in search.blocks(np.full(len(search.queries), k)):
+        votes = np.zeros((len(rows), search.n_classes), np.int64)
+        np.add.at(votes, (np.arange(len(rows))[:, None], search.gallery_codes[neighbors]), 1)
+        n_right += int(np.sum(votes.argmax(axis=1) == search.codes[rows]))
+    return n_right / len(search.queries)
+
+
+def recall_at_k(
+    metric: Metric,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    k: int = 1,
+    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+) -> float:
+    """Return the share of points with at least one of their label among the k nearest.
+
+    Points without another of their label in the gallery are left out.
+
+    Parameters
+    ----------
+    metric, X, y, gallery
+        As for :func:`knn_accuracy`.
+    k : int, default=1
+        Neighbours that are looked at; all, if there are fewer.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> from mdaml.model_selection import recall_at_k
+    >>> X = [[0.0], [1.0], [3.0], [7.0]]
+    >>> recall_at_k(Euclidean().fit(X), X, ["a", "a", "b", "b"], k=2)
+    0.75
+    """
+    _check_k("recall_at_k", k)
+    search = _Search(metric, X, y, gallery)
+    findable = search.n_relevant > 0
+    n_found = 0
+    for rows, neighbors in search.blocks(np.where(findable, k, 0)):
+        hits = search.gallery_codes[neighbors] == search.codes[rows, None]
+        n_found += int(hits.any(axis=1).sum())
+    return n_found / search.check_findable("recall_at_k")
+
+
+def map_at_r(
+    metric: Metric,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+) -> float:
+    """Return the mean average precision at R.
+
+    For a point with R others of its label in the gallery, the R nearest are looked at: the sum of
+    the precision at each rank that holds one of its label, over R [1]_. It is 1 if every point has
+    all of its label nearest. Points without another of their label are left out.
+
+    Parameters
+    ----------
+    metric, X, y, gallery
+        As for :func:`knn_accuracy`.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1.
+
+    References
+    ----------
+    .. [1] K. Musgrave, S. Belongie, S.-N. Lim, "A Metric Learning Reality Check", ECCV 2020.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> from mdaml.model_selection import map_at_r
+    >>> X = [[0.0], [1.0], [3.0], [7.0]]
+    >>> map_at_r(Euclidean().fit(X), X, ["a", "a", "b", "b"])
+    0.75
+    """
+    search = _Search(metric, X, y, gallery)
+    total = 0.0
+    for rows, neighbors in search.blocks(search.n_relevant):
+        R = search.n_relevant[rows, None]
+        rank = np.arange(1, neighbors.shape[1] + 1)
+        hits = (search.gallery_codes[neighbors] == search.codes[rows, None]) & (rank <= R)
+        total += float(np.sum(hits * (hits.cumsum(axis=1) / rank) / R))
+    return total / search.check_findable("map_at_r")
+
+
+def _check_k(name: str, k: Any) -> None:
+    if isinstance(k, bool) or not isinstance(k, Integral):
+        raise TypeError(f"{name}(k=...) must be an integer of at least 1, got {k!r}.")
+    if k < 1:
+        raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
+
+
+def _mapped(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> FloatArray:
+    Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
+    if constraints.n_points > len(Y):
+        raise ValueError(
+            f"constraints refer to {constraints.n_points} points, but X has {len(Y)} rows. Pass "
+            "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
+        )
+    return Y
+
+
+class _Search:
+    """Labelled points that look for neighbours in a gallery, or among themselves."""
+
+    def __init__(self, metric: Metric, X: Any, y: Any, gallery: tuple[Any, Any] | None) -> None:
+        self.queries, labels = _labelled(metric, X, y)
+        self.is_own_gallery = gallery is None
+        self.gallery, gallery_labels = (
+            (self.queries, labels) if gallery is None else _labelled(metric, *gallery)
+        )
+        classes = np.unique(np.concatenate([labels, gallery_labels]))
+        self.n_classes = len(classes)
+        self.codes: IntArray = np.searchsorted(classes, labels)
+        self.gallery_codes: IntArray = np.searchsorted(classes, gallery_labels)
+        size = np.bincount(self.gallery_codes, minlength=self.n_classes)
+        self.n_relevant: IntArray = size[self.codes] - int(self.is_own_gallery)
+
+    def check_findable(self, name: str) -> int:
+        """Return how many points have another of their label to find, at least one."""
+        n_findable = int(np.sum(self.n_relevant > 0))
+        if n_findable == 0:
+            raise ValueError(
+                f"{name} needs labels that occur more than once: no point has another of its "
+                f"label ({len(self.codes)} points, {self.n_classes} labels)."
+            )
+        return n_findable
+
+    def blocks(self, n_wanted: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield some of the points and their nearest in the gallery, nearest first.
+
+        All points of a block get as many as the one that wants most, but no more than there are;
+        those that want none are left out. Ties go to the earlier row.
+        """
+        most = len(self.gallery) - int(self.is_own_gallery)
+        center = self.gallery.mean(axis=0)  # products of large numbers would round differences off
+        gallery, queries = self.gallery - center, self.queries - center
+        half_norms = 0.5 * np.einsum("ij,ij->i", gallery, gallery)
+        # Those that want about as many share a block.
+        wanting = np.argsort(n_wanted, kind="stable")[np.sum(n_wanted <= 0) :]
+        step = max(1, _BLOCK // len(gallery))
+        for start in range(0, len(wanting) if most > 0 else 0, step):
+            rows = wanting[start : start + step]
+            closeness = half_norms - queries[rows] @ gallery.T  # half of squared, less a constant
+            if self.is_own_gallery:
+                closeness[np.arange(len(rows)), rows] = np.inf
+            yield rows, _smallest(closeness, min(int(n_wanted[rows].max()), most))
+
+
+def _smallest(values: FloatArray, n: int) -> IntArray:
+    """Return the columns of the n smallest values of each row, in order; ties to the left."""
+    bound = np.partition(values, n - 1, axis=1)[:, n - 1 : n]
+    kept = values < bound
+    tied = values == bound
+    kept |= tied & (np.cumsum(tied, axis=1) <= n - kept.sum(axis=1, keepdims=True))
+    columns = np.nonzero(kept)[1].reshape(-1, n)
+    order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
+
+
+def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
+    """Return the mapped samples that have a label, and their labels."""
+    Y, labels = np.asarray(metric.transform(X), np.float64), np.asarray(y)
+    if labels.shape != (len(Y),):
+        raise ValueError(
+            f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
+        )
+    if labels.dtype.kind in "iufO":
+        Y, labels = Y[labels != -1], labels[labels != -1]
+    if len(labels) == 0:
+        raise ValueError("No point has a label: all are -1.")
+    return Y, labels
+
+
+BY_CONSTRAINTS: dict[str, Scorer] = {"comparisons": triplet_accuracy, "pair_auc": pair_auc}
+BY_LABELS: dict[str, Scorer] = {
+    "knn_accuracy": knn_accuracy,
+    "recall_at_1": partial(recall_at_k, k=1),
+    "map_at_r": map_at_r,
+}

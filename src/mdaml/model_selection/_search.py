@@ -1,0 +1,403 @@
+"""Choose parameters by what is held out, with labels or without."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import Tags, check_consistent_length, check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from mdaml._typing import FloatArray
+from mdaml.constraints._value import Constraints
+from mdaml.estimators import MDaML
+from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
+from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split, check_constraints
+from mdaml.model_selection._trials import Task, Trial, fit, metric_of, try_all
+
+_N_SPLITS = 5
+
+
+class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Choose the parameters of a metric learner by what is held out; no labels needed.
+
+    scikit-learn's own search cannot do this: comparisons name rows of X, and it either passes them
+    on whole, to a part of X, or cuts them as if there were one for each row.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any estimator of this library, or a :class:`~sklearn.pipeline.Pipeline` that ends in one;
+        its other steps see training points only.
+    param_grid : dict or list of dict
+        Values to try for each parameter, all combinations of them; a list of such grids.
+    cv : int, splitter, iterable of Split or None, default=None
+        What to hold out. A number of folds, 5 by default: of points, stratified, with labels, and
+        of comparisons without (:class:`PointKFold`, :class:`ConstraintKFold`). A splitter has
+        ``split(constraints, y)`` that yields :class:`Split`.
+    scoring : str, callable or None, default=None
+        With labels "knn_accuracy" (default; 3 neighbours among the training points), "recall_at_1"
+        or "map_at_r" (both among the points held out). Without, "comparisons" (default, see
+        :func:`triplet_accuracy`) or "pair_auc". A callable is called as
+        ``scoring(model, X, truth)`` with the points held out and their labels or constraints.
+        Higher is better.
+    n_jobs : int or None, default=None
+        Splits at a time, through joblib; -1 uses all cores.
+    refit : bool, default=True
+        Fit the best candidate to everything at last; it starts from nothing that was learned
+        before.
+    warm_start : bool, default=True
+        For :class:`~mdaml.MDaML`: all candidates make two rounds, and the best fifth (three at
+        least) goes on from where it stopped. About half the time; see Notes. Otherwise, and for
+        other estimators, all are fitted to the end.
+    random_state : int, RandomState or None, default=None
+        For the folds if `cv` is a number, and for all estimators whose own ``random_state`` is
+        None: they get one seed, the same for all candidates, so that chance does not choose.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        Fitted to everything with the best parameters; only if `refit`.
+    best_params_ : dict
+        The parameters of the highest mean score among the finished candidates; of equals, the
+        first in the grid.
+    best_score_ : float
+        Their mean score; chosen for being high, so it flatters.
+    best_index_ : int
+        Their place in ``cv_results_``.
+    cv_results_ : dict
+        In the order of the grid: ``params``, ``split0_test_score`` and so on,
+        ``mean_test_score``, ``std_test_score``, ``rank_test_score`` (1 is best),
+        ``mean_fit_time`` in seconds, and ``finished``: False where a candidate made two rounds
+        only. Those rank behind the finished ones.
+    n_splits_ : int
+        Number of splits.
+    components_, n_features_in_, feature_names_in_
+        Those of the best estimator.
+
+    See Also
+    --------
+    mdaml.MDaMLCV : Chooses the parameters of MDaML without a grid.
+
+    Notes
+    -----
+    Warnings of candidates are not shown; those of the last fit are. A fit that fails ends the
+    search with an error that names the parameters.
+
+    To start every candidate from the metric of its neighbour in the grid would be cheaper still,
+    but misleads: candidates then look good that are bad when fitted on their own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_triplets
+    >>> from mdaml.model_selection import MetricSearchCV
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> said, _ = make_triplets(  # two features matter, and one answer in ten is wrong
+    ...     X, n_triplets=1500, components=np.eye(5)[:2], wrong=0.1, random_state=0
+    ... )
+    >>> grid = {"triplet_weight": [3.0, 30.0, 300.0]}
+    >>> search = MetricSearchCV(MDaML(n_modes=1), grid, cv=3, random_state=0)
+    >>> search.fit(X, triplets=said).best_score_ > 0.8
+    True
+    >>> search.transform(X).shape
+    (200, 5)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        *,
+        cv: Any = None,
+        scoring: str | Scorer | None = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        warm_start: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        triplets: npt.ArrayLike | None = None,
+        pairs: npt.ArrayLike | None = None,
+        pair_labels: npt.ArrayLike | None = None,
+        quadruplets: npt.ArrayLike | None = None,
+        constraints: Constraints | None = None,
+        constraint_weight: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Choose parameters, and learn the metric with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), optional
+            Labels; instead of everything else.
+        triplets, pairs, pair_labels, quadruplets, constraint_weight : array-like, optional
+            Comparisons of the rows of X, as for :meth:`mdaml.MDaML.fit`.
+        constraints : Constraints, optional
+            The same in one value.
+
+        Returns
+        -------
+        self : MetricSearchCV
+        """
+        weak = {
+            "triplets": triplets,
+            "pairs": pairs,
+            "pair_labels": pair_labels,
+            "quadruplets": quadruplets,
+            "weights": constraint_weight,
+        }
+        samples, truth = _check_data(X, y, constraints, weak)
+        rng = check_random_state(self.random_state)
+        seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
+        task = Task(
+            _seeded(self.estimator, seed), samples, truth, self._check_scoring(y is not None)
+        )
+        candidates = list(ParameterGrid(self.param_grid))
+        if not candidates:
+            raise ValueError("param_grid is empty: at least one candidate is needed.")
+        kinds = {type(metric_of(task.candidate(params))) for params in candidates}
+        in_stages = self.warm_start and all(issubclass(kind, MDaML) for kind in kinds)
+        splits = self._splits(truth, seed_of_folds, has_labels=task.has_labels)
+        trials, finished = try_all(
+            task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs
+        )
+        results = _results(candidates, trials, finished)
+        best = int(np.argmin(results["rank_test_score"]))
+        fitted: dict[str, Any] = {}
+        if self.refit:
+            fitted["best_estimator_"] = fit(task.candidate(candidates[best]), samples, truth)
+        # All at once and last: a search that is interrupted leaves no half of a result.
+        self.__dict__.pop("best_estimator_", None)
+        self.__dict__.update(
+            fitted,
+            cv_results_=results,
+            best_index_=best,
+            best_params_=candidates[best],
+            best_score_=float(results["mean_test_score"][best]),
+            n_splits_=len(splits),
+        )
+        return self
+
+    def _check_scoring(self, has_labels: bool) -> str | Scorer:
+        names, others = (BY_LABELS, BY_CONSTRAINTS) if has_labels else (BY_CONSTRAINTS, BY_LABELS)
+        if self.scoring is None:
+            return next(iter(names))
+        if callable(self.scoring):
+            return self.scoring
+        if self.scoring not in names:
+            hint = ""
+            if self.scoring in others:
+                hint = f" {self.scoring!r} needs {'comparisons' if has_labels else 'labels'}."
+            raise ValueError(
+                f"MetricSearchCV(scoring=...) must be one of {', '.join(map(repr, names))} "
+                f"or a callable, {'with' if has_labels else 'without'} labels; got "
+                f"{self.scoring!r}.{hint}"
+            )
+        return self.scoring
+
+    def _splits(self, truth: Any, seed: int, *, has_labels: bool) -> list[Split]:
+        cv = _N_SPLITS if self.cv is None else self.cv
+        if isinstance(cv, int):
+            kind: Any = PointKFold if has_labels else ConstraintKFold
+            cv = kind(cv, random_state=seed)
+        if hasattr(cv, "split"):
+            cv = cv.split(None, truth) if has_labels else cv.split(truth)
+        wanted = "MetricSearchCV(cv=...) must be a number of folds, a splitter such as PointKFold"
+        if not isinstance(cv, Iterable):
+            raise TypeError(f"{wanted}, or an iterable of Split; got {cv!r}.")
+        splits = list(cv)
+        if not splits or not all(isinstance(split, Split) for split in splits):
+            raise TypeError(f"{wanted}, or an iterable of Split; got {splits[:1]!r}.")
+        return splits
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Map samples by the best estimator.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        X_new : array of shape (n_samples, n_components)
+        """
+        return self._best().transform(X)
+
+    def pair_distance(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
+        """Return the learned distance of each row of A to the same row of B.
+
+        Parameters
+        ----------
+        A, B : array-like of shape (n_pairs, n_features)
+            The two members of each pair.
+
+        Returns
+        -------
+        distances : array of shape (n_pairs,)
+        """
+        best = self._best()
+        if best is metric_of(best):
+            return best.pair_distance(A, B)
+        a, b = (np.asarray(best.transform(side)) for side in (A, B))
+        if a.shape != b.shape:
+            raise ValueError(
+                f"A and B must have as many rows, one pair per row, got {len(a)} and {len(b)}."
+            )
+        return np.linalg.norm(a - b, axis=1)
+
+    def pair_score(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
+        """Return the similarity of each row of A and the same row of B: minus their distance."""
+        return -self.pair_distance(A, B)
+
+    def score_triplets(self, X: npt.ArrayLike, triplets: npt.ArrayLike) -> float:
+        """Return the fraction of comparisons that hold under the learned distance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the triplets index.
+        triplets : array-like of shape (n_triplets, 3)
+            Row indices: ``X[t[0]]`` should be closer to ``X[t[1]]`` than to ``X[t[2]]``.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1; a tie does not hold.
+        """
+        return triplet_accuracy(self._best(), X, Constraints(triplets=triplets))
+
+    def get_mahalanobis_matrix(self) -> FloatArray:
+        """Return the matrix of the learned distance; in a pipeline, after its other steps."""
+        return metric_of(self._best()).get_mahalanobis_matrix()
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the columns of ``transform``."""
+        return self._best().get_feature_names_out(input_features)
+
+    @property
+    def components_(self) -> FloatArray:
+        """The linear map of the metric; in a pipeline, after its other steps."""
+        return self._attribute(metric_of, "components_")
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features of the X that was fitted."""
+        return self._attribute(None, "n_features_in_")
+
+    @property
+    def feature_names_in_(self) -> npt.NDArray[np.object_]:
+        """Names of the features, where X had names."""
+        return self._attribute(None, "feature_names_in_")
+
+    def _attribute(self, of: Any, name: str) -> Any:
+        if "best_estimator_" not in self.__dict__:
+            raise AttributeError(f"MetricSearchCV has no {name} before it is fitted with refit.")
+        best = self.best_estimator_
+        return getattr(best if of is None else of(best), name)
+
+    def _best(self) -> Any:
+        check_is_fitted(self, "best_params_")
+        if not self.refit or "best_estimator_" not in self.__dict__:
+            raise ValueError(
+                "MetricSearchCV(refit=False) keeps no metric: fit the estimator with best_params_, "
+                "or search with refit=True."
+            )
+        return self.best_estimator_
+
+    def __sklearn_tags__(self) -> Tags:
+        """Take what the estimator takes."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        tags.transformer_tags = inner.transformer_tags
+        return tags
+
+
+def _check_data(
+    X: Any, y: Any, constraints: Constraints | None, weak: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return X such that rows can be taken, and labels or constraints."""
+    given = [name for name, value in weak.items() if value is not None]
+    samples = X if hasattr(X, "iloc") or hasattr(X, "tocsr") else np.asarray(X)
+    samples = samples.tocsr() if hasattr(samples, "tocsr") else samples
+    n_points = samples.shape[0] if samples.ndim else 0
+    if y is not None and (given or constraints is not None):
+        raise ValueError(f"Pass either y or {(*given, 'constraints')[0]}, not both.")
+    if y is not None:
+        labels = np.asarray(y)
+        check_consistent_length(samples, labels)
+        return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if constraints is None:
+        if not given:
+            raise ValueError(
+                "MetricSearchCV requires y to be passed, but the target y is None: pass labels y, "
+                "or comparisons as triplets=, pairs= with pair_labels=, quadruplets= or "
+                "constraints=."
+            )
+        return samples, Constraints(**weak, n_points=n_points)
+    if given:
+        raise ValueError(
+            f"Pass either constraints or {given[0]}, not both: constraints hold arrays and weights."
+        )
+    check_constraints(constraints)
+    if constraints.n_points > n_points:
+        raise ValueError(
+            f"constraints refer to {constraints.n_points} points, but X has {n_points} rows. Pass "
+            "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
+        )
+    if constraints.n_points < n_points:  # points that are never compared help to find modes
+        arrays = {name: getattr(constraints, name) for name in weak}
+        constraints = Constraints(**arrays, n_points=n_points)
+    return samples, constraints
+
+
+def _seeded(estimator: Any, seed: int) -> Any:
+    """Return the estimator with a seed wherever it has none, so that all candidates share it."""
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        raise TypeError(f"MetricSearchCV(estimator=...) must be an estimator, got {estimator!r}.")
+    params = estimator.get_params()
+    unset = [name for name in params if f"__{name}".endswith("__random_state")]
+    return clone(estimator).set_params(**{name: seed for name in unset if params[name] is None})
+
+
+def _results(
+    candidates: list[dict[str, Any]],
+    trials: list[list[Trial]],
+    finished: npt.NDArray[np.bool_],
+) -> dict[str, Any]:
+    scores = np.array([[trial.score for trial in row] for row in trials])
+    mean = scores.mean(axis=1)
+    # Those of two rounds rank behind all others; ranks of scores are at most their number.
+    rank = rankdata(-mean[finished], method="min")
+    ranks = np.empty(len(mean), np.int32)
+    ranks[finished] = rank
+    ranks[~finished] = len(rank) + rankdata(-mean[~finished], method="min")
+    return {
+        "params": candidates,
+        **{f"split{n}_test_score": column for n, column in enumerate(scores.T)},
+        "mean_test_score": mean,
+        "std_test_score": scores.std(axis=1),
+        "rank_test_score": ranks,
+        "mean_fit_time": np.array([np.mean([trial.seconds for trial in row]) for row in trials]),
+        "finished": finished,
+    }

@@ -1,0 +1,219 @@
+"""One candidate on one split: fitted to what is left, scored by what is held out."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from joblib import Parallel, delayed, parallel_config
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from mdaml._typing import FloatArray
+from mdaml.constraints._value import Constraints
+from mdaml.estimators import MDaML
+from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
+from mdaml.model_selection._split import Split
+
+FIRST_ROUNDS = 2
+_KEPT = 1 / 5
+_KEPT_AT_LEAST = 3
+_MOST_MEMORY = 2**29  # bytes of all states that wait for the second stage
+_SAFELY_DEFINITE = 1e-10  # smallest over largest eigenvalue
+
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a fit of MDaML stopped."""
+
+    metric: FloatArray  # (d, d)
+    weights: FloatArray  # (n_samples, n_modes)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one fit."""
+
+    score: float
+    seconds: float
+    state: State | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Samples, and labels or constraints: what is searched for, and how it is judged."""
+
+    estimator: Any
+    X: Any
+    truth: Any  # (n_samples,) labels, or Constraints
+    scoring: str | Scorer
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels are learned from."""
+        return not isinstance(self.truth, Constraints)
+
+    def candidate(self, params: Params, **own: Any) -> Any:
+        """Return a new estimator with some parameters, and others of the metric at its end."""
+        copies = {name: clone(value, safe=False) for name, value in params.items()}
+        candidate = clone(self.estimator).set_params(**copies)
+        metric_of(candidate).set_params(**own)
+        return candidate
+
+    def sides(self, split: Split) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Return samples and truth to learn from, and those that are held out."""
+        train, test = split.train, split.test
+        if self.has_labels:
+            train, test = self.truth[split.train_points], self.truth[split.test_points]
+        elif train is None or test is None:
+            raise ValueError("A Split of comparisons must have train and test, got None.")
+        learned = (take_rows(self.X, split.train_points), train)
+        return learned, (take_rows(self.X, split.test_points), test)
+
+    def score(self, model: Any, learned: tuple[Any, Any], held_out: tuple[Any, Any]) -> float:
+        """Return how well a model does on what is held out."""
+        scorer: Any = self.scoring
+        if isinstance(scorer, str):
+            scorer = (BY_LABELS if self.has_labels else BY_CONSTRAINTS)[scorer]
+        if scorer is knn_accuracy:
+            scorer = partial(knn_accuracy, gallery=learned)
+        value = float(scorer(model, *held_out))
+        if not np.isfinite(value):
+            raise ValueError(f"scoring must return a finite number, got {value}.")
+        return value
+
+
+def metric_of(estimator: Any) -> Any:
+    """Return the metric learner: the last step of a pipeline, or the estimator itself."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def fit(estimator: Any, X: Any, truth: Any) -> Any:
+    """Fit an estimator or a pipeline to labels or constraints."""
+    if not isinstance(truth, Constraints):
+        return estimator.fit(X, truth)
+    name = f"{estimator.steps[-1][0]}__constraints" if isinstance(estimator, Pipeline) else ""
+    return estimator.fit(X, **{name or "constraints": truth})
+
+
+def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Return some rows of an array, a data frame or a sparse matrix, of the same type."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def try_all(
+    task: Task,
+    candidates: Sequence[Params],
+    splits: Sequence[Split],
+    *,
+    in_stages: bool,
+    n_jobs: int | None,
+) -> tuple[list[list[Trial]], npt.NDArray[np.bool_]]:
+    """Return the trials of every candidate on every split, and which of them are finished.
+
+    In stages, all make a few rounds, and only the best go on, from where they stopped.
+    """
+    n_kept = max(_KEPT_AT_LEAST, int(np.ceil(_KEPT * len(candidates))))
+    if not in_stages or len(candidates) <= n_kept:
+        whole = [[(task, params, split) for split in splits] for params in candidates]
+        return _run(whole, n_jobs), np.ones(len(candidates), bool)
+    limit = _MOST_MEMORY // (len(candidates) * len(splits))
+    short = [[(task, params, split, limit) for split in splits] for params in candidates]
+    trials = _run(short, n_jobs)
+    means = [np.mean([trial.score for trial in row]) for row in trials]
+    best = np.sort(np.argsort(-np.array(means), kind="stable")[:n_kept])
+    rest = [
+        [
+            (task, candidates[c], split, None, trial)
+            for split, trial in zip(splits, trials[c], strict=True)
+        ]
+        for c in best
+    ]
+    for c, row in zip(best, _run(rest, n_jobs), strict=True):
+        trials[c] = row
+    return trials, np.isin(np.arange(len(candidates)), best)
+
+
+def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list[list[Trial]]:
+    """Return the trials of calls, one row for each candidate; a job is one split."""
+    by_split = [list(column) for column in zip(*calls, strict=True)]
+    jobs = (delayed(_try_each)(column) for column in by_split)
+    if n_jobs in (None, 1):
+        columns = Parallel(n_jobs)(jobs)
+    else:
+        with parallel_config("loky", inner_max_num_threads=1):
+            columns = Parallel(n_jobs)(jobs)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Trial]:
+    return [_try(*call) for call in calls]
+
+
+def _try(
+    task: Task,
+    params: Params,
+    split: Split,
+    short: int | None = None,
+    before: Trial | None = None,
+) -> Trial:
+    """Fit and score one candidate on one split.
+
+    ``short``: the first rounds only, and keep at most so many bytes to go on from. ``before``: the
+    trial of these first rounds.
+    """
+    learned, held_out = task.sides(split)
+    start = perf_counter()
+    try:
+        model = _make(task, params, short is not None, before)
+        with warnings.catch_warnings():
+            # Candidates are meant to differ; what is wrong with one shows in its score.
+            warnings.simplefilter("ignore", UserWarning)
+            fit(model, *learned)
+    except Exception as error:
+        what = f"{_described(params)} cannot be fitted."
+        if type(error) in (ValueError, TypeError):
+            raise type(error)(f"{what} {error}") from error
+        error.add_note(what)
+        raise
+    seconds = perf_counter() - start
+    state = None if short is None else _state(metric_of(model), task.has_labels, short)
+    seconds += 0.0 if before is None else before.seconds
+    return Trial(task.score(model, learned, held_out), seconds, state)
+
+
+def _make(task: Task, params: Params, short: bool, before: Trial | None) -> Any:
+    """Return the candidate, to make its first rounds only, or to go on after them."""
+    max_iter = getattr(metric_of(task.candidate(params)), "max_iter", None)
+    if not isinstance(max_iter, Integral) or max_iter <= FIRST_ROUNDS:
+        return task.candidate(params)
+    if short:
+        return task.candidate(params, max_iter=FIRST_ROUNDS)
+    if before is None or before.state is None:
+        return task.candidate(params)
+    state = before.state
+    return task.candidate(
+        params, max_iter=max_iter - FIRST_ROUNDS, init_metric=state.metric, init=state.weights
+    )
+
+
+def _state(metric: MDaML, has_labels: bool, limit: int) -> State | None:
+    """Return where to go on from, unless that would not be to go on: then None, to start anew."""
+    if has_labels and metric.sampling == "neighbors":
+        return None  # triplets would be drawn among the neighbours under the start metric
+    M = metric.get_mahalanobis_matrix().astype(np.float64)
+    lengths = np.linalg.eigvalsh(M)
+    if not lengths[0] > _SAFELY_DEFINITE * lengths[-1] or metric.weights_.nbytes > limit:
+        return None
+    return State(0.5 * (M + M.T), metric.weights_)
+
+
+def _described(params: Params) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in params.items()) or "The estimator"
