@@ -195,7 +195,7 @@ class PointKFold:
         if len(strata) < self.n_splits:
             raise ValueError(
                 f"PointKFold(n_splits={self.n_splits}) needs at least as many points, got "
-                f"{len(strata)}. Lower n_splits."
+                f"n_samples={len(strata)}. Lower n_splits."
             )
         fold = _deal(np.lexsort((_ranks(self, len(strata)), strata)), self.n_splits)
         return (self._hold_out(fold == n, constraints) for n in range(self.n_splits))

@@ -1,0 +1,450 @@
+"""Parameters chosen by what is held out."""
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
+from mdaml.constraints._value import Constraints
+from mdaml.datasets import load_dataset, make_triplets
+from mdaml.model_selection import (
+    ConstraintKFold,
+    MetricSearchCV,
+    PointKFold,
+    Split,
+    _trials,
+    map_at_r,
+    recall_at_k,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@parametrize_with_checks([MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=2)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """Comparisons answered by two of five features, some asked twice or contradicted."""
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    triplets, _ = make_triplets(X, n_triplets=400, components=np.eye(5)[:2], random_state=0)
+    again = np.concatenate([triplets, triplets[:50], triplets[:30][:, [0, 2, 1]]])
+    pairs = np.concatenate([triplets[:80, :2], triplets[:40, [1, 0]], triplets[:80, [0, 2]]])
+    labels = np.repeat([1, -1], [120, 80])
+    return X, Constraints(
+        triplets=again, pairs=pairs, pair_labels=labels, quadruplets=[[0, 1, 2, 3]]
+    )
+
+
+@pytest.fixture(scope="module")
+def balance():
+    return load_dataset("balance", return_X_y=True)
+
+
+class Recorder(GMML):
+    """Remembers every fit, in whatever copy it is made."""
+
+    seen: list = []  # noqa: RUF012
+
+    def fit(self, X, y=None, **weak):
+        self.seen.append((np.asarray(X), y, weak))
+        return super().fit(X, y, **weak)
+
+
+@pytest.fixture
+def recorder():
+    Recorder.seen.clear()
+    return Recorder()
+
+
+def asked(constraints, X):
+    """What is asked, by the coordinates of the points."""
+    names = [row.tobytes() for row in np.asarray(X)]
+    found = set()
+    for a, b, c, d in constraints.comparisons():
+        found.add(frozenset([frozenset([names[a], names[b]]), frozenset([names[c], names[d]])]))
+    return found | {frozenset([names[a], names[b]]) for a, b in constraints.pairs}
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+@pytest.mark.parametrize("cv", [ConstraintKFold(3, random_state=0), PointKFold(2, random_state=0)])
+def test_nothing_held_out_reaches_a_fit(answers, recorder, cv, in_pipeline):
+    X, said = answers
+    scales = []
+
+    class Scaler(StandardScaler):
+        def fit(self, X, y=None):
+            scales.append(X.copy())
+            return super().fit(X, y)
+
+    estimator = make_pipeline(Scaler(), recorder) if in_pipeline else recorder
+    grid = {"recorder__t" if in_pipeline else "t": [0.3, 0.6]}
+    MetricSearchCV(estimator, grid, cv=cv, refit=False).fit(X, constraints=said)
+    splits = list(cv.split(said))
+    assert len(Recorder.seen) == 2 * len(splits)
+    fitted_to = scales if in_pipeline else [samples for samples, _, _ in Recorder.seen]
+    for n, (samples, (_, y, weak)) in enumerate(zip(fitted_to, Recorder.seen, strict=True)):
+        split = splits[n // 2]
+        np.testing.assert_array_equal(samples, X[split.train_points])
+        assert y is None
+        held_out = asked(split.test, X[split.test_points])
+        assert held_out
+        assert not asked(weak["constraints"], samples) & held_out
+        if isinstance(cv, PointKFold):
+            rows = {row.tobytes() for row in samples}
+            assert not rows & {row.tobytes() for row in X[split.test_points]}
+
+
+def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
+    X, y = balance
+    X = X + 1e-9 * np.arange(len(X))[:, None]  # all rows differ
+    cv = PointKFold(3, random_state=0)
+    MetricSearchCV(recorder, {"t": [0.3, 0.6]}, cv=cv).fit(X, y)
+    splits = list(cv.split(y=y))
+    *tried, last = Recorder.seen
+    assert len(tried) == 6
+    for n, (samples, labels, _) in enumerate(tried):
+        np.testing.assert_array_equal(samples, X[splits[n // 2].train_points])
+        np.testing.assert_array_equal(labels, y[splits[n // 2].train_points])
+    np.testing.assert_array_equal(last[0], X)
+
+
+def test_second_stage_goes_on_from_the_same_split_only(answers, monkeypatch):
+    X, said = answers
+    made = []
+    original = _trials.fit
+
+    def watch(model, samples, truth):
+        made.append((model, samples))
+        return original(model, samples, truth)
+
+    monkeypatch.setattr(_trials, "fit", watch)
+    cv = PointKFold(2, random_state=0)
+    grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
+    MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
+    assert len(made) == 2 * (4 + 3)
+    ends = {}
+    for model, samples in made:
+        key = (samples.tobytes(), model.triplet_weight)
+        if key in ends:
+            first = ends[key]
+            np.testing.assert_allclose(model.init_metric, first.get_mahalanobis_matrix())
+            np.testing.assert_array_equal(model.init, first.weights_)
+            assert (first.max_iter, model.max_iter) == (2, 8)
+        ends[key] = model
+
+
+def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
+    X, said = answers
+    grid = {"n_modes": [1, 2], "ridge": [1e-4, 1e-2, 1.0]}
+    search = partial(MetricSearchCV, MDaML(triplet_weight=300.0), grid, cv=3, random_state=0)
+    staged = search().fit(X, constraints=said)
+    whole = search(warm_start=False).fit(X, constraints=said)
+    finished = staged.cv_results_["finished"]
+    assert finished.sum() == 3
+    assert whole.cv_results_["finished"].all()
+    for n in range(3):
+        one, other = (s.cv_results_[f"split{n}_test_score"][finished] for s in (staged, whole))
+        np.testing.assert_allclose(one, other, atol=0.02)
+    # The last fit starts from nothing, whatever came before.
+    assert staged.best_estimator_.get_params()["init"] == "gmm"
+    if staged.best_params_ == whole.best_params_:
+        np.testing.assert_array_equal(staged.components_, whole.components_)
+
+
+def test_results_are_those_of_a_grid_search(answers):
+    X, said = answers
+    grid = [{"t": [0.1, 0.5, 0.9]}, {"reg": [1e-3, 1e-1]}]
+    search = MetricSearchCV(GMML(), grid, cv=4, random_state=0).fit(X, constraints=said)
+    results = search.cv_results_
+    assert results["params"] == [*({"t": t} for t in (0.1, 0.5, 0.9)), {"reg": 1e-3}, {"reg": 0.1}]
+    scores = np.array([results[f"split{n}_test_score"] for n in range(search.n_splits_)])
+    assert scores.shape == (4, 5)
+    np.testing.assert_allclose(results["mean_test_score"], scores.mean(axis=0))
+    np.testing.assert_allclose(results["std_test_score"], scores.std(axis=0))
+    best = int(np.argmax(results["mean_test_score"]))
+    assert search.best_index_ == best
+    assert results["rank_test_score"][best] == results["rank_test_score"].min() == 1
+    assert search.best_params_ == results["params"][best]
+    assert search.best_score_ == results["mean_test_score"][best]
+    assert np.all(results["mean_fit_time"] > 0)
+    np.testing.assert_array_equal(
+        search.components_, GMML(**search.best_params_).fit(X, constraints=said).components_
+    )
+
+
+def test_unfinished_candidates_rank_behind_finished_ones(answers):
+    X, said = answers
+    grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0, 300.0]}
+    results = MetricSearchCV(MDaML(1), grid, cv=2).fit(X, constraints=said).cv_results_
+    finished, rank = results["finished"], results["rank_test_score"]
+    assert finished.sum() == 3
+    assert rank[finished].max() <= 3 < rank[~finished].min()
+
+
+def test_arrays_and_constraints_are_the_same_supervision(answers):
+    X, said = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=3, random_state=0)
+    parts = {name: getattr(said, name) for name in ("triplets", "pairs", "pair_labels")}
+    arrays = clone(search).fit(
+        X, **parts, quadruplets=said.quadruplets, constraint_weight=said.weights
+    )
+    value = clone(search).fit(X, constraints=said)
+    np.testing.assert_array_equal(
+        arrays.cv_results_["mean_test_score"], value.cv_results_["mean_test_score"]
+    )
+    np.testing.assert_array_equal(arrays.components_, value.components_)
+
+
+@pytest.mark.parametrize("learner", [DMLMJ, LFDA, LMNN, DMLdc, GMML, KISSME, DMLeig, Euclidean])
+def test_any_learner_can_be_searched_with_labels(balance, learner):
+    X, y = balance
+    grid = {"n_components": [2, 3]} if learner in (DMLMJ, LFDA) else {}
+    search = MetricSearchCV(learner(), grid, cv=2, random_state=0).fit(X[::3], y[::3])
+    assert search.best_score_ > 0.6
+    assert isinstance(search.best_estimator_, learner)
+
+
+@pytest.mark.parametrize("learner", [GMML, KISSME, DMLeig, Euclidean, MDaML])
+def test_any_weak_learner_can_be_searched_without(answers, learner):
+    X, said = answers
+    search = MetricSearchCV(learner(), {}, cv=2, random_state=0).fit(X, constraints=said)
+    assert search.best_score_ > 0.6
+
+
+@pytest.mark.parametrize(
+    ("scoring", "truth"),
+    [
+        ("knn_accuracy", "y"),
+        ("recall_at_1", "y"),
+        ("map_at_r", "y"),
+        (partial(recall_at_k, k=5), "y"),
+        (map_at_r, "y"),
+        ("comparisons", "constraints"),
+        ("pair_auc", "constraints"),
+        (lambda model, X, said: model.score_triplets(X, said.triplets), "constraints"),
+    ],
+)
+def test_scoring_by_name_or_function(answers, balance, scoring, truth):
+    X, given = balance if truth == "y" else answers
+    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=3, scoring=scoring, random_state=0)
+    search.fit(X, **{truth: given})
+    assert 0.3 < search.best_score_ <= 1.0
+    if scoring is map_at_r:
+        named = clone(search).set_params(scoring="map_at_r").fit(X, given)
+        assert named.best_score_ == search.best_score_
+
+
+def test_a_pipeline_is_scored_and_used_as_a_whole(answers):
+    X, said = answers
+    X = X * [1.0, 100.0, 1.0, 1.0, 0.01] + 1000.0
+    pipeline = make_pipeline(StandardScaler(), MDaML(1))
+    grid = {"mdaml__triplet_weight": [10.0, 30.0, 100.0, 300.0]}
+    search = MetricSearchCV(pipeline, grid, cv=3, random_state=0).fit(X, constraints=said)
+    assert search.best_score_ > 0.8
+    assert search.cv_results_["finished"].sum() == 3
+    mapped = search.best_estimator_.transform(X)
+    np.testing.assert_array_equal(search.transform(X), mapped)
+    expected = np.linalg.norm(mapped[1:] - mapped[:-1], axis=1)
+    np.testing.assert_allclose(search.pair_distance(X[1:], X[:-1]), expected)
+    np.testing.assert_allclose(search.pair_score(X[1:], X[:-1]), -expected)
+    inner = search.best_estimator_[-1]
+    np.testing.assert_array_equal(search.get_mahalanobis_matrix(), inner.get_mahalanobis_matrix())
+    scaled = search.best_estimator_[:-1].transform(X)
+    assert search.score_triplets(X, said.triplets) == inner.score_triplets(scaled, said.triplets)
+    with pytest.raises(ValueError, match="as many rows"):
+        search.pair_distance(X, X[1:])
+
+
+def test_what_the_best_estimator_can_do_the_search_can(answers):
+    X, said = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(X, constraints=said)
+    best = search.best_estimator_
+    np.testing.assert_array_equal(search.transform(X), best.transform(X))
+    np.testing.assert_array_equal(search.pair_distance(X, X[::-1]), best.pair_distance(X, X[::-1]))
+    assert search.score_triplets(X, said.triplets) == best.score_triplets(X, said.triplets)
+    assert search.n_features_in_ == 5
+    assert list(search.get_feature_names_out()) == list(best.get_feature_names_out())
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.transform(X), search.transform(X))
+
+
+def test_same_seed_same_choice_and_jobs_do_not_matter(answers):
+    X, said = answers
+    grid = {"n_modes": [1, 2], "triplet_weight": [10.0, 300.0]}
+    search = MetricSearchCV(MDaML(), grid, cv=2, random_state=0)
+    one, two = clone(search).fit(X, constraints=said), clone(search).fit(X, constraints=said)
+    np.testing.assert_array_equal(one.components_, two.components_)
+    shared = clone(search).set_params(n_jobs=2).fit(X, constraints=said)
+    for other in (two, shared):
+        assert other.best_params_ == one.best_params_
+        np.testing.assert_allclose(
+            other.cv_results_["mean_test_score"], one.cv_results_["mean_test_score"], atol=1e-12
+        )
+    assert isinstance(one.best_estimator_.random_state, int)
+    seeded = clone(search).set_params(estimator__random_state=5).fit(X, constraints=said)
+    assert seeded.best_estimator_.random_state == 5
+
+
+def test_noise_is_withstood_with_parameters_chosen_from_noisy_comparisons_alone():
+    # The hidden metric sees four of eight features; 15 % of the answers are wrong.
+    X = np.random.default_rng(0).normal(size=(600, 8))
+    hidden = np.eye(8)[:4]
+    noisy, is_wrong = make_triplets(
+        X, n_triplets=4000, components=hidden, wrong=0.15, random_state=0
+    )
+    clean, _ = make_triplets(X, n_triplets=4000, components=hidden, random_state=1)
+    assert is_wrong.sum() == 600
+    # The weight that does as much for K modes grows with K^3: a grid for each number of modes.
+    grid = [
+        {"n_modes": [K], "triplet_weight": [w * K**3 for w in (3.0, 10.0, 30.0, 100.0, 300.0)]}
+        for K in (1, 3, 10)
+    ]
+    search = MetricSearchCV(MDaML(), grid, cv=3, random_state=0).fit(X, triplets=noisy)
+    euclid = Euclidean().fit(X).score_triplets(X, clean)
+    assert 0.65 < euclid < 0.78
+    assert search.score_triplets(X, clean) > 0.93
+    # The noise bounds the score that can be seen: 85 % of what holds, 15 % of what does not.
+    assert 0.8 < search.best_score_ < 0.87
+
+
+def test_candidates_that_cannot_be_resumed_start_anew(balance):
+    X, y = balance
+    grid = {"triplet_weight": [10.0, 100.0, 1000.0, 10000.0]}
+    for options in ({"n_components": 2}, {"sampling": "neighbors", "n_similar": 3}):
+        estimator = MDaML(1, random_state=0, **options)
+        search = partial(MetricSearchCV, estimator, grid, cv=2, random_state=0)
+        staged, whole = search().fit(X, y), search(warm_start=False).fit(X, y)
+        finished = staged.cv_results_["finished"]
+        np.testing.assert_array_equal(
+            staged.cv_results_["mean_test_score"][finished],
+            whole.cv_results_["mean_test_score"][finished],
+        )
+
+
+def test_splits_of_one_s_own(balance):
+    X, y = balance
+    groups = np.arange(len(y)) % 7
+    folds = [Split(*rows) for rows in GroupKFold(3).split(X, y, groups)]
+    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=folds).fit(X, y)
+    assert search.n_splits_ == 3
+
+
+def test_data_frames_keep_their_names(balance):
+    pandas = pytest.importorskip("pandas")
+    X, y = balance
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(frame, y)
+    assert list(search.feature_names_in_) == list("abcd")
+    assert search.best_score_ == clone(search).fit(X, y).best_score_
+
+
+def test_points_that_are_never_compared_are_still_passed_on(recorder):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    triplets, _ = make_triplets(X[:20], n_triplets=100, random_state=0)
+    said = Constraints(triplets=triplets, n_points=20)
+    MetricSearchCV(recorder, {}, cv=2).fit(X, constraints=said)
+    assert all(len(samples) == 50 for samples, _, _ in Recorder.seen)
+
+
+def test_without_refit_there_are_parameters_but_no_metric(answers):
+    X, said = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=2, refit=False)
+    with pytest.raises(NotFittedError):
+        search.transform(X)
+    search.fit(X, constraints=said)
+    assert search.best_params_["t"] in (0.3, 0.7)
+    assert not hasattr(search, "components_")
+    with pytest.raises(ValueError, match="refit=False"):
+        search.transform(X)
+
+
+def test_an_interrupted_search_leaves_the_last_result_alone(answers):
+    X, said = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(X, constraints=said)
+    before = dict(vars(search))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    search.scoring = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(X[:, :3], constraints=said)
+    assert vars(search) == before | {"scoring": interrupt}
+
+
+def test_a_fit_that_fails_names_its_parameters(answers, balance):
+    X, said = answers
+    with pytest.raises(ValueError, match=r"t=1\.5 cannot be fitted\. GMML\(t=\.\.\.\) must be"):
+        MetricSearchCV(GMML(), {"t": [0.5, 1.5]}, cv=2).fit(X, constraints=said)
+    with pytest.raises(TypeError, match=r"n_neighbors=2 cannot be fitted\. LMNN learns from"):
+        MetricSearchCV(LMNN(), {"n_neighbors": [2]}, cv=2).fit(X, constraints=said)
+
+    class Broken(GMML):
+        def fit(self, *_, **__):
+            raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room") as caught:
+        MetricSearchCV(Broken(), {"t": [0.5]}, cv=2).fit(*balance)
+    assert caught.value.__notes__ == ["t=0.5 cannot be fitted."]
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "error", "message"),
+    [
+        ({"param_grid": {"tt": [1]}}, "constraints", ValueError, "Invalid parameter 'tt'"),
+        ({"param_grid": []}, "constraints", ValueError, "param_grid is empty"),
+        ({"estimator": GMML}, "constraints", TypeError, "must be an estimator"),
+        ({"scoring": "map_at_r"}, "constraints", ValueError, "'map_at_r' needs labels"),
+        ({"scoring": "comparisons"}, "y", ValueError, "'comparisons' needs comparisons"),
+        ({"scoring": "accuracy"}, "y", ValueError, "must be one of 'knn_accuracy'"),
+        ({"scoring": lambda *_: np.nan}, "y", ValueError, "must return a finite number, got nan"),
+        ({"cv": 1}, "y", ValueError, "at least 2, got 1"),
+        ({"cv": 2.5}, "y", TypeError, "a number of folds"),
+        ({"cv": [([0], [1])]}, "y", TypeError, "an iterable of Split"),
+        ({"cv": [Split([0], [1])]}, "constraints", ValueError, "must have train and test"),
+        ({"cv": ConstraintKFold()}, "y", TypeError, "use PointKFold"),
+    ],
+)
+def test_bad_searches_are_refused(answers, balance, options, given, error, message):
+    X, truth = balance if given == "y" else answers
+    search = MetricSearchCV(**{"estimator": GMML(), "param_grid": {"t": [0.5]}, **options})
+    with pytest.raises(error, match=message):
+        search.fit(X, **{given: truth})
+
+
+def test_bad_data_are_refused(answers):
+    X, said = answers
+    search = MetricSearchCV(GMML(), {"t": [0.5]})
+    with pytest.raises(ValueError, match="Pass either y or triplets, not both"):
+        search.fit(X, np.zeros(60), triplets=said.triplets)
+    with pytest.raises(ValueError, match="Pass either y or constraints, not both"):
+        search.fit(X, np.zeros(60), constraints=said)
+    with pytest.raises(ValueError, match="Pass either constraints or pairs, not both"):
+        search.fit(X, pairs=said.pairs, constraints=said)
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        search.fit(X)
+    with pytest.raises(TypeError, match=r"must be mdaml\.Constraints, got ndarray"):
+        search.fit(X, constraints=said.triplets)
+    with pytest.raises(ValueError, match="refer to 60 points, but X has 50 rows"):
+        search.fit(X[:50], constraints=said)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        search.fit(X, [0, 1])
+
+
+def test_parameters_reach_the_estimator_inside():
+    search = MetricSearchCV(MDaML(3), {"ridge": [1.0]}, cv=4)
+    assert search.get_params()["estimator__n_modes"] == 3
+    copy = clone(search).set_params(estimator__n_modes=5)
+    assert (copy.estimator.n_modes, search.estimator.n_modes) == (5, 3)
