@@ -376,5 +376,7 @@ def test_scorers_refuse_what_they_cannot_score():
         knn_accuracy(metric(), X, [0, 1, 1], k=1.5)
     with pytest.raises(ValueError, match=r"recall_at_k\(k=...\) must be at least 1, got 0"):
         recall_at_k(metric(), X, [0, 1, 1], k=0)
+    with pytest.raises(ValueError, match="A single labelled point"):
+        knn_accuracy(metric(), X, [0, -1, -1])
     with pytest.raises(ValueError, match="labels that occur more than once"):
         map_at_r(metric(), X, [0, 1, 2])

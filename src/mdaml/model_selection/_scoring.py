@@ -148,12 +148,10 @@ def knn_accuracy(
     """
     _check_k("knn_accuracy", k)
     search = _Search(metric, X, y, gallery)
-    n_right = 0
-    for rows, neighbors in search.blocks(np.full(len(search.queries), k)):
-        votes = np.zeros((len(rows), search.n_classes), np.int64)
-        np.add.at(votes, (np.arange(len(rows))[:, None], search.gallery_codes[neighbors]), 1)
-        n_right += int(np.sum(votes.argmax(axis=1) == search.codes[rows]))
-    return n_right / len(search.queries)
+    votes = np.zeros((len(search.codes), search.n_classes), np.int64)
+    labels = search.gallery_codes[search.nearest(k)]
+    np.add.at(votes, (np.arange(len(votes))[:, None], labels), 1)
+    return float(np.mean(votes.argmax(axis=1) == search.codes))
 
 
 def recall_at_k(
@@ -190,12 +188,9 @@ def recall_at_k(
     """
     _check_k("recall_at_k", k)
     search = _Search(metric, X, y, gallery)
-    findable = search.n_relevant > 0
-    n_found = 0
-    for rows, neighbors in search.blocks(np.where(findable, k, 0)):
-        hits = search.gallery_codes[neighbors] == search.codes[rows, None]
-        n_found += int(hits.any(axis=1).sum())
-    return n_found / search.check_findable("recall_at_k")
+    n_findable = search.check_findable("recall_at_k")
+    hits = search.gallery_codes[search.nearest(k)] == search.codes[:, None]
+    return int(np.sum(hits.any(axis=1))) / n_findable
 
 
 def map_at_r(
@@ -234,13 +229,14 @@ def map_at_r(
     0.75
     """
     search = _Search(metric, X, y, gallery)
+    n_findable = search.check_findable("map_at_r")
     total = 0.0
     for rows, neighbors in search.blocks(search.n_relevant):
         R = search.n_relevant[rows, None]
         rank = np.arange(1, neighbors.shape[1] + 1)
         hits = (search.gallery_codes[neighbors] == search.codes[rows, None]) & (rank <= R)
         total += float(np.sum(hits * (hits.cumsum(axis=1) / rank) / R))
-    return total / search.check_findable("map_at_r")
+    return total / n_findable
 
 
 def _check_k(name: str, k: Any) -> None:
@@ -286,34 +282,52 @@ class _Search:
             )
         return n_findable
 
+    def nearest(self, k: int) -> IntArray:
+        """Return the k nearest in the gallery of each point, or all; ties to the earlier row."""
+        n_queries, n = len(self.queries), len(self.gallery)
+        places = np.arange(n)
+        Z, bounds = self.queries, np.column_stack([places, places + 1])
+        if self.is_own_gallery and n == 1:
+            raise ValueError("A single labelled point has no neighbours: pass more.")
+        if not self.is_own_gallery:  # two classes to the kernel, which looks in the other one
+            Z = np.concatenate([self.queries, self.gallery])
+            bounds = np.repeat([[0, n_queries], [n_queries, len(Z)]], [n_queries, n], axis=0)
+        k = min(k, n - int(self.is_own_gallery))
+        with kernels.one_blas_thread():  # threads of its own, which those of BLAS would disturb
+            found, _ = kernels.nearest(Z, bounds, np.arange(len(Z)), k, same=False)
+        return found[:n_queries] - (0 if self.is_own_gallery else n_queries)
+
     def blocks(self, n_wanted: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield some of the points and their nearest in the gallery, nearest first.
 
-        All points of a block get as many as the one that wants most, but no more than there are;
-        those that want none are left out. Ties go to the earlier row.
+        All points of a block get as many as the one that wants most; those that want none are left
+        out. Ties go to the earlier row. For many neighbours, where :meth:`nearest` would be slow
+        and its result large.
         """
-        most = len(self.gallery) - int(self.is_own_gallery)
         center = self.gallery.mean(axis=0)  # products of large numbers would round differences off
         gallery, queries = self.gallery - center, self.queries - center
         half_norms = 0.5 * np.einsum("ij,ij->i", gallery, gallery)
         # Those that want about as many share a block.
         wanting = np.argsort(n_wanted, kind="stable")[np.sum(n_wanted <= 0) :]
         step = max(1, _BLOCK // len(gallery))
-        for start in range(0, len(wanting) if most > 0 else 0, step):
+        for start in range(0, len(wanting), step):
             rows = wanting[start : start + step]
             closeness = half_norms - queries[rows] @ gallery.T  # half of squared, less a constant
             if self.is_own_gallery:
                 closeness[np.arange(len(rows)), rows] = np.inf
-            yield rows, _smallest(closeness, min(int(n_wanted[rows].max()), most))
+            yield rows, _smallest(closeness, int(n_wanted[rows].max()))
 
 
 def _smallest(values: FloatArray, n: int) -> IntArray:
     """Return the columns of the n smallest values of each row, in order; ties to the left."""
     bound = np.partition(values, n - 1, axis=1)[:, n - 1 : n]
-    kept = values < bound
-    tied = values == bound
-    kept |= tied & (np.cumsum(tied, axis=1) <= n - kept.sum(axis=1, keepdims=True))
-    columns = np.nonzero(kept)[1].reshape(-1, n)
+    kept = values <= bound
+    crowded = np.flatnonzero(np.count_nonzero(kept, axis=1) > n)
+    if len(crowded):
+        below, tied = values[crowded] < bound[crowded], values[crowded] == bound[crowded]
+        n_free = n - np.count_nonzero(below, axis=1)[:, None]
+        kept[crowded] = below | (tied & (np.cumsum(tied, axis=1) <= n_free))
+    columns = (np.flatnonzero(kept) % values.shape[1]).reshape(-1, n)
     order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
     return np.take_along_axis(columns, order, axis=1)
 

@@ -1,6 +1,7 @@
 """Choose parameters by what is held out, with labels or without."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -8,15 +9,15 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import Tags, check_consistent_length, check_random_state, get_tags
+from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
 from mdaml.constraints._value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
-from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split, check_constraints
-from mdaml.model_selection._trials import Task, Trial, fit, metric_of, try_all
+from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
+from mdaml.model_selection._trials import Task, Trial, check_data, fit, metric_of, try_all
 
 _N_SPLITS = 5
 
@@ -165,7 +166,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # ty
             "quadruplets": quadruplets,
             "weights": constraint_weight,
         }
-        samples, truth = _check_data(X, y, constraints, weak)
+        samples, truth = check_data(X, y, constraints, weak)
         rng = check_random_state(self.random_state)
         seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
         task = Task(
@@ -216,7 +217,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # ty
 
     def _splits(self, truth: Any, seed: int, *, has_labels: bool) -> list[Split]:
         cv = _N_SPLITS if self.cv is None else self.cv
-        if isinstance(cv, int):
+        if isinstance(cv, Integral):
             kind: Any = PointKFold if has_labels else ConstraintKFold
             cv = kind(cv, random_state=seed)
         if hasattr(cv, "split"):
@@ -331,44 +332,6 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # ty
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         tags.transformer_tags = inner.transformer_tags
         return tags
-
-
-def _check_data(
-    X: Any, y: Any, constraints: Constraints | None, weak: Mapping[str, Any]
-) -> tuple[Any, Any]:
-    """Return X such that rows can be taken, and labels or constraints."""
-    given = [name for name, value in weak.items() if value is not None]
-    samples = X if hasattr(X, "iloc") or hasattr(X, "tocsr") else np.asarray(X)
-    samples = samples.tocsr() if hasattr(samples, "tocsr") else samples
-    n_points = samples.shape[0] if samples.ndim else 0
-    if y is not None and (given or constraints is not None):
-        raise ValueError(f"Pass either y or {(*given, 'constraints')[0]}, not both.")
-    if y is not None:
-        labels = np.asarray(y)
-        check_consistent_length(samples, labels)
-        return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if constraints is None:
-        if not given:
-            raise ValueError(
-                "MetricSearchCV requires y to be passed, but the target y is None: pass labels y, "
-                "or comparisons as triplets=, pairs= with pair_labels=, quadruplets= or "
-                "constraints=."
-            )
-        return samples, Constraints(**weak, n_points=n_points)
-    if given:
-        raise ValueError(
-            f"Pass either constraints or {given[0]}, not both: constraints hold arrays and weights."
-        )
-    check_constraints(constraints)
-    if constraints.n_points > n_points:
-        raise ValueError(
-            f"constraints refer to {constraints.n_points} points, but X has {n_points} rows. Pass "
-            "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
-        )
-    if constraints.n_points < n_points:  # points that are never compared help to find modes
-        arrays = {name: getattr(constraints, name) for name in weak}
-        constraints = Constraints(**arrays, n_points=n_points)
-    return samples, constraints
 
 
 def _seeded(estimator: Any, seed: int) -> Any:

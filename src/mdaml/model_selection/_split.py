@@ -130,9 +130,9 @@ class PointKFold:
 
     Points are dealt to `n_splits` folds, each of which is held out once. Comparisons among the
     points held out are the test, comparisons among the others are learned from, and those that join
-    both go to neither side. With k folds a triplet of random points is learned from with
-    probability ``(1 - 1/k)^3`` and tested with ``1/k^3``, once in all folds: 51 % and 0.8 % for 5
-    folds, 30 % and 3.7 % for 3. Use few folds where comparisons are few.
+    both go to neither side. In each of k splits ``(1 - 1/k)^3`` of the triplets of random points
+    are learned from and ``1/k^3`` tested: 51 % and 0.8 % for 5 folds, 30 % and 3.7 % for 3. Use few
+    folds where comparisons are few.
 
     Parameters
     ----------

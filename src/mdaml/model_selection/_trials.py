@@ -13,12 +13,13 @@ import numpy.typing as npt
 from joblib import Parallel, delayed, parallel_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_consistent_length
 
 from mdaml._typing import FloatArray
 from mdaml.constraints._value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
-from mdaml.model_selection._split import Split
+from mdaml.model_selection._split import Split, check_constraints
 
 FIRST_ROUNDS = 2
 _KEPT = 1 / 5
@@ -88,6 +89,44 @@ class Task:
         if not np.isfinite(value):
             raise ValueError(f"scoring must return a finite number, got {value}.")
         return value
+
+
+def check_data(
+    X: Any, y: Any, constraints: Constraints | None, weak: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return X such that rows can be taken, and labels or constraints."""
+    given = [name for name, value in weak.items() if value is not None]
+    samples = X if hasattr(X, "iloc") or hasattr(X, "tocsr") else np.asarray(X)
+    samples = samples.tocsr() if hasattr(samples, "tocsr") else samples
+    n_points = samples.shape[0] if samples.ndim else 0
+    if y is not None and (given or constraints is not None):
+        raise ValueError(f"Pass either y or {(*given, 'constraints')[0]}, not both.")
+    if y is not None:
+        labels = np.asarray(y)
+        check_consistent_length(samples, labels)
+        return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if constraints is None:
+        if not given:
+            raise ValueError(
+                "MetricSearchCV requires y to be passed, but the target y is None: pass labels y, "
+                "or comparisons as triplets=, pairs= with pair_labels=, quadruplets= or "
+                "constraints=."
+            )
+        return samples, Constraints(**weak, n_points=n_points)
+    if given:
+        raise ValueError(
+            f"Pass either constraints or {given[0]}, not both: constraints hold arrays and weights."
+        )
+    check_constraints(constraints)
+    if constraints.n_points > n_points:
+        raise ValueError(
+            f"constraints refer to {constraints.n_points} points, but X has {n_points} rows. Pass "
+            "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
+        )
+    if constraints.n_points < n_points:  # points that are never compared help to find modes
+        arrays = {name: getattr(constraints, name) for name in weak}
+        constraints = Constraints(**arrays, n_points=n_points)
+    return samples, constraints
 
 
 def metric_of(estimator: Any) -> Any:
