@@ -319,18 +319,29 @@ def test_noise_is_withstood_with_parameters_chosen_from_noisy_comparisons_alone(
     assert 0.8 < search.best_score_ < 0.87
 
 
-def test_candidates_that_cannot_be_resumed_start_anew(balance):
+def test_candidates_that_cannot_go_on_start_anew(balance):
     X, y = balance
     grid = {"triplet_weight": [10.0, 100.0, 1000.0, 10000.0]}
-    for options in ({"n_components": 2}, {"sampling": "neighbors", "n_similar": 3}):
+    for options in ({"n_components": 2, "sampling": "random"}, {"sampling": "neighbors"}):
         estimator = MDaML(1, random_state=0, **options)
         search = partial(MetricSearchCV, estimator, grid, cv=2, random_state=0)
         staged, whole = search().fit(X, y), search(warm_start=False).fit(X, y)
         finished = staged.cv_results_["finished"]
+        assert finished.sum() == (3 if "n_components" in options else 4)
         np.testing.assert_array_equal(
             staged.cv_results_["mean_test_score"][finished],
             whole.cv_results_["mean_test_score"][finished],
         )
+
+
+@pytest.mark.parametrize("max_iter", ["never", 0, 1.5, None])
+def test_a_wrong_number_of_rounds_is_refused_at_once(answers, max_iter):
+    X, said = answers
+    grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
+    with pytest.raises(
+        (TypeError, ValueError), match=r"triplet_weight=3\.0 cannot be fitted\. MDaML\(max_iter"
+    ):
+        MetricSearchCV(MDaML(1, max_iter=max_iter), grid).fit(X, constraints=said)
 
 
 def test_splits_of_one_s_own(balance):

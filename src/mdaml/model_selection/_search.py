@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
 from mdaml.constraints._value import Constraints
-from mdaml.estimators import MDaML
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
 from mdaml.model_selection._trials import Task, Trial, check_data, fit, metric_of, try_all
@@ -52,8 +51,9 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # ty
         before.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates make two rounds, and the best fifth (three at
-        least) goes on from where it stopped. About half the time; see Notes. Otherwise, and for
-        other estimators, all are fitted to the end.
+        least) goes on from where it stopped. About half the time; see Notes. Otherwise all are
+        fitted to the end, and so are other estimators, and MDaML with labels and
+        ``sampling="neighbors"``, which makes few rounds by itself.
     random_state : int, RandomState or None, default=None
         For the folds if `cv` is a number, and for all estimators whose own ``random_state`` is
         None: they get one seed, the same for all candidates, so that chance does not choose.
@@ -175,8 +175,8 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # ty
         candidates = list(ParameterGrid(self.param_grid))
         if not candidates:
             raise ValueError("param_grid is empty: at least one candidate is needed.")
-        kinds = {type(metric_of(task.candidate(params))) for params in candidates}
-        in_stages = self.warm_start and all(issubclass(kind, MDaML) for kind in kinds)
+        can_pause = [task.can_pause(params) for params in candidates]  # refuses unknown names too
+        in_stages = self.warm_start and all(can_pause)
         splits = self._splits(truth, seed_of_folds, has_labels=task.has_labels)
         trials, finished = try_all(
             task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs

@@ -61,12 +61,18 @@ class Task:
         """Whether labels are learned from."""
         return not isinstance(self.truth, Constraints)
 
-    def candidate(self, params: Params, **own: Any) -> Any:
-        """Return a new estimator with some parameters, and others of the metric at its end."""
+    def candidate(self, params: Params) -> Any:
+        """Return a new estimator with some parameters."""
         copies = {name: clone(value, safe=False) for name, value in params.items()}
-        candidate = clone(self.estimator).set_params(**copies)
-        metric_of(candidate).set_params(**own)
-        return candidate
+        return clone(self.estimator).set_params(**copies)
+
+    def can_pause(self, params: Params) -> bool:
+        """Return whether a candidate can be fitted for some rounds and go on later."""
+        metric = metric_of(self.candidate(params))
+        # Neighbours are searched under the start metric: to go on would be another problem.
+        return isinstance(metric, MDaML) and not (
+            self.has_labels and metric.sampling == "neighbors"
+        )
 
     def sides(self, split: Split) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Return samples and truth to learn from, and those that are held out."""
@@ -223,32 +229,36 @@ def _try(
         error.add_note(what)
         raise
     seconds = perf_counter() - start
-    state = None if short is None else _state(metric_of(model), task.has_labels, short)
+    state = None if short is None else _state(metric_of(model), short)
     seconds += 0.0 if before is None else before.seconds
     return Trial(task.score(model, learned, held_out), seconds, state)
 
 
 def _make(task: Task, params: Params, short: bool, before: Trial | None) -> Any:
     """Return the candidate, to make its first rounds only, or to go on after them."""
-    max_iter = getattr(metric_of(task.candidate(params)), "max_iter", None)
-    if not isinstance(max_iter, Integral) or max_iter <= FIRST_ROUNDS:
-        return task.candidate(params)
-    if short:
-        return task.candidate(params, max_iter=FIRST_ROUNDS)
-    if before is None or before.state is None:
-        return task.candidate(params)
-    state = before.state
-    return task.candidate(
-        params, max_iter=max_iter - FIRST_ROUNDS, init_metric=state.metric, init=state.weights
-    )
+    candidate = task.candidate(params)
+    state = None if before is None else before.state
+    if not short and state is None:
+        return candidate
+    metric = metric_of(candidate)
+    n_rounds = metric._n_rounds(False)  # what "auto" stands for is known there
+    if isinstance(metric.max_iter, str) and metric.max_iter != "auto":
+        return candidate  # which fit will refuse
+    if not isinstance(n_rounds, Integral) or n_rounds <= FIRST_ROUNDS:
+        return candidate
+    if state is None:
+        metric.set_params(max_iter=FIRST_ROUNDS)
+    else:
+        metric.set_params(
+            max_iter=n_rounds - FIRST_ROUNDS, init_metric=state.metric, init=state.weights
+        )
+    return candidate
 
 
-def _state(metric: MDaML, has_labels: bool, limit: int) -> State | None:
-    """Return where to go on from, unless that would not be to go on: then None, to start anew."""
-    if has_labels and metric.sampling == "neighbors":
-        return None  # triplets would be drawn among the neighbours under the start metric
+def _state(metric: MDaML, limit: int) -> State | None:
+    """Return where to go on from; None, to start anew, if that is not known or too large."""
     M = metric.get_mahalanobis_matrix().astype(np.float64)
-    lengths = np.linalg.eigvalsh(M)
+    lengths = np.linalg.eigvalsh(M)  # not all positive if only some components are kept
     if not lengths[0] > _SAFELY_DEFINITE * lengths[-1] or metric.weights_.nbytes > limit:
         return None
     return State(0.5 * (M + M.T), metric.weights_)
