@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.datasets import load_dataset, make_triplets
 from mdaml.model_selection import (
     ConstraintKFold,

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.model_selection import (
     ConstraintKFold,
     PointKFold,

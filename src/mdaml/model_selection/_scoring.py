@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.model_selection._split import check_constraints
 
 _BLOCK = 2**21  # distances at a time
@@ -53,7 +53,7 @@ def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints)
     Examples
     --------
     >>> from mdaml import Euclidean
-    >>> from mdaml.constraints._value import Constraints
+    >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import triplet_accuracy
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
     >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1]], quadruplets=[[0, 1, 2, 3]])
@@ -92,7 +92,7 @@ def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> floa
     Examples
     --------
     >>> from mdaml import Euclidean
-    >>> from mdaml.constraints._value import Constraints
+    >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import pair_auc
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
     >>> said = Constraints(pairs=[[0, 1], [2, 3], [0, 3], [1, 2]], pair_labels=[1, 1, -1, -1])

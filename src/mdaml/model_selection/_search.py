@@ -13,7 +13,7 @@ from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
 from mdaml.model_selection._trials import Task, Trial, check_data, fit, metric_of, try_all
@@ -21,7 +21,7 @@ from mdaml.model_selection._trials import Task, Trial, check_data, fit, metric_o
 _N_SPLITS = 5
 
 
-class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     """Choose the parameters of a metric learner by what is held out; no labels needed.
 
     scikit-learn's own search cannot do this: comparisons name rows of X, and it either passes them

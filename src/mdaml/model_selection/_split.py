@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from mdaml._typing import IntArray
 from mdaml._validation import check_integer
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class ConstraintKFold:
 
     Examples
     --------
-    >>> from mdaml.constraints._value import Constraints
+    >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import ConstraintKFold
     >>> said = Constraints(triplets=[[0, 1, 2], [0, 2, 1], [3, 1, 2], [2, 0, 3]])
     >>> for split in ConstraintKFold(3, shuffle=False).split(said):
@@ -149,7 +149,7 @@ class PointKFold:
 
     Examples
     --------
-    >>> from mdaml.constraints._value import Constraints
+    >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import PointKFold
     >>> said = Constraints(pairs=[[0, 2], [1, 3], [2, 4], [0, 1]], pair_labels=[1, 1, -1, -1])
     >>> for split in PointKFold(2, shuffle=False).split(said):

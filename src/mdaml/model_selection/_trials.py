@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 
 from mdaml._typing import FloatArray
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.estimators import MDaML
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split, check_constraints
