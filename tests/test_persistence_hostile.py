@@ -374,7 +374,7 @@ def test_junk_anywhere_in_the_document_raises_nothing_but_a_refusal(saved, origi
 
 
 def test_a_forged_search_needs_its_best_estimator(tmp_path):
-    X, y = make_multimodal(n_samples=40, random_state=1)
+    X, y = make_multimodal(n_samples=200, random_state=0)
     model = mdaml.MDaMLCV(random_state=0).fit(X, y)
     for value in (None, {"dict": {}}):
         model.save(tmp_path / "model")

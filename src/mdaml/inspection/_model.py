@@ -68,8 +68,8 @@ def are_training_rows(caller: str, metric: Any, Y: FloatArray, training_rows: bo
 def weights_from_centers(sq_dists: FloatArray, eta: float) -> FloatArray:
     """Weights of points that no comparison names.
 
-    Eq. (14) without its pair terms: ``w_ik ~ d2(x_i, c_k)**(-1/(eta-1))``. A point on a centre
-    belongs to that mode alone.
+    As in Eq. (14), without its pair terms: ``w_ik ~ d2(x_i, c_k)**(-1/(eta-1))``. A point on a
+    centre belongs to that mode alone.
     """
     lowest = sq_dists.min(axis=1, keepdims=True)
     at_center = (lowest == 0) & (sq_dists == 0)
