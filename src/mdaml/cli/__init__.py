@@ -34,9 +34,15 @@ def build_app() -> "Typer":
     """Assemble the application: one command per module of this package."""
     import typer
 
+    from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
     from mdaml.cli.features import features
+    from mdaml.cli.fit import fit
+    from mdaml.cli.neighbors import neighbors
     from mdaml.cli.paper import paper
+    from mdaml.cli.score import score
+    from mdaml.cli.search import search
+    from mdaml.cli.transform import transform
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -58,6 +64,8 @@ def build_app() -> "Typer":
     )
     app.callback()(root)
     app.command()(demo)
+    for command in (fit, search, score, audit, neighbors, transform):
+        app.command(rich_help_panel="Models from files")(command)
     app.command()(features)
     app.add_typer(paper, name="paper")
     return app
