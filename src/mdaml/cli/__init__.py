@@ -28,6 +28,9 @@ def main() -> None:
             raise
         sys.stderr.write(f"{hint}\n")
         raise SystemExit(1) from None
+    except KeyboardInterrupt:  # while packages are loaded; commands have their own words for it
+        sys.stderr.write("Interrupted.\n")
+        raise SystemExit(130) from None
 
 
 def build_app() -> "Typer":

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mdaml.cli._columns import describe_id
 from mdaml.cli._output import CommandError
 from mdaml.cli._tables import Table, check_file
 
@@ -109,7 +108,10 @@ def _read(path: Path, table: Table) -> tuple["Constraints", list[str]]:
         else:
             value, wrong = read_constraints(path, ids=table.ids)
     except ValueError as error:
-        raise CommandError(f"{_translated(str(error))} {_naming(table)}") from None
+        message = _translated(str(error))
+        if "none of the ids" in message or "not an integer" in message:
+            message += f" {_naming(table)}"
+        raise CommandError(message) from None
     reasons = (f"{path}:{p.line}: {_translated(p.reason)} ({p.text})" for p in wrong)
     return value, list(reasons)
 
@@ -124,8 +126,7 @@ def _naming(table: Table) -> str:
     if table.ids is None:
         return f"Points are rows of {table.path}, 0 to {len(table.X) - 1}; --id names a column."
     such = ", ".join(map(repr, table.ids[:3].tolist()))
-    column = describe_id(table.columns.id or "")
-    return f"Points are named by {column} of {table.path}: {such}, …"
+    return f"Ids of {table.path} are such as {such}."
 
 
 def _check_kind(kind: str, path: Path, value: "Constraints") -> None:
@@ -142,8 +143,8 @@ def _check_kind(kind: str, path: Path, value: "Constraints") -> None:
 def _refusal(problems: list[str], n_lines: int) -> CommandError:
     more = len(problems) - _SHOWN
     details = problems[:_SHOWN] + ([f"… and {more} more"] if more > 0 else [])
-    told = f"{counted(len(problems), 'line')} of {n_lines} cannot be used. Mend them, or leave "
-    return CommandError(f"{told}them out: --skip-invalid.", details=details)
+    told = f"{len(problems)} of {counted(n_lines, 'line')} cannot be used."
+    return CommandError(f"{told} Mend them, or say --skip-invalid.", details=details)
 
 
 def _joined(parts: Sequence["Constraints"], n_points: int) -> "Constraints":

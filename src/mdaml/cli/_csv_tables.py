@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -74,7 +74,7 @@ class CsvTable:
     def place(self, row: int) -> str:
         """Return file and line of a row."""
         with _opened(self.path) as file:
-            for number, (line, _) in enumerate(_rows(file, self._head)):
+            for number, (line, _) in enumerate(_rows(self.path, file, self._head)):
                 if number == row:
                     return f"{self.path}:{line}"
         return str(self.path)
@@ -91,23 +91,16 @@ def find_fault(path: Path, head: _Head, columns: Columns) -> str | None:
     id_place = None if columns.id is None else head.names.index(columns.id)
     width, first = len(head.names), None
     with _opened(path) as file:
-        try:
-            for line, row in _rows(file, head):
-                if len(row) != width:
-                    return f"{path}:{line}: {_count(len(row))}, but {_count(width)} are wanted."
-                first = first or row
-                for name, place in places.items():
-                    if not _is_finite(row[place]):
-                        hint = _hint(head, columns, name, first[place])
-                        return f"{path}:{line}: column {name!r} {_said(row[place])}.{hint}"
-                if id_place is not None and not row[id_place].strip():
-                    return f"{path}:{line}: the id, column {columns.id!r}, is empty."
-        except csv.Error as error:
-            return f"{path}: after line {line}: {error}. Is a quotation mark not closed?"
-        except UnicodeDecodeError as error:
-            raise CommandError(
-                f"{path}: it is not UTF-8 text: {error}. Save it as UTF-8."
-            ) from None
+        for line, row in _rows(path, file, head):
+            if len(row) != width:
+                return f"{path}:{line}: {_count(len(row))}, but {_count(width)} are wanted."
+            first = first or row
+            for name, place in places.items():
+                if not _is_finite(row[place]):
+                    hint = _hint(head, columns, name, first[place])
+                    return f"{path}:{line}: column {name!r} {_said(row[place])}.{hint}"
+            if id_place is not None and not row[id_place].strip():
+                return f"{path}:{line}: the id, column {columns.id!r}, is empty."
     return None
 
 
@@ -156,8 +149,8 @@ def _read_head(path: Path) -> _Head:
                 if line.strip() and not line.startswith("#"):
                     cells = [cell.strip() for cell in next(csv.reader([line]))]
                     return _head_of(path, cells, n_before)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise CommandError(f"{path}: it is not CSV in UTF-8: {error}.") from None
+        except UnicodeDecodeError:
+            raise _encoding_error(path) from None
     raise CommandError(f"{path}: the file is empty.")
 
 
@@ -181,18 +174,29 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _rows(file: TextIO, head: _Head) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, file: TextIO, head: _Head) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line on which each row begins, and its cells."""
     for _ in range(head.n_lines):
         next(file)
-    rows = csv.reader(_checked(file), strict=True)
+    rows = csv.reader((line.replace("\0", "?") for line in file), strict=True)
     line = head.n_lines + 1
-    for row in rows:
-        if row:
-            yield line, row
-        line = head.n_lines + rows.line_num + 1
+    try:
+        for row in rows:
+            if row:
+                yield line, row
+            line = head.n_lines + rows.line_num + 1
+    except csv.Error as error:
+        raise CommandError(f"{path}:{line}: {error}. Is a quotation mark not closed?") from None
+    except UnicodeDecodeError:
+        raise _encoding_error(path) from None
 
 
-def _checked(file: Iterable[str]) -> Iterator[str]:
-    for line in file:
-        yield line.replace("\0", "?")  # which csv does not take
+def _encoding_error(path: Path) -> CommandError:
+    """Find the line that is not UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return CommandError(f"{path}:{number}: this is not UTF-8 text. Save it as UTF-8.")
+    return CommandError(f"{path}: it is not UTF-8 text. Save it as UTF-8.")

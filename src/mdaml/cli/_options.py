@@ -46,7 +46,8 @@ DropOption: TypeAlias = Annotated[
     typer.Option(
         "--drop",
         metavar="COLUMNS",
-        help="Columns to leave out, separated by commas. All others must be numbers.",
+        help="Columns to leave out, separated by commas. What is learned from must be numbers; a "
+        "model finds its columns again by name.",
         rich_help_panel="Columns of DATA",
     ),
 ]
@@ -155,8 +156,10 @@ class Method(StrEnum):
 MethodOption: TypeAlias = Annotated[
     Method,
     typer.Option(
-        help="What learns. lmnn, dmlmj, lfda and dml-dc learn from labels only, mdamlcv from "
-        "labels or triplets, the others from anything.",
+        metavar="NAME",
+        help="What learns. From comparisons or labels: mdaml, gmml, kissme, dml-eig, euclidean "
+        "(which learns nothing). From triplets or labels: mdamlcv, which also chooses its "
+        "parameters. From labels: lmnn, dmlmj, lfda, dml-dc.",
         rich_help_panel="Method",
     ),
 ]

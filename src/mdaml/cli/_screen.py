@@ -58,7 +58,7 @@ class Screen:
             return
         if not self.is_terminal:
             for row in (columns, *rows):
-                typer.echo("\t".join(map(str, row)))
+                typer.echo("\t".join(" ".join(str(cell).split()) for cell in row))
             return
         table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
         for place, name in enumerate(columns):

@@ -37,14 +37,14 @@ class Table:
             if name.isascii() and name.isdigit() and int(name) < len(self.X):
                 return int(name)
             raise CommandError(
-                f"there is no row {name!r} in {self.path}: rows are the numbers from 0 to "
+                f"There is no row {name!r} in {self.path}: rows are the numbers from 0 to "
                 f"{len(self.X) - 1}. If they have names, say which column: --id."
             )
         if not self._rows:
             self._rows.update(zip(self.ids.tolist(), range(len(self.ids)), strict=True))
         if name not in self._rows:
             raise CommandError(
-                f"there is no id {name!r} in {self.path}; its ids are such as "
+                f"There is no id {name!r} in {self.path}; its ids are such as "
                 f"{', '.join(map(repr, self.ids[:3].tolist()))}."
             )
         return self._rows[name]
@@ -116,7 +116,7 @@ def check_file(path: Path) -> None:
         with path.open("rb"):
             pass
     except FileNotFoundError:
-        raise CommandError(f"there is no file {path}.") from None
+        raise CommandError(f"There is no file {path}.") from None
     except OSError as error:
         raise CommandError(f"{path}: it cannot be read: {error.strerror}.") from None
 

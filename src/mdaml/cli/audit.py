@@ -1,5 +1,6 @@
 """``mdaml audit``: what a model makes of every comparison, and which ones may be wrong."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,13 +69,13 @@ def audit(
         saved = load_model(model)
         screen.tell("model", saved.describe(), str(model))
         wanted = Wanted(id_column, None, split_names(drop), saved.features)
-        table, given = read_inputs(data, wanted, files, screen, skip_invalid)
-        saved.check(data, table.columns)
-        assert given is not None
-        with screen.working("auditing"), blaming_input():
-            frame = _audit(saved.estimator, table, given.constraints)
-        if out is not None:
-            with staging(out, (".csv", ".parquet")) as temporary:
+        with nullcontext() if out is None else staging(out, (".csv", ".parquet")) as temporary:
+            table, given = read_inputs(data, wanted, files, screen, skip_invalid)
+            saved.check(data, table.columns)
+            assert given is not None
+            with screen.working("auditing"), blaming_input():
+                frame = _audit(saved.estimator, table, given.constraints)
+            if temporary is not None and out is not None:
                 _write(frame, temporary, out.suffix.lower())
         screen.document["out"] = None if out is None else str(out)
         screen.say_facts()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mdaml.cli._columns import Wanted
-from mdaml.cli._comparisons import ComparisonFiles, Given, read_comparisons
+from mdaml.cli._comparisons import ComparisonFiles, Given, counted, read_comparisons
 from mdaml.cli._models import (
     check_supervision,
     make_estimator,
@@ -97,7 +97,7 @@ def read_inputs(
         screen.tell("comparisons", given.describe(), given.facts())
     if table.labels is not None:
         n_classes, n_without = table.count_labels()
-        text = f"{n_classes} classes; {n_without} rows without a label"
+        text = f"{n_classes} classes; {counted(n_without, 'row')} without a label"
         screen.tell("labels", text, {"classes": n_classes, "rows_without": n_without})
     return table, given
 

@@ -1,5 +1,6 @@
 """``mdaml search``: choose the parameters of a method by what is held out."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -181,8 +182,13 @@ def _search(estimator: Any, plan: _Plan, table: Table, told: dict[str, Any], scr
             n_jobs=plan.jobs,
             random_state=plan.seed,
         )
-        with screen.collecting_warnings(), blaming_input():
-            return found.fit(table.X, **told)
+        try:
+            with screen.collecting_warnings(), blaming_input():
+                return found.fit(table.X, **told)
+        except CommandError as error:
+            message = re.sub(r"\w+\(n_splits=(\d+)\)", r"--folds \1", str(error))
+            message = message.replace("n_splits", "--folds").replace(f"{_STEP}__", "")
+            raise CommandError(message, code=error.code) from error
 
 
 @contextmanager
