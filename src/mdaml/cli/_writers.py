@@ -120,5 +120,7 @@ def open_writer(path: Path, suffix: str, names: Sequence[str]) -> Iterator[Write
     """Open a file to write rows to, in the format of a suffix."""
     with path.open("wb") as file:
         writer = _WRITERS[suffix](file, names)
-        yield writer
-        writer.close()
+        try:
+            yield writer
+        finally:  # after an error too, or Arrow complains later of a file that is gone
+            writer.close()
