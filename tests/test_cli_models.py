@@ -849,7 +849,7 @@ def test_new_user_gets_from_files_to_neighbours_by_the_shell_alone(tmp_path, X, 
     assert document["comparisons"]["skipped"] == 4
     assert document["agreement"]["learned"] > document["agreement"]["before"] + 0.05
 
-    audited = json.loads(shell("audit", "model.mdaml", "items.csv", *skip).stdout)
+    audited = json.loads(run("audit", "model.mdaml", "items.csv", *skip).stdout)
     assert len(audited["most_suspicious"]) == 10
 
     listed = shell("neighbors", "model.mdaml", "items.csv", "--query", "item 7")

@@ -60,7 +60,8 @@ class Screen:
             for row in (columns, *rows):
                 typer.echo("\t".join(" ".join(str(cell).split()) for cell in row))
             return
-        table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
+        typer.echo(title)  # not the table's own title, which would be as narrow as the table
+        table = Table(box=SIMPLE_HEAD)
         for place, name in enumerate(columns):
             is_text = any(
                 isinstance(row[place], str) and not _is_number(row[place]) for row in rows

@@ -32,9 +32,9 @@ _MEMBERS = ("a", "b", "c", "d")
 _MEANINGS = {
     "kept": "holds",
     "redundant": "holds, and follows from others",
-    "violated": "does not hold, by too little to blame the answer",
-    "suspected wrong": "does not hold, and the answer is more likely wrong than right",
-    "ignored across modes": "does not hold, and joins points of different modes",
+    "violated": "does not hold, but nearly",
+    "suspected wrong": "does not hold; the answer is probably wrong",
+    "ignored across modes": "does not hold; its points are of different modes",
 }
 
 

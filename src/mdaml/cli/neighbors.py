@@ -172,7 +172,7 @@ def _show(found: list[_Found], table: Table, screen: Screen) -> None:
     columns = ("rank", "id", "distance", "Euclidean rank")
     rows_of = [
         [
-            [n + 1, table.name(row), f"{distance:.6g}", rank]
+            [n + 1, table.name(row), f"{distance:#.6g}", rank]
             for n, (row, distance, rank) in enumerate(
                 zip(item.rows, item.distances, item.euclidean_ranks, strict=True)
             )

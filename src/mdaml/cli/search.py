@@ -262,7 +262,7 @@ def _report(screen: Screen, out: Path, found: Any, seconds: float, *, has_labels
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _bare(params: dict[str, Any]) -> dict[str, Any]:
