@@ -21,7 +21,7 @@ from mdaml.cli._columns import Wanted
 from mdaml.cli._output import CommandError
 from mdaml.cli._scaling import Scaling, fold_scaling
 from mdaml.cli._tables import read_table
-from mdaml.constraints._value import Constraints
+from mdaml.constraints import Constraints
 from mdaml.inspection import audit
 from mdaml.model_selection import (
     ConstraintKFold,
@@ -372,10 +372,12 @@ def test_npy_takes_names_and_labels_from_other_files(ids, X):
 def test_labels_are_numbers_or_texts_in_order():
     Path("t.csv").write_text("id,x,y\na,1,10\nb,2,2\nc,3,\nd,4,-1\n")
     assert read_table(Path("t.csv"), Wanted(labels="y")).codes().tolist() == [10, 2, -1, -1]
-    Path("t.csv").write_text("id,x,y\na,1,dog\nb,2,cat\nc,3,\n")
+    Path("t.csv").write_text("id,x,y\na,1,dog\nb,2,cat\nc,3,\nd,4,-1\n")
     table = read_table(Path("t.csv"), Wanted(labels="y"))
-    assert table.codes().tolist() == [1, 0, -1]
-    assert table.count_labels() == (2, 1)
+    assert table.codes().tolist() == [1, 0, -1, -1]
+    assert table.count_labels() == (2, 2)
+    pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": [5.0, None, 7.0]}).to_parquet("t.parquet")
+    assert read_table(Path("t.parquet"), Wanted(labels="y")).count_labels() == (2, 1)
 
 
 NONSENSE = "item 0,zebra,item 1\nitem 1,item 1,item 2\nitem 4,item 5\nitem 6,item 7,\n"

@@ -151,9 +151,12 @@ def _texts(batch: Any, name: str | None) -> npt.NDArray[Any] | None:
     """Return a column as texts, empty where there is nothing."""
     if name is None:
         return None
+    arrow, column = load_arrow(), batch.column(name)
+    if arrow.types.is_floating(column.type):  # whole numbers with gaps, as data frames hold them
+        column = arrow.compute.if_else(arrow.compute.is_nan(column), None, column)
     try:
-        return batch.column(name).cast("string").fill_null("").to_numpy(zero_copy_only=False)
-    except load_arrow().ArrowException:
+        return column.cast("string").fill_null("").to_numpy(zero_copy_only=False)
+    except arrow.ArrowException:
         kind = batch.schema.field(name).type
         raise CommandError(
             f"column {name!r} holds {kind}, which cannot name or label rows."

@@ -11,7 +11,7 @@ from mdaml.cli._output import CommandError
 from mdaml.cli._tables import Table, check_file
 
 if TYPE_CHECKING:
-    from mdaml.constraints._value import Constraints
+    from mdaml.constraints import Constraints
 
 _SHOWN = 10
 _KINDS = ("triplets", "pairs", "quadruplets")
@@ -37,10 +37,6 @@ class ComparisonFiles:
     def paths(self, kind: str) -> Sequence[Path]:
         """Return the files of an option."""
         return getattr(self, kind) or ()
-
-    def options(self) -> str:
-        """Return them as they were written on the command line."""
-        return " ".join(f"--{kind} {path}" for kind, path in self.named())
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def read_comparisons(files: ComparisonFiles, table: Table, *, skip_invalid: bool
 
 
 def _read(path: Path, table: Table) -> tuple["Constraints", list[str]]:
-    from mdaml.constraints._value import read_constraints
+    from mdaml.constraints import read_constraints
 
     check_file(path)
     try:
@@ -149,7 +145,7 @@ def _refusal(problems: list[str], n_lines: int) -> CommandError:
 
 def _joined(parts: Sequence["Constraints"], n_points: int) -> "Constraints":
     """Return all constraints in one value; weights go with their kinds."""
-    from mdaml.constraints._value import Constraints
+    from mdaml.constraints import Constraints
 
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])

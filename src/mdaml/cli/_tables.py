@@ -55,7 +55,7 @@ class Table:
         Whole numbers stay as they are; texts are numbered in their order.
         """
         assert self.labels is not None
-        known = self.labels != ""
+        known = (self.labels != "") & (self.labels != "-1")
         values = self.labels[known].tolist()
         out = np.full(len(self.labels), -1)
         try:
