@@ -15,6 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
+import mdaml
 from mdaml import KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import Constraints
 from mdaml.datasets import make_triplets
@@ -475,3 +476,15 @@ def test_two_points_cannot_be_compared():
     X = np.eye(2)
     with pytest.raises(ValueError, match="three points, but X has 2"):
         suggest_queries(Euclidean().fit(X), X, 1)
+
+
+def test_a_model_saved_without_its_training_rows_takes_all_points_for_new(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    T, _ = make_triplets(X, n_triplets=300, components=np.eye(3)[:2], random_state=0)
+    model = MDaML(2, random_state=0).fit(X, triplets=T)
+    model.save(tmp_path / "compact.mdaml", compact=True)
+    compact = mdaml.load(tmp_path / "compact.mdaml")
+    expected = audit(model, X, triplets=T, training_rows=False)
+    assert audit(compact, X, triplets=T).equals(expected)
+    with pytest.raises(ValueError, match="compact=True"):
+        audit(compact, X, triplets=T, training_rows=True)

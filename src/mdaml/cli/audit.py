@@ -89,10 +89,6 @@ def _audit(model: Any, table: Table, constraints: Any) -> Any:
     """Return the frame of the audit, with ids for the members."""
     from mdaml.inspection import audit as audit_comparisons
 
-    metric = getattr(model, "best_estimator_", model)
-    if hasattr(metric, "centers_") and not hasattr(metric, "weights_"):
-        # Saved without what describes the training data: all points are new to it.
-        metric.weights_ = np.empty((0, len(metric.centers_)))
     frame = audit_comparisons(model, table.X, constraints=constraints)
     for name in _MEMBERS:
         if table.ids is not None and name in frame:

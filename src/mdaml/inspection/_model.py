@@ -56,7 +56,15 @@ def mode_weights(
 
 def are_training_rows(caller: str, metric: Any, Y: FloatArray, training_rows: bool | None) -> bool:
     """Return whether samples are the training rows: as the user says, else if as many."""
-    n_fitted = len(metric.weights_)
+    weights = getattr(metric, "weights_", None)
+    if weights is None:  # saved without what describes the training data
+        if training_rows:
+            raise ValueError(
+                f"{caller}(training_rows=True) needs the weights of the training rows, but this "
+                "model was saved with compact=True. Leave training_rows out, or save it whole."
+            )
+        return False
+    n_fitted = len(weights)
     if training_rows and len(Y) != n_fitted:
         raise ValueError(
             f"{caller}(training_rows=True) needs the X of fit, which had {n_fitted} rows; got "
