@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check bench clean
+.PHONY: demo test lint check bench bench-peers clean
 
 demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw a picture
 	$(BIN)/mdaml demo
@@ -21,6 +21,9 @@ check: lint test          ## what continuous integration runs
 
 bench: .venv/.test        ## speed, growth, memory, all methods side by side
 	$(BIN)/python benchmarks/run.py
+
+bench-peers: .venv/.test  ## ours against the peers, each library in an environment of its own
+	$(BIN)/python benchmarks/peers/compare.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

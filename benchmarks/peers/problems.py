@@ -1,0 +1,85 @@
+"""The data of the comparison: splits, scaling, triplets; the same for every method."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+
+from mdaml.constraints import sample_triplets
+from mdaml.datasets import load_dataset
+
+SETS = (
+    "letter",  # the large ones first, so that two lanes of work end together
+    "spambase",
+    "dna",
+    "digits",
+    "segment",
+    "german",
+    "vehicle",
+    "balance",
+    "autompg",
+    "sonar",
+)
+KINDS = ("labels", "triplets")
+PER_SAMPLE = 10  # triplets
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One split of a data set: what methods may see, and what they are judged by."""
+
+    X: np.ndarray
+    y: np.ndarray
+    triplets: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    triplets_test: np.ndarray
+
+    @classmethod
+    def of(cls, name, split):
+        """Random 70 % of a set (of 5000 rows of letter), standardised; ten triplets a sample.
+
+        The held-out triplets are of held-out samples only.
+        """
+        if name == "digits":
+            X, y = load_digits(return_X_y=True)
+        else:
+            X, y = load_dataset(name, return_X_y=True)
+        rows = np.random.default_rng(split).permutation(len(X))[:5000]
+        n_train = int(0.7 * len(rows))
+        train, test = rows[:n_train], rows[n_train:]
+        X = X[:, X[train].std(axis=0) > 0]
+        scaler = StandardScaler().fit(X[train])
+        return cls(
+            scaler.transform(X[train]),
+            y[train],
+            draw_triplets(y[train], split),
+            scaler.transform(X[test]),
+            y[test],
+            draw_triplets(y[test], 1000 + split),
+        )
+
+    def write(self, kind, path):
+        """Write what a method may see: samples, and labels or triplets, not both."""
+        given = {"y": self.y} if kind == "labels" else {"triplets": self.triplets}
+        np.savez(path, X=self.X, **given)
+
+    def judge(self, L):
+        """3-NN accuracy and share of triplets that hold, both on held-out samples mapped by L."""
+        known, new = self.X @ L.T, self.X_test @ L.T
+        accuracy = KNeighborsClassifier(3).fit(known, self.y).score(new, self.y_test)
+        return float(accuracy), share_satisfied(new, self.triplets_test)
+
+
+def draw_triplets(y, seed):
+    """Ten triplets of distinct random partners for every sample."""
+    return sample_triplets(y, PER_SAMPLE, PER_SAMPLE, pairing="zip", random_state=seed)
+
+
+def share_satisfied(Y, triplets):
+    """Share of the triplets whose first partner is the nearer one."""
+    anchor, similar, other = (Y[rows] for rows in triplets.T)
+    near, far = (np.sum((anchor - others) ** 2, axis=1) for others in (similar, other))
+    return float(np.mean(near < far))
