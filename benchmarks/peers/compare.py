@@ -12,10 +12,12 @@ import hashlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -36,6 +38,7 @@ ONE_THREAD = {
 }
 CASE = ("method", "kind", "set", "split")
 problem = cache(Problem.of)
+running, stopping = set(), threading.Event()
 
 
 def fingerprint(environment):
@@ -59,13 +62,26 @@ class Records:
         lines = path.read_text().splitlines() if path.exists() else []
         self.facts = {}
         for line in lines:
-            record = json.loads(line)
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:  # cut off by an interruption
+                continue
             self.facts[tuple(record[key] for key in CASE)] = record
 
     def has(self, case, code):
         """Whether this case was fitted by this code, under this limit."""
         known = self.facts.get(case)
         return known is not None and (known["code"], known["limit"]) == (code, self.limit)
+
+    def too_slow(self, jobs):
+        """Methods and kinds that took too long on an earlier split of the set of these jobs."""
+        codes = {(job["method"], job["set"]): job["code"] for job in jobs}
+        return [
+            [fact["method"], fact["kind"]]
+            for case, fact in self.facts.items()
+            if self.has(case, codes.get((fact["method"], fact["set"])))
+            and fact["status"] == "over the limit"
+        ]
 
     def add(self, record):
         record = record | {"limit": self.limit}
@@ -102,31 +118,34 @@ def run_task(environment, name, splits, records):
         for job in jobs:
             records.add(job | {"status": "not installed", "message": str(error)})
         return
-    for record in fitted(python, environment, jobs, records.limit):
+    for record in fitted(python, environment, jobs, records):
         records.add(judged(record))
 
 
-def fitted(python, environment, jobs, limit):
+def fitted(python, environment, jobs, records):
     """Hand the jobs to a process of the environment; yield what it says, as it says it."""
     for job in jobs:
         job["data"] = str(RUNS / f"{environment}-{job['set']}-{job['split']}-{job['kind']}.npz")
         job["out"] = str(RUNS / f"{environment}-{job['set']}.npy")
         problem(job["set"], job["split"]).write(job["kind"], job["data"])
     task = RUNS / f"{environment}-{jobs[0]['set']}-jobs.json"
-    task.write_text(json.dumps({"environment": environment, "limit_seconds": limit, "fits": jobs}))
+    known = {"too_slow": records.too_slow(jobs), "limit_seconds": records.limit}
+    task.write_text(json.dumps({"environment": environment, "fits": jobs} | known))
     command = [python, str(HERE / "fit.py"), str(task)]
     log = task.with_suffix(".log")
+    options = {"stdout": subprocess.PIPE, "text": True, "env": os.environ | ONE_THREAD}
+    # A session of its own: an interruption must not look like a fit that failed.
     with (
         log.open("w") as errors,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | ONE_THREAD
-        ) as process,
+        subprocess.Popen(command, stderr=errors, start_new_session=True, **options) as process,
     ):
+        running.add(process)
         n_done = 0
         for line in process.stdout:
             yield json.loads(line)
             n_done += 1
-    if process.returncode != 0:
+    running.discard(process)
+    if process.returncode != 0 and not stopping.is_set():
         message = (log.read_text().splitlines() or ["no message"])[-1][:300]
         for job in jobs[n_done:]:
             yield job | {"status": "failed", "message": message}
@@ -140,6 +159,27 @@ def judged(record):
         accuracy, satisfied = problem(record["set"], record["split"]).judge(L)
         record = record | {"accuracy": accuracy, "satisfied": satisfied, "rank": len(L)}
     return {key: value for key, value in record.items() if key not in hidden}
+
+
+def run_all(sets, splits, lanes, records):
+    """Run the tasks in lanes; an interruption ends the fits under way and records nothing."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    order = ("metric-learn", "mdaml", "torch", "mlpack")  # the slowest first
+    with ThreadPoolExecutor(lanes) as pool:
+        tasks = [
+            pool.submit(run_task, environment, name, splits, records)
+            for name, environment in product(sets, order)
+        ]
+        try:
+            for task in tasks:
+                task.result()
+        except BaseException:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                with suppress(ProcessLookupError):  # just ended
+                    os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def machine():
@@ -212,15 +252,8 @@ def main():
             interpreter(environment)
         except NotInstalledError as error:
             print(f"{environment}: {error}", file=sys.stderr)
-    with threadpool_limits(1), ThreadPoolExecutor(args.lanes) as pool:
-        tasks = [
-            pool.submit(run_task, environment, name, args.splits, records)
-            for name, environment in product(
-                args.sets, ("metric-learn", "mdaml", "torch", "mlpack")
-            )
-        ]
-        for task in tasks:
-            task.result()
+    with threadpool_limits(1):
+        run_all(args.sets, args.splits, args.lanes, records)
     write_results(records, args.splits, args.sets, args.out)
 
 

@@ -29,7 +29,7 @@ def main():
     jobs = json.loads(Path(sys.argv[1]).read_text())
     for module in MODULES[jobs["environment"]]:
         importlib.import_module(module)
-    too_slow = set()
+    too_slow = {tuple(case) for case in jobs["too_slow"]}
     for job in jobs["fits"]:
         case = job["method"], job["kind"]
         if case in too_slow:
