@@ -67,7 +67,7 @@ def sklearn_nca(data):
 
 
 def mlpack_lmnn(data):
-    """Three neighbours and L-BFGS: the default, AMSGrad, is slower and no more accurate."""
+    """Three neighbours and L-BFGS: on digits AMSGrad, the default, is slower, no more accurate."""
     import mlpack
 
     found = mlpack.lmnn(
