@@ -260,11 +260,12 @@ def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: in
 def check_magnitude(X: FloatArray) -> None:
     """Refuse centred samples whose squared distances, multiplied once more, would overflow."""
     largest = max(float(X.max()), -float(X.min()))
-    limit = float(np.finfo(X.dtype).max) ** 0.25
+    precision = str(X.dtype).removeprefix("torch.")  # tensors are welcome
+    limit = float(np.finfo(precision).max) ** 0.25
     if largest > limit:
         raise ValueError(
             f"X has values up to {largest:.1e} away from their mean; beyond {limit:.1e} fourth "
-            f"powers overflow in {X.dtype}. Scale the features, for instance by StandardScaler."
+            f"powers overflow in {precision}. Scale the features, for instance by StandardScaler."
         )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -65,7 +67,9 @@ class LocalProblem:
     def move_metric(self, state: State) -> State:
         """Return the state with a better metric."""
         objective = self.objective(state)
-        result = conjugate_gradient(objective, state.F, max_iter=self.max_inner_iter)
+        result = conjugate_gradient(
+            objective, state.F, max_iter=self.max_inner_iter, eigh=partial(kernels.eigh, self.X)
+        )
         return self._at_metric(result.F, state.modes, state.importance)
 
     def objective(self, state: State) -> TripletObjective:
@@ -86,12 +90,12 @@ class LocalProblem:
         up to one over the largest eigenvalue of the push B relative to the scatter S.
         """
         # At distance zero every triplet has slope -1.
-        nowhere = np.zeros(self.X.shape[1], self.X.dtype)
+        nowhere = np.zeros(self.X.shape[1])
         _, product = self.triplets.gradient(self.X, nowhere, state.importance)
         half = kernels.transposed_times(self.X, product)
         half *= self._loss_factor(state.modes) / self.triplet_weight
-        spread, axes = np.linalg.eigh(clustering_scatter(self.X, state.modes))
-        seen = spread > len(spread) * np.finfo(self.X.dtype).eps * spread[-1]
+        spread, axes = kernels.eigh(self.X, clustering_scatter(self.X, state.modes))
+        seen = spread > len(spread) * np.finfo(kernels.precision(self.X)).eps * spread[-1]
         if not seen.any():
             return 0.0
         whitening = axes[:, seen] / np.sqrt(spread[seen])
@@ -112,7 +116,7 @@ class LocalProblem:
         )
 
     def _project(self, F: FloatArray) -> FloatArray:
-        return kernels.rows_times(self.X, F.astype(self.X.dtype))
+        return kernels.rows_times(self.X, F)
 
     def _loss_factor(self, modes: Modes) -> float:
         return self.triplet_weight / (modes.weights.shape[1] * self.triplets.total)
@@ -124,8 +128,10 @@ class LocalProblem:
         lambda_2/2 |M|^2``, with the losses already summed over the triplets of each near pair.
         """
         powers = state.modes.powers
-        clustering = np.sum(powers * state.sq_dists, dtype=np.float64) / powers.size
-        triplet = self._loss_factor(state.modes) * np.dot(state.importance, state.losses)
+        clustering = kernels.inner_product(powers, state.sq_dists) / prod(powers.shape)
+        triplet = self._loss_factor(state.modes) * kernels.inner_product(
+            state.importance, state.losses
+        )
         gram = state.F.T @ state.F
         return replace(
             state, value=float(clustering + triplet + 0.5 * self.ridge * np.vdot(gram, gram))

@@ -6,11 +6,16 @@ Eq. (2), the set of these matrices, is never left: a point is a square factor ``
 inverse, square root or projection is ever needed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from mdaml._typing import FloatArray
+
+# Eigenvalues and eigenvectors of a symmetric matrix; large ones may be sent to a device.
+Eigh: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
@@ -45,7 +50,7 @@ class Geodesic:
         return self.rotation.T @ h @ self.rotation
 
 
-def geodesic(F: FloatArray, direction: FloatArray) -> Geodesic:
+def geodesic(F: FloatArray, direction: FloatArray, eigh: Eigh = np.linalg.eigh) -> Geodesic:
     """Geodesic that leaves ``M = F F^T`` in a direction given in the frame ``F``."""
-    rates, rotation = np.linalg.eigh(direction)
+    rates, rotation = eigh(direction)
     return Geodesic(F @ rotation, rates, rotation)

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from sklearn import config_context
@@ -32,15 +33,15 @@ def modes_from_weights(X: FloatArray, weights: FloatArray, eta: float) -> Modes:
 
     Weights are kept off zero, where a sample could never come back to a mode.
     """
-    shares = weights / weights.sum(axis=1, keepdims=True)
-    weights = np.maximum(shares, 1e-12).astype(X.dtype)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return Modes((weights.T @ X) / weights.sum(axis=0)[:, None], weights, weights**eta)
+    weights = kernels.start_weights(X, weights)
+    return Modes(kernels.mean_rows(weights, X), weights, weights**eta)
 
 
 def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Posterior probabilities of a Gaussian mixture with diagonal covariances."""
     # Deviates from the paper (6): diagonal covariances and few steps, as good a start for less.
+    if not isinstance(X, np.ndarray):
+        return kernels.mixture_posteriors(X, n_modes, _row_numbers(len(X), n_modes, rng), rng)
     spread = X.std(axis=0)
     # Scaled, so that one floor suits all variances; constant features stay as they are.
     scaled = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
@@ -63,7 +64,9 @@ def kmeans_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> F
     """Weight one for the nearest k-means centre."""
     kmeans = KMeans(n_modes, n_init=1, random_state=rng)
     with _quiet():
-        kmeans.fit(_some_rows(X, n_modes, rng))
+        kmeans.fit(kernels.to_host(_some_rows(X, n_modes, rng)))
+        if not isinstance(X, np.ndarray):
+            return kernels.nearest_center(X, kmeans.cluster_centers_)
         nearest: FloatArray = np.eye(n_modes)[kmeans.predict(X)]
     return nearest
 
@@ -82,10 +85,14 @@ def _quiet() -> Iterator[None]:
 
 
 def _some_rows(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+    rows = _row_numbers(len(X), n_modes, rng)
+    return X if rows is None else X[rows]
+
+
+def _row_numbers(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
+    """Return the rows to estimate the start from; None for all."""
     n_rows = max(MAX_ROWS_FOR_START, 10 * n_modes)
-    if len(X) <= n_rows:
-        return X
-    return X[np.sort(rng.choice(len(X), n_rows, replace=False))]
+    return np.sort(rng.choice(n_samples, n_rows, replace=False)) if n_samples > n_rows else None
 
 
 def update_centers(X: FloatArray, modes: Modes) -> Modes:
@@ -94,10 +101,10 @@ def update_centers(X: FloatArray, modes: Modes) -> Modes:
     Eq. (10), the minimiser of Eq. (9): ``c_k = sum_i w_ik**eta x_i / sum_i w_ik**eta``. A mode
     whose weights have all vanished stays where it is.
     """
-    masses = modes.powers.sum(axis=0)[:, None]
+    masses = kernels.column_sums(modes.powers)[:, None]
     alive = masses > 0
     means = kernels.transposed_times(modes.powers, X) / np.where(alive, masses, 1)
-    centers = np.where(alive, means, modes.centers).astype(X.dtype)
+    centers = np.where(alive, means, modes.centers).astype(modes.centers.dtype)
     return replace(modes, centers=centers)
 
 
@@ -116,7 +123,7 @@ def update_weights(
     of those updated before it: only then does the objective never rise.
     """
     # Deviates from the paper (5): by colours of the graph of near pairs, not by row number.
-    weights, powers = modes.weights.copy(), modes.powers.copy()
+    weights, powers = kernels.copied(modes.weights), kernels.copied(modes.powers)
     kernels.sequential_weights(
         weights, powers, sq_dists, neighbors.graph, losses, neighbors.order, neighbors.colors, eta
     )
@@ -152,9 +159,9 @@ def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
     by_mode = kernels.transposed_times(powers, X)  # (K, d)
     own = kernels.transposed_times(X, X * powers.sum(axis=1, keepdims=True))
     cross = by_mode.T @ centers
-    masses = powers.sum(axis=0, dtype=np.float64)[:, None]
-    scatter = (own - cross - cross.T + centers.T @ (masses * centers)) / powers.size
+    masses = kernels.column_sums(powers, np.float64)[:, None]
+    scatter = (own - cross - cross.T + centers.T @ (masses * centers)) / prod(powers.shape)
     # The subtraction may leave a negative eigenvalue of the size of rounding, along which an
     # objective without ridge would fall for ever.
-    spread, axes = np.linalg.eigh(scatter)
+    spread, axes = kernels.eigh(X, scatter)
     return (axes * np.maximum(spread, 0.0)) @ axes.T

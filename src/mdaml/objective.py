@@ -30,7 +30,7 @@ class TripletObjective:
 
     def at(self, F: FloatArray) -> Point:
         """Return value and gradient at ``M = F F^T``."""
-        projected = kernels.rows_times(self.X, F.astype(self.X.dtype))
+        projected = kernels.rows_times(self.X, F)
         return self._point(
             F, projected, np.ones(len(F)), gradient_in_frame(F, self.scatter), F.T @ F
         )
@@ -42,7 +42,7 @@ class TripletObjective:
             point,
             F=line.basis,
             gradient=line.transport(point.gradient),
-            projected=kernels.rows_times(point.projected, turn.astype(self.X.dtype)),
+            projected=kernels.rows_times(point.projected, turn),
             scale=np.ones(len(turn)),
         )
         scatter = gradient_in_frame(line.basis, self.scatter)
@@ -61,9 +61,7 @@ class TripletObjective:
         Eq. (15), ``S + sum_t c_t loss'(t) (A_ir - A_ij) + ridge M``, carried into the frame:
         the middle sum is a graph Laplacian between the projected samples and themselves.
         """
-        loss, product = self.triplets.gradient(
-            projected, (scale * scale).astype(self.X.dtype), self.importance
-        )
+        loss, product = self.triplets.gradient(projected, scale * scale, self.importance)
         half = self.loss_factor * kernels.transposed_times(projected, product)
         half *= np.outer(scale, scale)
         ridge = 0.5 * self.ridge * np.vdot(gram, gram)
@@ -87,9 +85,7 @@ class TripletPath:
         """Return the values at four steps."""
         growth = np.exp(np.outer(steps, self.line.rates))  # (4, d)
         losses = self.objective.triplets.losses_along(
-            self.origin.projected,
-            growth.astype(self.origin.projected.dtype),
-            self.objective.importance,
+            self.origin.projected, growth, self.objective.importance
         )
         overlap = np.sum((growth @ (self.gram * self.gram)) * growth, axis=1)
         return (

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml.geometry import Geodesic, geodesic
+from mdaml.geometry import Eigh, Geodesic, geodesic
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def conjugate_gradient(
     max_iter: int = 50,
     gtol: float = 1e-9,
     ftol: float = 1e-6,
+    eigh: Eigh = np.linalg.eigh,
 ) -> Result:
     """Minimise an objective over positive definite ``M = F F^T``; its value falls at every step.
 
@@ -98,7 +99,7 @@ def conjugate_gradient(
         if not slope < 0.0:
             direction, guess, steepest = -point.gradient, None, True
             slope = -float(np.vdot(direction, direction))
-        line = geodesic(point.F, direction)
+        line = geodesic(point.F, direction, eigh)
         start = Trial(0.0, point.value, slope)
         path = objective.along(point, line)
         # All that follows is in the frame of the geodesic; the old projection can go.

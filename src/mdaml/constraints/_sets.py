@@ -125,11 +125,11 @@ class TripletSet:
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray
     ) -> tuple[float, FloatArray]:
         """See :class:`Comparisons`: one fused pass, anchor by anchor."""
-        return kernels.triplet_gradient(Y, scales, self, importance)
+        return kernels.triplet_gradient(Y, _cast(scales, Y), self, importance)
 
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
-        return kernels.triplet_losses_along(Y, scales, self, importance)
+        return kernels.triplet_losses_along(Y, _cast(scales, Y), self, importance)
 
 
 @dataclass(frozen=True)
@@ -211,11 +211,11 @@ class ComparisonSet:
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray
     ) -> tuple[float, FloatArray]:
         """See :class:`Comparisons`: distances, losses and Laplacian in passes of their own."""
-        return kernels.comparison_gradient(Y, scales, self, importance)
+        return kernels.comparison_gradient(Y, _cast(scales, Y), self, importance)
 
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
-        return kernels.comparison_losses_along(Y, scales, self, importance)
+        return kernels.comparison_losses_along(Y, _cast(scales, Y), self, importance)
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,10 @@ class PairSet:
     def total(self) -> float:
         """The number of pairs as given, with repetitions, or the sum of their weights."""
         return float(self.counts.sum())
+
+
+def _cast(scales: FloatArray, Y: FloatArray) -> FloatArray:
+    return scales.astype(Y.dtype, copy=False)
 
 
 def _pair_keys(pairs: IntArray, n_samples: int) -> IntArray:

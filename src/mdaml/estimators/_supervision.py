@@ -17,6 +17,7 @@ from mdaml._validation import (
     check_triplets,
 )
 from mdaml.constraints import Classes, Comparisons, ComparisonSet, PairSet, TripletSet, match_pairs
+from mdaml.device import DeviceComparisons
 from mdaml.scatter import PairScatter, class_scatters, pair_scatter
 
 _FORMS = {
@@ -46,11 +47,16 @@ class InForce:
     comparisons: IntArray | None = None  # (n, 4) if there are others than triplets of equal weight
     weights: FloatArray | None = None  # (n,) of the comparisons
 
-    def grouped(self, n_samples: int) -> Comparisons:
-        """Return them as the solver takes them."""
+    def grouped(self, X: Any) -> Comparisons:
+        """Return them as the solver takes them, where the samples are."""
+        on_host = isinstance(X, np.ndarray)
         if self.comparisons is None:
-            return TripletSet.from_triplets(self.triplets, n_samples)
-        return ComparisonSet.from_comparisons(self.comparisons, self.weights, n_samples)
+            if on_host:
+                return TripletSet.from_triplets(self.triplets, len(X))
+            return DeviceComparisons.from_triplets(X, self.triplets)
+        if on_host:
+            return ComparisonSet.from_comparisons(self.comparisons, self.weights, len(X))
+        return DeviceComparisons.from_comparisons(X, self.comparisons, self.weights)
 
 
 @dataclass(frozen=True)

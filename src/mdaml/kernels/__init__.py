@@ -1,13 +1,30 @@
 """The hot loops, compiled. Everything else in the library is plain array code.
 
-The compiler is loaded by the first use of a kernel, not by ``import mdaml``.
+The compiler is loaded by the first use of a kernel, not by ``import mdaml``. A kernel that exists
+for torch too goes where its first argument is: NumPy arrays to the CPU, tensors to their device.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 _HOMES = {
     "affinity": ("affinity_laplacian_product",),
+    "arrays": (
+        "beside",
+        "center",
+        "column_sums",
+        "copied",
+        "eigh",
+        "fit_threads",
+        "inner_product",
+        "mean_rows",
+        "precision",
+        "start_weights",
+        "to_host",
+    ),
     "comparisons": ("comparison_gradient", "comparison_losses", "comparison_losses_along"),
     "cpu": (
         "center_sq_dists",
@@ -25,11 +42,60 @@ _HOMES = {
     "products": ("one_blas_thread", "rows_times", "transposed_times"),
     "voting": ("nested_votes",),
 }
+_TORCH_HOMES = {
+    "torch_arrays": (
+        "beside",
+        "center",
+        "column_sums",
+        "copied",
+        "eigh",
+        "fit_threads",
+        "inner_product",
+        "mean_rows",
+        "precision",
+        "rows_times",
+        "start_weights",
+        "to_host",
+        "transposed_times",
+    ),
+    "torch_modes": ("center_sq_dists", "greedy_colors", "nearest_center", "sequential_weights"),
+    "torch_mixture": ("mixture_posteriors",),
+    "torch_pairs": (
+        "comparison_gradient",
+        "comparison_losses",
+        "comparison_losses_along",
+        "group_comparisons",
+        "list_totals",
+        "near_graph",
+        "pair_products",
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Return a kernel, importing the compiler now."""
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"mdaml.kernels.{home}"), name)
+    host, torch = _home(_HOMES, name), _home(_TORCH_HOMES, name)
+    if host and torch:
+        return _dispatched(name, host, torch)
+    if host or torch:
+        return getattr(import_module(f"mdaml.kernels.{host or torch}"), name)
     raise AttributeError(f"mdaml.kernels has no kernel {name!r}")
+
+
+def _home(homes: dict[str, tuple[str, ...]], name: str) -> str | None:
+    return next((home for home, names in homes.items() if name in names), None)
+
+
+@cache
+def _dispatched(name: str, host: str, torch: str) -> Any:
+    """Return the kernel for NumPy arrays, which hands tensors on to the one for torch."""
+    on_host = getattr(import_module(f"mdaml.kernels.{host}"), name)
+
+    def kernel(first: Any, *others: Any, **options: Any) -> Any:
+        if isinstance(first, np.ndarray):
+            return on_host(first, *others, **options)
+        on_device = getattr(import_module(f"mdaml.kernels.{torch}"), name)
+        return on_device(first, *others, **options)
+
+    kernel.__name__, kernel.__doc__ = name, on_host.__doc__
+    return kernel

@@ -36,7 +36,8 @@ def _controller() -> ThreadpoolController:
 
 
 def rows_times(Y, A):
-    """``Y @ A`` for a tall Y."""
+    """``Y @ A`` for a tall Y, in its precision."""
+    A = A.astype(Y.dtype, copy=False)
     out = np.empty((len(Y), A.shape[1]), Y.dtype)
     share(_rows_times, len(Y), Y.size * A.shape[1] // 8, Y, A, out)
     return out

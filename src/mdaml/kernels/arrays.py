@@ -1,0 +1,66 @@
+"""Small steps of the solver whose arrays may also live elsewhere: here, for NumPy arrays."""
+
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from mdaml.kernels.products import one_blas_thread
+
+
+def beside(Y, A):
+    """Return A in the precision of Y."""
+    return A.astype(Y.dtype)
+
+
+def center(X):
+    """Mean of the rows of X, and X without it."""
+    mean = X.mean(axis=0)
+    return mean, X - mean
+
+
+def column_sums(Y, dtype=None):
+    """Sum of the rows of Y."""
+    return Y.sum(axis=0, dtype=dtype)
+
+
+def copied(Y):
+    """Return a copy."""
+    return Y.copy()
+
+
+def eigh(_Y, A):
+    """Eigenvalues and eigenvectors of a small symmetric A, decomposed where Y is."""
+    return np.linalg.eigh(A)
+
+
+def fit_threads(_X) -> AbstractContextManager[object]:
+    """Limit the threads of BLAS during a fit."""
+    return one_blas_thread()
+
+
+def inner_product(a, b):
+    """Sum of the products of corresponding entries, in double precision."""
+    return np.dot(a, b) if a.ndim == 1 else np.sum(a * b, dtype=np.float64)
+
+
+def mean_rows(weights, X):
+    """Weighted means of the rows of X, one for each column of weights."""
+    return (weights.T @ X) / weights.sum(axis=0)[:, None]
+
+
+def precision(Y):
+    """Type of the entries, as NumPy calls it."""
+    return Y.dtype
+
+
+def start_weights(X, weights):
+    """Rows of weights made to sum to one, off zero, in the precision of X."""
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    weights = np.maximum(shares, 1e-12).astype(X.dtype)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+def to_host(Y):
+    """Return Y as a NumPy array."""
+    return Y
