@@ -57,9 +57,7 @@ def to_device(X: FloatArray, device: str | None) -> Any:
     """Return samples on a device; None: as they are."""
     if device is None:
         return X
-    from mdaml.kernels import torch_arrays
-
-    return torch_arrays.to_device(X, device)
+    return kernels.to_device(X, device)
 
 
 @dataclass(frozen=True)
@@ -120,9 +118,7 @@ class DeviceComparisons:
         """See :class:`mdaml.constraints.Comparisons`."""
         return kernels.comparison_losses(Y, self)
 
-    def gradient(
-        self, Y: Tensor, scales: FloatArray, importance: Tensor
-    ) -> tuple[float, Tensor]:
+    def gradient(self, Y: Tensor, scales: FloatArray, importance: Tensor) -> tuple[float, Tensor]:
         """See :class:`mdaml.constraints.Comparisons`."""
         return kernels.comparison_gradient(Y, scales, self, importance)
 

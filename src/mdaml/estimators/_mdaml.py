@@ -263,7 +263,8 @@ class MDaML(MahalanobisTransformer):
         near = given.labels is not None and self.sampling == "neighbors"
         triplet_weight = self._check_parameters(len(samples), samples.shape[1], near)
         samples = to_device(samples, find_device("MDaML(device=...)", self.device))
-        mean, centred = kernels.center(samples)  # the metric does not see translations; rounding does
+        # The metric does not see translations; rounding does.
+        mean, centred = kernels.center(samples)
         check_magnitude(centred)
         rng = check_random_state(self.random_state)
         with kernels.fit_threads(centred):
@@ -295,7 +296,7 @@ class MDaML(MahalanobisTransformer):
             triplet_weight_=triplet_weight,
             lambda1_critical_=critical,
             centers_=outcome.state.modes.centers + mean,
-            weights_=kernels.to_host(outcome.state.modes.weights),
+            weights_=kernels.to_host(outcome.state.modes.weights).astype(mean.dtype, copy=False),
             history_=np.concatenate([done.history for done in passes]),
             pass_starts_=np.cumsum([0, *lengths[:-1]]),
             n_iter_=sum(done.n_iter for done in passes),
@@ -398,9 +399,10 @@ class MDaML(MahalanobisTransformer):
         if self.sampling == "neighbors":
             is_start = np.array_equal(F, np.eye(len(F)))
             mapped = kernels.to_host(X if is_start else X @ kernels.beside(X, F))
-            return neighbor_triplets(
-                mapped, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
-            )
+            with kernels.one_blas_thread():  # the search has threads of its own
+                return neighbor_triplets(
+                    mapped, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
+                )
         seed = int(rng.randint(2**31 - 1))
         return sample_triplets(
             y, self.n_similar, self.n_dissimilar, pairing=self.pairing, random_state=seed

@@ -55,6 +55,7 @@ _TORCH_HOMES = {
         "precision",
         "rows_times",
         "start_weights",
+        "to_device",
         "to_host",
         "transposed_times",
     ),

@@ -1,7 +1,5 @@
 """Small steps of the solver whose arrays may also live elsewhere: here, for NumPy arrays."""
 
-from contextlib import AbstractContextManager
-
 import numpy as np
 
 from mdaml.kernels.products import one_blas_thread
@@ -33,7 +31,7 @@ def eigh(_Y, A):
     return np.linalg.eigh(A)
 
 
-def fit_threads(_X) -> AbstractContextManager[object]:
+def fit_threads(_X):
     """Limit the threads of BLAS during a fit."""
     return one_blas_thread()
 

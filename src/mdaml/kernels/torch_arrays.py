@@ -4,7 +4,7 @@ Whatever has one entry per sample, pair or comparison stays on the device; matri
 the metric come back as NumPy arrays in double precision.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def eigh(Y, A):
     return to_host(values), to_host(vectors)
 
 
-def fit_threads(X) -> AbstractContextManager[object]:
+def fit_threads(X):
     """Limit the threads of BLAS during a fit, unless large matrices need them.
 
     No threads of ours compete with them here.
@@ -105,7 +105,7 @@ def transposed_times(Y, V):
     n_rows = len(Y) // n_blocks if n_blocks else 0
     total = (Y[n_blocks * n_rows :].T @ V[n_blocks * n_rows :]).double()
     if n_blocks:
-        blocks = [A[: n_blocks * n_rows].view(n_blocks, n_rows, A.shape[1]) for A in (Y, V)]
+        blocks = [A[: n_blocks * n_rows].reshape(n_blocks, n_rows, A.shape[1]) for A in (Y, V)]
         partial = torch.bmm(blocks[0].transpose(1, 2), blocks[1])
         total += partial.sum(dim=0, dtype=torch.float64)
     return to_host(total)

@@ -29,7 +29,7 @@ def greedy_colors(indptr, samples):
     One sample after another, so no work for a GPU; and with the same colours the weights are
     updated in the same order as without a device.
     """
-    return grouping.greedy_colors(to_host(indptr), to_host(samples))
+    return grouping.greedy_colors(to_host(indptr.long()), to_host(samples))
 
 
 def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta):
@@ -50,7 +50,7 @@ def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta
 
 
 def _in_order(graph, losses, order):
-    """Lists of the samples in some order: where each begins, the other samples, the losses."""
+    """Return the lists of samples in some order: their starts, the other samples, the losses."""
     indptr, samples, pairs = graph
     lengths = indptr.diff()[order].long()
     starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(dim=0)])

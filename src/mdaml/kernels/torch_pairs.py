@@ -8,6 +8,7 @@ to the last bit. Index arrays come from :class:`mdaml.device.DeviceComparisons`.
 
 from functools import cache
 from importlib import import_module, util
+from itertools import pairwise
 
 import torch
 
@@ -253,6 +254,4 @@ def _mean_length(entries, lists):
 def _row_blocks(pairs, n_samples, width):
     """Cut the samples so that the pairs of a block make up at most about ``MAX_BLOCK`` entries."""
     step = max(MAX_BLOCK // width, 1)
-    cuts = {0, *pairs[::step, 0].tolist(), n_samples}
-    cuts = sorted(cuts)
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return pairwise(sorted({0, *pairs[::step, 0].tolist(), n_samples}))

@@ -1,0 +1,312 @@
+"""Time of a fit on a device, and of the kernels it is made of.
+
+Three questions, each answered by figures taken in one run:
+
+large    One million samples of 128 features, ten triplets each, ten modes, five rounds of ten
+         steps: how long do each kernel, a step of the metric and the whole fit from arrays take?
+wide     The same for 768 features.
+compare  How much sooner than NumPy is a smaller fit done, and is it the same fit?
+
+``python benchmarks/gpu.py [PART ...] [--device cuda] [--out FILE]``; all by default. Sizes can be
+given, for a try on ``--device cpu``. The first use of a GPU and of the compilers is not counted: a
+small fit of as many features goes before.
+"""
+
+import argparse
+import cProfile
+import json
+import platform
+import pstats
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mdaml import MDaML, __version__, kernels
+from mdaml.alternation import LocalProblem
+from mdaml.device import DeviceComparisons
+from mdaml.kernels import torch_mixture, torch_pairs
+from mdaml.modes import Modes, Neighbors, clustering_scatter, modes_from_weights
+from mdaml.optimize import conjugate_gradient
+
+CLASSES = 20
+PER_SAMPLE, ETA = 10, 3.0
+warnings.simplefilter("ignore")  # timed runs stop early on purpose
+
+
+def make_case(n_samples, n_features, seed=0):
+    """Samples around the centres of classes, some features noise, and ten triplets for each."""
+    rng = np.random.default_rng(seed)
+    n_samples -= n_samples % CLASSES
+    X = rng.standard_normal((n_samples, n_features), dtype=np.float32)
+    y = np.arange(n_samples) % CLASSES
+    n_useful = max(n_features // 4, 1)
+    X[:, :n_useful] += rng.standard_normal((CLASSES, n_useful), dtype=np.float32)[y]
+    anchors = np.repeat(np.arange(n_samples), PER_SAMPLE)
+    similar = rng.integers(0, n_samples // CLASSES, len(anchors)) * CLASSES + y[anchors]
+    similar = np.where(similar == anchors, (similar + CLASSES) % n_samples, similar)
+    other = rng.integers(0, n_samples, len(anchors))
+    other = np.where(other % CLASSES == y[anchors], (other + 1) % n_samples, other)
+    return X, np.column_stack([anchors, similar, other])
+
+
+def settle(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def milliseconds(function, device, repeats=5):
+    """Median time of some runs after one that does not count."""
+    function()
+    times = []
+    for _ in range(repeats):
+        settle(device)
+        if device == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            function()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(begin.elapsed_time(end))
+        else:
+            start = time.perf_counter()
+            function()
+            times.append(1000 * (time.perf_counter() - start))
+    return float(np.median(times))
+
+
+def options(arguments, **others):
+    return {
+        "n_modes": arguments.modes,
+        "max_iter": arguments.rounds,
+        "max_inner_iter": arguments.steps,
+        "tol": 0.0,
+        "random_state": 0,
+        **others,
+    }
+
+
+def timed_fit(X, T, device, profile=False, **parameters):
+    """Seconds of a fit, the model, and the GPU memory it took at most."""
+    model = MDaML(**parameters, device=device)
+    settle(device)
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    profiler = cProfile.Profile()
+    if profile:
+        profiler.enable()
+    start = time.perf_counter()
+    model.fit(X, triplets=T)
+    settle(device)
+    seconds = time.perf_counter() - start
+    if profile:
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
+    return seconds, model, peak
+
+
+def warm_up(n_features, arguments):
+    X, T = make_case(2000, n_features, seed=1)
+    timed_fit(X, T, arguments.device, **options(arguments))
+
+
+def kernel_times(X, T, arguments):
+    """Milliseconds of each kernel and of a step of the metric."""
+    device, n_modes = arguments.device, arguments.modes
+    out = {}
+
+    def once(name, function):
+        settle(device)
+        start = time.perf_counter()
+        result = function()
+        settle(device)
+        out[name] = 1000 * (time.perf_counter() - start)
+        return result
+
+    def clock(name, function):
+        out[name] = milliseconds(function, device)
+
+    samples = once("samples to the device (once)", lambda: kernels.to_device(X, device))
+    _, samples = kernels.center(samples)
+    given = once("grouping (once)", lambda: DeviceComparisons.from_triplets(samples, T))
+    graph = once("graph of near pairs (once)", given.near_graph)
+    neighbors = once("colours, on the host (once)", lambda: Neighbors.from_graph(graph))
+    rng = np.random.RandomState(0)
+    rows = np.sort(rng.choice(len(X), min(len(X), 20_000), replace=False))
+    weights = once(
+        "mixture start (once)",
+        lambda: torch_mixture.mixture_posteriors(samples, n_modes, rows, rng),
+    )
+    modes = modes_from_weights(samples, weights, ETA)
+    problem = LocalProblem(
+        X=samples,
+        triplets=given,
+        neighbors=neighbors,
+        eta=ETA,
+        triplet_weight=300.0 * n_modes**ETA,
+        ridge=1e-4,
+        max_inner_iter=arguments.steps,
+    )
+    state = once("state at the start", lambda: problem.start(np.eye(X.shape[1]), modes))
+    clock_rounds(clock, problem, state)
+    clock_passes(clock, samples, given, state, X.shape[1])
+    clock_small(clock, samples, X.shape[1])
+    objective = problem.objective(state)
+    eigh = lambda A: kernels.eigh(samples, A)  # noqa: E731
+    limits = {"max_iter": arguments.steps, "gtol": 0.0, "ftol": -1.0, "eigh": eigh}
+    with kernels.fit_threads(samples):
+        settle(device)
+        start = time.perf_counter()
+        result = conjugate_gradient(objective, state.F, **limits)
+        settle(device)
+        elapsed = time.perf_counter() - start
+    out["step of the metric"] = 1000 * elapsed / max(result.n_iter, 1)
+    print(f"  {len(given.pairs)} pairs, {len(neighbors.colors) - 1} colours")
+    for name, value in out.items():
+        print(f"  {name:40s} {value:9.2f} ms")
+    return {"pairs": len(given.pairs), "colors": len(neighbors.colors) - 1, "milliseconds": out}
+
+
+def clock_rounds(clock, problem, state):
+    """What a round does besides the metric."""
+    modes: Modes = state.modes
+    clock("importances", lambda: problem.triplets.importances(modes.powers))
+    clock("distances to centres", lambda: kernels.center_sq_dists(problem.X, modes.centers))
+    clock("scatter", lambda: clustering_scatter(problem.X, modes))
+    clock("move of the centres", lambda: problem.move_centers(state))
+    clock("move of the weights", lambda: problem.move_weights(state))
+
+
+def clock_passes(clock, samples, given, state, d):
+    """What a step of the metric does on the device."""
+    ones, four = np.ones(d), np.ones((4, d))
+    clock("X F", lambda: kernels.rows_times(samples, np.eye(d)))
+    clock("X^T V", lambda: kernels.transposed_times(samples, samples))
+    scales = torch.ones((1, d), device=samples.device)
+    clock("distances", lambda: torch_pairs.pair_sq_dists(samples, given.pairs, scales))
+    sq_dists = torch_pairs.pair_sq_dists(samples, given.pairs, scales)[0]
+    slopes = torch_pairs.losses_and_slopes(sq_dists, given, state.importance)[1]
+    clock(
+        "losses and slopes",
+        lambda: torch_pairs.losses_and_slopes(sq_dists, given, state.importance),
+    )
+    clock("Laplacian product", lambda: torch_pairs.laplacian_product(samples, given, slopes))
+    clock("trial: all three", lambda: given.gradient(samples, ones, state.importance))
+    clock("losses of four steps", lambda: given.losses_along(samples, four, state.importance))
+
+
+def clock_small(clock, samples, d):
+    """Algebra of the size of the metric."""
+    A = np.random.default_rng(0).normal(size=(d, d))
+    A = A + A.T
+    with kernels.fit_threads(samples):
+        clock("eigh, NumPy", lambda: np.linalg.eigh(A))
+        clock("product, NumPy", lambda: A @ A)
+    on_device = kernels.to_device(A, samples.device)
+    clock("eigh, torch, double", lambda: torch.linalg.eigh(on_device))
+    clock("eigh, torch, single", lambda: torch.linalg.eigh(on_device.float()))
+
+
+def whole_fit(name, n_samples, n_features, arguments):
+    print(f"{name}: N = {n_samples}, d = {n_features}, T = {PER_SAMPLE * n_samples}")
+    X, T = make_case(n_samples, n_features)
+    warm_up(n_features, arguments)
+    out = {"N": len(X), "d": n_features, "T": len(T), "K": arguments.modes}
+    out |= kernel_times(X, T, arguments)
+    # Twice: the memory that the first one asked the driver for serves the second.
+    runs = [timed_fit(X, T, arguments.device, **options(arguments)) for _ in range(2)]
+    if arguments.profile:
+        timed_fit(X, T, arguments.device, profile=True, **options(arguments))
+    seconds, model, peak = runs[0]
+    out |= {
+        "fit_seconds": seconds,
+        "fit_again_seconds": runs[1][0],
+        "rounds": model.n_iter_,
+        "objective": [float(model.history_[0]), float(model.history_[-1])],
+        "peak_gib": peak,
+    }
+    print(
+        f"  whole fit {seconds:.2f} s, again {runs[1][0]:.2f} s, {model.n_iter_} rounds, objective "
+        f"{model.history_[0]:.4g} to {model.history_[-1]:.4g}, {peak:.1f} GiB\n"
+    )
+    return out
+
+
+def compare(arguments):
+    n, d = arguments.compare
+    print(f"compare: N = {n}, d = {d}, T = {PER_SAMPLE * n}")
+    X, T = make_case(n, d)
+    warm_up(d, arguments)
+    start = np.random.default_rng(0).dirichlet(np.ones(arguments.modes), len(X))
+    parameters = options(arguments, init=start)
+    here, plain, _ = timed_fit(X, T, None, **parameters)
+    here = min(here, timed_fit(X, T, None, **parameters)[0])  # the first one may compile
+    there, model, _ = timed_fit(X, T, arguments.device, **parameters)
+    gap = float(np.max(np.abs(model.history_ / plain.history_ - 1)))
+    M, other = plain.get_mahalanobis_matrix(), model.get_mahalanobis_matrix()
+    off = float(np.linalg.norm(M - other) / np.linalg.norm(M))
+    print(
+        f"  NumPy {here:.2f} s, device {there:.2f} s; objectives differ by {gap:.1e}, metrics by "
+        f"{off:.1e}\n"
+    )
+    return {
+        "N": len(X),
+        "d": d,
+        "numpy_seconds": here,
+        "device_seconds": there,
+        "objective_gap": gap,
+        "metric_gap": off,
+    }
+
+
+def describe(device):
+    gpu = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
+    try:
+        import triton
+
+        version = triton.__version__
+    except ImportError:
+        version = None
+    return {
+        "device": gpu,
+        "mdaml": __version__,
+        "torch": torch.__version__,
+        "triton": version,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = ["large", "wide", "compare"]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {parts}; default: all")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    for part, sizes in zip(parts, ((10**6, 128), (200_000, 768), (50_000, 64)), strict=True):
+        parser.add_argument(f"--{part}", nargs=2, type=int, default=sizes, metavar=("N", "d"))
+    parser.add_argument("--modes", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--profile", action="store_true", help="profile one more fit of each size")
+    parser.add_argument("--out", type=Path, help="write the figures to this file")
+    arguments = parser.parse_args()
+    unknown = set(arguments.parts) - set(parts)
+    if unknown:
+        parser.error(f"unknown part {sorted(unknown)[0]!r}")
+    results = {"machine": describe(arguments.device)}
+    print(results["machine"])
+    for part in arguments.parts or parts:
+        if part == "compare":
+            results[part] = compare(arguments)
+        else:
+            results[part] = whole_fit(part, *getattr(arguments, part), arguments)
+        if arguments.out:
+            arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
