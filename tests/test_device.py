@@ -11,10 +11,11 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from mdaml import MDaML, kernels
+from mdaml.alternation import LocalProblem, alternate
 from mdaml.constraints import ComparisonSet, TripletSet, sample_triplets
 from mdaml.datasets import make_multimodal
 from mdaml.device import DeviceComparisons, find_device
-from mdaml.modes import Neighbors, kmeans_weights, mixture_weights
+from mdaml.modes import Neighbors, kmeans_weights, mixture_weights, modes_from_weights
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 torch_mixture = pytest.importorskip("mdaml.kernels.torch_mixture")
@@ -302,6 +303,27 @@ def test_a_start_survives_samples_that_coincide(device):
 
 
 # Fits
+
+
+@on_devices
+@pytest.mark.parametrize("eta", [1.3, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_in_double_precision_the_solver_takes_the_same_way(device, seed, eta):
+    both = Twins("triplets" if seed % 2 else "weighted", np.float64, device, seed=seed)
+    outcomes = []
+    for X, given in ((both.Y, both.host), (both.tensor, both.set)):
+        X = X - X.mean(axis=0)
+        settings = {"eta": eta, "triplet_weight": 500.0, "ridge": 1e-3, "max_inner_iter": 5}
+        neighbors = Neighbors.from_graph(given.near_graph())
+        local = LocalProblem(X=X, triplets=given, neighbors=neighbors, **settings)
+        modes = modes_from_weights(X, both.weights, eta)
+        outcomes.append(alternate(local, local.start(np.eye(X.shape[1]), modes), max_iter=3, tol=0))
+    here, there = outcomes
+    np.testing.assert_allclose(there.history, here.history, rtol=1e-7)
+    np.testing.assert_allclose(
+        there.state.F @ there.state.F.T, here.state.F @ here.state.F.T, atol=1e-4
+    )
+    assert np.all(np.diff(there.history) <= 0)
 
 
 def problem(seed=0, dtype=np.float32):

@@ -42,7 +42,7 @@ def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta
     n_modes = weights.shape[1]
     for begin, end in _parts(starts, colors.tolist(), n_modes):
         own, rows = order[begin:end], Rows(starts, begin, end)
-        others = powers[samples[rows.begin : rows.end]].double()
+        others = powers.index_select(0, samples[rows.begin : rows.end]).double()
         others *= pull[rows.begin : rows.end, None]
         logs = _log_shares(costs[own].double() + segment_sums(others, rows), eta)
         weights[own] = logs.exp().to(weights)
@@ -57,7 +57,7 @@ def _in_order(graph, losses, order):
     shift = indptr[:-1][order] - starts[:-1]
     entries = torch.arange(len(samples), device=samples.device)
     entries += torch.repeat_interleave(shift, lengths, output_size=len(samples))
-    return starts, samples[entries], losses[pairs[entries]]
+    return starts, samples[entries], losses.index_select(0, pairs[entries])
 
 
 def _parts(starts, colors, n_modes):

@@ -107,7 +107,8 @@ def pair_sq_dists(Y, pairs, scales):
         return fused.pair_sq_dists(Y, pairs, scales)
     out = Y.new_empty((len(scales), len(pairs)))
     for begin, end in blocks(len(pairs), Y.shape[1]):
-        difference = Y[pairs[begin:end, 0]] - Y[pairs[begin:end, 1]]
+        i, j = pairs[begin:end].T
+        difference = Y.index_select(0, i) - Y.index_select(0, j)
         out[:, begin:end] = scales @ difference.square_().T
     return out
 
@@ -118,7 +119,7 @@ def pair_products(E, comparisons):
     out = E.new_zeros(len(pairs), dtype=torch.float64)
     for begin, end in blocks(len(pairs), 2 * E.shape[1]):
         i, j = pairs[begin:end].T
-        out[begin:end] = (E[i].double() * E[j]).sum(dim=1)
+        out[begin:end] = (E.index_select(0, i).double() * E.index_select(0, j)).sum(dim=1)
     return out.where(comparisons.is_near, 0.0)
 
 
@@ -175,7 +176,8 @@ def losses_and_slopes(sq_dists, comparisons, pair_weights):
         pull = pair_weights[begin:end] * segment_sums(pulls, rows)
         # The same pairs as the far ones of others: a gap is then seen from its other side.
         gaps, rows = _gaps(sq_dists, far_starts, near, begin, end)
-        pushes = smooth_hinge(gaps)[1] * pair_weights[near[rows.begin : rows.end]]
+        pushes = smooth_hinge(gaps)[1]
+        pushes *= pair_weights.index_select(0, near[rows.begin : rows.end])
         pushes = _weighed(pushes, far_weights, rows)
         slopes[begin:end] = pull - segment_sums(pushes, rows)
     return losses, slopes
@@ -203,7 +205,7 @@ def _gaps(sq_dists, starts, others, begin, end):
     own = torch.repeat_interleave(
         sq_dists[begin:end].double(), rows.starts.diff(), output_size=rows.end - rows.begin
     )
-    return own - sq_dists[others[rows.begin : rows.end]], rows
+    return own - sq_dists.index_select(0, others[rows.begin : rows.end]), rows
 
 
 def _weighed(values, weights, rows):
@@ -229,10 +231,10 @@ def laplacian_product(Y, comparisons, weights):
         rows = Rows(starts, begin, end)
         own = weights[rows.begin : rows.end]
         seconds = comparisons.pairs[rows.begin : rows.end, 1]
-        pulls = segment_sums(own[:, None] * Y[seconds], rows)
+        pulls = segment_sums(own[:, None] * Y.index_select(0, seconds), rows)
         degrees = segment_sums(own.double(), rows)
         rows = Rows(second_starts, begin, end)
-        others = weights[by_second[rows.begin : rows.end]].double()
+        others = weights.index_select(0, by_second[rows.begin : rows.end]).double()
         degrees += segment_sums(others, rows)
         out[begin:end] = (0.5 * degrees).to(Y)[:, None] * Y[begin:end] - pulls
     return out
