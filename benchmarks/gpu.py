@@ -2,9 +2,11 @@
 
 Three questions, each answered by figures taken in one run:
 
-large    One million samples of 128 features, ten triplets each, ten modes, five rounds of ten
-         steps: how long do each kernel, a step of the metric and the whole fit from arrays take?
-wide     The same for 768 features.
+large    One million samples of 128 features, ten triplets each that share their dissimilar sample,
+         ten modes, five rounds of ten steps: how long do each kernel, a step of the metric and the
+         whole fit from arrays take?
+distinct The same with a dissimilar sample for each triplet: almost twice as many pairs.
+wide     The same as large for 768 features and fewer samples.
 compare  How much sooner than NumPy is a smaller fit done, and is it the same fit?
 
 ``python benchmarks/gpu.py [PART ...] [--device cuda] [--out FILE]``; all by default. Sizes can be
@@ -36,7 +38,7 @@ PER_SAMPLE, ETA = 10, 3.0
 warnings.simplefilter("ignore")  # timed runs stop early on purpose
 
 
-def make_case(n_samples, n_features, seed=0):
+def make_case(n_samples, n_features, seed=0, *, distinct=False):
     """Samples around the centres of classes, some features noise, and ten triplets for each."""
     rng = np.random.default_rng(seed)
     n_samples -= n_samples % CLASSES
@@ -48,6 +50,8 @@ def make_case(n_samples, n_features, seed=0):
     similar = rng.integers(0, n_samples // CLASSES, len(anchors)) * CLASSES + y[anchors]
     similar = np.where(similar == anchors, (similar + CLASSES) % n_samples, similar)
     other = rng.integers(0, n_samples, len(anchors))
+    if not distinct:
+        other = np.repeat(other[::PER_SAMPLE], PER_SAMPLE)
     other = np.where(other % CLASSES == y[anchors], (other + 1) % n_samples, other)
     return X, np.column_stack([anchors, similar, other])
 
@@ -213,7 +217,7 @@ def clock_small(clock, samples, d):
 
 def whole_fit(name, n_samples, n_features, arguments):
     print(f"{name}: N = {n_samples}, d = {n_features}, T = {PER_SAMPLE * n_samples}")
-    X, T = make_case(n_samples, n_features)
+    X, T = make_case(n_samples, n_features, distinct=name == "distinct")
     warm_up(n_features, arguments)
     out = {"N": len(X), "d": n_features, "T": len(T), "K": arguments.modes}
     out |= kernel_times(X, T, arguments)
@@ -283,10 +287,12 @@ def describe(device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = ["large", "wide", "compare"]
+    parts = ["large", "distinct", "wide", "compare"]
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {parts}; default: all")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    for part, sizes in zip(parts, ((10**6, 128), (200_000, 768), (50_000, 64)), strict=True):
+    for part, sizes in zip(
+        parts, ((10**6, 128), (10**6, 128), (200_000, 768), (50_000, 64)), strict=True
+    ):
         parser.add_argument(f"--{part}", nargs=2, type=int, default=sizes, metavar=("N", "d"))
     parser.add_argument("--modes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)

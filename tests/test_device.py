@@ -20,6 +20,7 @@ from mdaml.modes import Neighbors, kmeans_weights, mixture_weights, modes_from_w
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 torch_mixture = pytest.importorskip("mdaml.kernels.torch_mixture")
 torch_pairs = pytest.importorskip("mdaml.kernels.torch_pairs")
+torch_arrays = pytest.importorskip("mdaml.kernels.torch_arrays")
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
@@ -308,7 +309,12 @@ def test_a_start_survives_samples_that_coincide(device):
 @on_devices
 @pytest.mark.parametrize("eta", [1.3, 3.0])
 @pytest.mark.parametrize("seed", range(4))
-def test_in_double_precision_the_solver_takes_the_same_way(device, seed, eta):
+@pytest.mark.parametrize("algebra", ["host", "device"])
+def test_in_double_precision_the_solver_takes_the_same_way(device, seed, eta, algebra, monkeypatch):
+    if algebra == "device":  # as for features in the hundreds
+        monkeypatch.setattr(
+            torch_arrays, "small_matrix", lambda X, A: torch_arrays.to_device(A, X.device)
+        )
     both = Twins("triplets" if seed % 2 else "weighted", np.float64, device, seed=seed)
     outcomes = []
     for X, given in ((both.Y, both.host), (both.tensor, both.set)):

@@ -19,6 +19,8 @@ ROWS = {name: (home.strip(), twin.strip()) for name, home, twin in ROW.findall(P
 def docstrings():
     """Each object of the package that has a docstring of its own, by its dotted name."""
     for info in pkgutil.walk_packages(mdaml.__path__, "mdaml."):
+        if info.name.startswith(("mdaml.kernels.torch_", "mdaml.kernels.triton_")):
+            continue  # twins of other kernels, for extras that may be absent
         module = importlib.import_module(info.name)
         yield info.name, module.__doc__ or ""
         for name, thing in vars(module).items():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -67,10 +66,14 @@ class LocalProblem:
     def move_metric(self, state: State) -> State:
         """Return the state with a better metric."""
         objective = self.objective(state)
+        # Large matrices go where the samples are, and the metric comes back.
+        F = kernels.small_matrix(self.X, state.F)
         result = conjugate_gradient(
-            objective, state.F, max_iter=self.max_inner_iter, eigh=partial(kernels.eigh, self.X)
+            replace(objective, scatter=kernels.small_matrix(self.X, objective.scatter)),
+            F,
+            max_iter=self.max_inner_iter,
         )
-        return self._at_metric(result.F, state.modes, state.importance)
+        return self._at_metric(kernels.to_host(result.F), state.modes, state.importance)
 
     def objective(self, state: State) -> TripletObjective:
         """Return Eq. (7) as a function of the metric alone, at the modes of a state."""

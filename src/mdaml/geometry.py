@@ -6,16 +6,10 @@ Eq. (2), the set of these matrices, is never left: a point is a square factor ``
 inverse, square root or projection is ever needed.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import numpy as np
 
 from mdaml._typing import FloatArray
-
-# Eigenvalues and eigenvectors of a symmetric matrix; large ones may be sent to a device.
-Eigh: TypeAlias = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+from mdaml.kernels import namespace
 
 
 def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
@@ -43,14 +37,14 @@ class Geodesic:
 
     def frame(self, t: float) -> FloatArray:
         """Return a factor of ``M(t)``."""
-        return self.basis * np.exp(0.5 * t * self.rates)
+        return self.basis * namespace(self.rates).exp(0.5 * t * self.rates)
 
     def transport(self, h: FloatArray) -> FloatArray:
         """Carry a tangent vector at the start to any later frame of the curve."""
         return self.rotation.T @ h @ self.rotation
 
 
-def geodesic(F: FloatArray, direction: FloatArray, eigh: Eigh = np.linalg.eigh) -> Geodesic:
+def geodesic(F: FloatArray, direction: FloatArray) -> Geodesic:
     """Geodesic that leaves ``M = F F^T`` in a direction given in the frame ``F``."""
-    rates, rotation = eigh(direction)
+    rates, rotation = namespace(direction).linalg.eigh(direction)
     return Geodesic(F @ rotation, rates, rotation)

@@ -8,12 +8,11 @@ exponentials, so that a step of a line search needs no new projection.
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml.constraints import Comparisons
 from mdaml.geometry import Geodesic, gradient_in_frame
+from mdaml.kernels import namespace
 from mdaml.optimize import Point
 
 
@@ -31,9 +30,7 @@ class TripletObjective:
     def at(self, F: FloatArray) -> Point:
         """Return value and gradient at ``M = F F^T``."""
         projected = kernels.rows_times(self.X, F)
-        return self._point(
-            F, projected, np.ones(len(F)), gradient_in_frame(F, self.scatter), F.T @ F
-        )
+        return self._point(F, projected, _ones(F), gradient_in_frame(F, self.scatter), F.T @ F)
 
     def along(self, point: Point, line: Geodesic) -> "TripletPath":
         """Return the objective along a geodesic that starts at ``point``."""
@@ -43,7 +40,7 @@ class TripletObjective:
             F=line.basis,
             gradient=line.transport(point.gradient),
             projected=kernels.rows_times(point.projected, turn),
-            scale=np.ones(len(turn)),
+            scale=_ones(turn),
         )
         scatter = gradient_in_frame(line.basis, self.scatter)
         return TripletPath(self, line, origin, scatter, line.basis.T @ line.basis)
@@ -62,10 +59,10 @@ class TripletObjective:
         the middle sum is a graph Laplacian between the projected samples and themselves.
         """
         loss, product = self.triplets.gradient(projected, scale * scale, self.importance)
-        half = self.loss_factor * kernels.transposed_times(projected, product)
-        half *= np.outer(scale, scale)
-        ridge = 0.5 * self.ridge * np.vdot(gram, gram)
-        value = np.trace(scatter) + self.loss_factor * loss + ridge
+        half = self.loss_factor * kernels.cross_product(F, projected, product)
+        half *= scale[:, None] * scale
+        ridge = 0.5 * self.ridge * kernels.dot(gram, gram)
+        value = float(scatter.trace()) + self.loss_factor * loss + ridge
         # F^T M F = (F^T F)^2
         gradient = scatter + half + half.T + self.ridge * (gram @ gram)
         return Point(F, float(value), gradient, projected, scale)
@@ -83,21 +80,19 @@ class TripletPath:
 
     def values(self, steps: FloatArray) -> FloatArray:
         """Return the values at four steps."""
-        growth = np.exp(np.outer(steps, self.line.rates))  # (4, d)
+        rates = self.line.rates
+        growth = namespace(rates).exp(kernels.beside(rates, steps)[:, None] * rates)  # (4, d)
         losses = self.objective.triplets.losses_along(
             self.origin.projected, growth, self.objective.importance
         )
-        overlap = np.sum((growth @ (self.gram * self.gram)) * growth, axis=1)
-        return (
-            growth @ np.diagonal(self.scatter)
-            + self.objective.loss_factor * losses
-            + 0.5 * self.objective.ridge * overlap
-        )
+        overlap = ((growth @ (self.gram * self.gram)) * growth).sum(axis=1)
+        others = growth @ self.scatter.diagonal() + 0.5 * self.objective.ridge * overlap
+        return kernels.to_host(others) + self.objective.loss_factor * losses
 
     def at(self, step: float) -> Point:
         """Return the point reached by a step, without projecting the samples anew."""
-        scale = np.exp(0.5 * step * self.line.rates)
-        both = np.outer(scale, scale)
+        scale = namespace(self.line.rates).exp(0.5 * step * self.line.rates)
+        both = scale[:, None] * scale
         return self.objective._point(
             self.line.frame(step),
             self.origin.projected,
@@ -105,3 +100,7 @@ class TripletPath:
             self.scatter * both,
             self.gram * both,
         )
+
+
+def _ones(F: FloatArray) -> FloatArray:
+    return namespace(F).ones_like(F[0])

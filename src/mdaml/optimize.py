@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml.geometry import Eigh, Geodesic, geodesic
+from mdaml.geometry import Geodesic, geodesic
+from mdaml.kernels import dot, namespace
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,6 @@ def conjugate_gradient(
     max_iter: int = 50,
     gtol: float = 1e-9,
     ftol: float = 1e-6,
-    eigh: Eigh = np.linalg.eigh,
 ) -> Result:
     """Minimise an objective over positive definite ``M = F F^T``; its value falls at every step.
 
@@ -89,21 +89,21 @@ def conjugate_gradient(
     direction, guess, steepest = -point.gradient, None, True
     history, status = [point.value], Status.MAX_ITER
     while len(history) <= max_iter:
-        if np.linalg.norm(point.gradient) <= gtol * abs(point.value):
+        if norm(point.gradient) <= gtol * abs(point.value):
             status = Status.CONVERGED
             break
         if len(history) > 5 and history[-6] - history[-1] <= ftol * abs(history[-1]):
             status = Status.STALLED
             break
-        slope = float(np.vdot(point.gradient, direction))
+        slope = dot(point.gradient, direction)
         if not slope < 0.0:
             direction, guess, steepest = -point.gradient, None, True
-            slope = -float(np.vdot(direction, direction))
-        line = geodesic(point.F, direction, eigh)
+            slope = -dot(direction, direction)
+        line = geodesic(point.F, direction)
         start = Trial(0.0, point.value, slope)
         path = objective.along(point, line)
         # All that follows is in the frame of the geodesic; the old projection can go.
-        point, direction = path.origin, np.diag(line.rates)
+        point, direction = path.origin, namespace(line.rates).diag(line.rates)
         found = search(path, line.rates, start, guess)
         if found is None:
             if steepest:
@@ -116,18 +116,23 @@ def conjugate_gradient(
         del found  # it would keep this projection alive beside the next
         beta = hestenes_stiefel(point.gradient, old_gradient, direction)
         direction, steepest = beta * direction - point.gradient, beta == 0.0
-        new_slope = float(np.vdot(point.gradient, direction))
+        new_slope = dot(point.gradient, direction)
         guess = step * slope / new_slope if new_slope < 0.0 else None  # equal first-order decrease
         history.append(point.value)
-    norm = float(np.linalg.norm(point.gradient)) / max(abs(point.value), np.finfo(float).tiny)
-    return Result(point.F, point.value, norm, len(history) - 1, status, history)
+    relative = norm(point.gradient) / max(abs(point.value), np.finfo(float).tiny)
+    return Result(point.F, point.value, relative, len(history) - 1, status, history)
+
+
+def norm(gradient: FloatArray) -> float:
+    """Return the length of a gradient in its frame."""
+    return float(np.sqrt(dot(gradient, gradient)))
 
 
 def hestenes_stiefel(gradient: FloatArray, previous: FloatArray, direction: FloatArray) -> float:
     """Weight of the last direction in the next one, never negative; all three in one frame."""
     change = gradient - previous
-    curvature = float(np.vdot(direction, change))
-    return max(0.0, float(np.vdot(gradient, change)) / curvature) if curvature > 0.0 else 0.0
+    curvature = dot(direction, change)
+    return max(0.0, dot(gradient, change) / curvature) if curvature > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -157,13 +162,13 @@ def search(
     gradient. ``low`` is the lowest descending trial, ``high`` one beyond it that is higher or
     ascends; between them a cubic places the next trial.
     """
-    scale = 1.0 / float(np.abs(rates).max())
+    scale = 1.0 / float(abs(rates).max())
     limit = LARGEST_CHANGE * scale
     step = min(coarse_step(path, start, scale) if guess is None else guess, limit)
     low, high, best = start, None, None
     for _ in range(MAX_TRIALS):
         point = path.at(step)
-        trial = Trial(step, point.value, float(np.diagonal(point.gradient) @ rates))
+        trial = Trial(step, point.value, float(point.gradient.diagonal() @ rates))
         enough = start.value + SUFFICIENT_DECREASE * step * start.slope
         if trial.value < start.value and trial.value <= enough:
             if best is None or point.value < best[0].value:

@@ -17,11 +17,13 @@ _HOMES = {
         "center",
         "column_sums",
         "copied",
+        "cross_product",
         "eigh",
         "fit_threads",
         "inner_product",
         "mean_rows",
         "precision",
+        "small_matrix",
         "start_weights",
         "to_host",
     ),
@@ -48,12 +50,14 @@ _TORCH_HOMES = {
         "center",
         "column_sums",
         "copied",
+        "cross_product",
         "eigh",
         "fit_threads",
         "inner_product",
         "mean_rows",
         "precision",
         "rows_times",
+        "small_matrix",
         "start_weights",
         "to_device",
         "to_host",
@@ -81,6 +85,16 @@ def __getattr__(name: str) -> Any:
     if host or torch:
         return getattr(import_module(f"mdaml.kernels.{host or torch}"), name)
     raise AttributeError(f"mdaml.kernels has no kernel {name!r}")
+
+
+def namespace(A: Any) -> Any:
+    """Return NumPy, or torch for a tensor: the algebra of small matrices is one text for both."""
+    return np if isinstance(A, np.ndarray) else import_module("torch")
+
+
+def dot(A: Any, B: Any) -> float:
+    """Return the sum of the products of corresponding entries."""
+    return float(np.vdot(A, B) if isinstance(A, np.ndarray) else (A * B).sum())
 
 
 def _home(homes: dict[str, tuple[str, ...]], name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mdaml import kernels
 from mdaml.kernels.products import one_blas_thread
 
 
@@ -19,6 +20,11 @@ def center(X):
 def column_sums(Y, dtype=None):
     """Sum of the rows of Y."""
     return Y.sum(axis=0, dtype=dtype)
+
+
+def cross_product(_F, Y, V):
+    """``Y.T @ V`` for tall Y and V, in double precision and on the host, as F is."""
+    return kernels.transposed_times(Y, V)
 
 
 def copied(Y):
@@ -49,6 +55,11 @@ def mean_rows(weights, X):
 def precision(Y):
     """Type of the entries, as NumPy calls it."""
     return Y.dtype
+
+
+def small_matrix(_X, A):
+    """Return a matrix of the size of the metric where its algebra is done."""
+    return A
 
 
 def start_weights(X, weights):

@@ -53,6 +53,11 @@ def column_sums(Y, dtype=None):
     return to_host(Y.sum(dim=0, dtype=torch.float64))
 
 
+def cross_product(_F, Y, V):
+    """``Y.T @ V`` for tall Y and V, in double precision and on the device, as F is."""
+    return _transposed_times(Y, V)
+
+
 def copied(Y):
     """Return a copy."""
     return Y.clone()
@@ -85,6 +90,13 @@ def mean_rows(weights, X):
     return means.astype(precision(X))
 
 
+def small_matrix(X, A):
+    """Return a matrix of the size of the metric where its algebra is done: large ones on a GPU."""
+    if len(A) < LARGE or X.device.type == "cpu":
+        return A
+    return to_device(A, X.device)
+
+
 def start_weights(X, weights):
     """Rows of weights made to sum to one, off zero, in the precision and on the device of X."""
     if not isinstance(weights, torch.Tensor):
@@ -100,6 +112,10 @@ def rows_times(Y, A):
 
 def transposed_times(Y, V):
     """``Y.T @ V`` for tall Y and V, in double precision and on the host."""
+    return to_host(_transposed_times(Y, V))
+
+
+def _transposed_times(Y, V):
     n_blocks = len(Y) // _ROWS_PER_BLOCK
     n_blocks = min(n_blocks, max(_MAX_PARTIAL // (Y.shape[1] * V.shape[1]), 1))
     n_rows = len(Y) // n_blocks if n_blocks else 0
@@ -108,4 +124,4 @@ def transposed_times(Y, V):
         blocks = [A[: n_blocks * n_rows].reshape(n_blocks, n_rows, A.shape[1]) for A in (Y, V)]
         partial = torch.bmm(blocks[0].transpose(1, 2), blocks[1])
         total += partial.sum(dim=0, dtype=torch.float64)
-    return to_host(total)
+    return total
