@@ -1,6 +1,6 @@
 """Time, growth and memory of MDaML, and all methods side by side; `make bench`.
 
-Five questions, each answered by figures taken in one run:
+Six questions, each answered by figures taken in one run:
 
 speed    How much sooner than a literal transcription of the paper (literal_mdaml.py) do we reach
          its objective, with the same iterations and with the default ones?
@@ -8,6 +8,7 @@ growth   How does the time of a fit grow with triplets, samples, features and mo
 memory   How much memory does a fit need beyond its input?
 methods  How long does each of the nine methods take, beside NCA, and how well does 3-NN do then?
 closed   How much longer than their bare matrix products do the closed forms take?
+rank     How long does a metric of rank 32 take where features are thousands?
 
 ``python benchmarks/run.py [PART ...] [--out FILE]``; all by default.
 """
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from literal_mdaml import fit_literal
+from low_rank import low_rank
 from methods import closed_forms, methods
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -253,6 +255,7 @@ PARTS = {
     "memory": memory,
     "methods": methods,
     "closed": closed_forms,
+    "rank": low_rank,
 }
 
 

@@ -538,3 +538,18 @@ def test_large_matrices_are_decomposed_on_the_gpu():
     np.testing.assert_allclose(values, np.linalg.eigvalsh(A), atol=1e-10)
     np.testing.assert_allclose(vectors @ np.diag(values) @ vectors.T, A, atol=1e-10)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(300), atol=1e-12)
+
+
+@on_devices
+def test_slopes_are_those_of_the_arrays(device, kind):
+    both = Twins(kind, np.float64, device)
+    loss, slopes = both.set.slopes(both.tensor, both.beside(both.importance))
+    expected, wanted = both.host.slopes(both.Y, both.importance)
+    assert loss == pytest.approx(expected, rel=1e-10)
+    assert_close(slopes, wanted, np.float64)
+
+
+def test_a_metric_of_low_rank_is_not_learned_on_a_device():
+    X, y = make_multimodal(60, random_state=0)
+    with pytest.raises(ValueError, match="with NumPy only"):
+        MDaML(n_components=1, device="cpu").fit(X, y)

@@ -122,6 +122,10 @@ class DeviceComparisons:
         """See :class:`mdaml.constraints.Comparisons`."""
         return kernels.comparison_gradient(Y, scales, self, importance)
 
+    def slopes(self, Y: Tensor, importance: Tensor) -> tuple[float, Tensor]:
+        """See :class:`mdaml.constraints.Comparisons`."""
+        return kernels.comparison_slopes(Y, np.ones(Y.shape[1]), self, importance)
+
     def losses_along(
         self, Y: Tensor, scales: FloatArray, importance: Tensor
     ) -> npt.NDArray[np.float64]:

@@ -1,8 +1,9 @@
 """Riemannian conjugate gradients on positive definite matrices."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -144,6 +145,16 @@ class Trial:
     slope: float
 
 
+class Valued(Protocol):
+    """A point of a path, whatever else it holds."""
+
+    @property
+    def value(self) -> float:
+        """The objective there."""
+
+
+P = TypeVar("P", bound=Valued)
+
 # A step changes no eigenvalue of M by more than exp(2). A direction that a step has all but erased
 # hardly comes back, because its gradient shrinks with it; with exp(8) single problems stayed 20 %
 # above the optimum that they reach with exp(2).
@@ -156,19 +167,32 @@ MAX_TRIALS = 12
 def search(
     path: Path, rates: FloatArray, start: Trial, guess: float | None
 ) -> tuple[Point, float] | None:
-    """Return a lower point along a path and its step, or None if no step lowers the value.
-
-    Each trial is one pass over the data that yields value, slope and, if it is accepted, the next
-    gradient. ``low`` is the lowest descending trial, ``high`` one beyond it that is higher or
-    ascends; between them a cubic places the next trial.
-    """
+    """Return a lower point along a geodesic and its step, or None if no step lowers the value."""
     scale = 1.0 / float(abs(rates).max())
     limit = LARGEST_CHANGE * scale
     step = min(coarse_step(path, start, scale) if guess is None else guess, limit)
+    return lower_point(
+        path.at, lambda point: float(point.gradient.diagonal() @ rates), start, step, limit
+    )
+
+
+def lower_point(
+    at: Callable[[float], P],
+    slope: Callable[[P], float],
+    start: Trial,
+    step: float,
+    limit: float,
+) -> tuple[P, float] | None:
+    """Return a point that meets the Wolfe conditions, or the lowest met, and its step.
+
+    ``at`` is one pass over the data, which yields value, slope and, if it is accepted, the next
+    gradient. ``low`` is the lowest descending trial, ``high`` one beyond it that is higher or
+    ascends; between them a cubic places the next trial. None if no step lowers the value.
+    """
     low, high, best = start, None, None
     for _ in range(MAX_TRIALS):
-        point = path.at(step)
-        trial = Trial(step, point.value, float(point.gradient.diagonal() @ rates))
+        point = at(step)
+        trial = Trial(step, point.value, slope(point))
         enough = start.value + SUFFICIENT_DECREASE * step * start.slope
         if trial.value < start.value and trial.value <= enough:
             if best is None or point.value < best[0].value:

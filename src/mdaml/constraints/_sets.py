@@ -48,6 +48,9 @@ class Comparisons(Protocol):
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """Return the loss for each of four scalings of the columns of Y."""
 
+    def slopes(self, Y: FloatArray, importance: FloatArray) -> tuple[float, FloatArray]:
+        """Return the loss for distances in Y, and its derivative in each squared distance, (P,)."""
+
 
 @dataclass(frozen=True)
 class TripletSet:
@@ -130,6 +133,10 @@ class TripletSet:
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
         return kernels.triplet_losses_along(Y, _cast(scales, Y), self, importance)
+
+    def slopes(self, Y: FloatArray, importance: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Comparisons`."""
+        return kernels.triplet_slopes(Y, np.ones(Y.shape[1], Y.dtype), self, importance, 1.0)
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,10 @@ class ComparisonSet:
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
         return kernels.comparison_losses_along(Y, _cast(scales, Y), self, importance)
+
+    def slopes(self, Y: FloatArray, importance: FloatArray) -> tuple[float, FloatArray]:
+        """See :class:`Comparisons`."""
+        return kernels.comparison_slopes(Y, np.ones(Y.shape[1], Y.dtype), self, importance)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from mdaml.constraints import Comparisons, neighbor_triplets, sample_triplets
 from mdaml.device import find_device, to_device
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
+from mdaml.low_rank import N_AXES, LeadingAxes, LowRankProblem, low_rank_part
 from mdaml.modes import (
     Modes,
     Neighbors,
@@ -57,7 +58,8 @@ class MDaML(MahalanobisTransformer):
     for comparisons of which some are wrong or cannot hold.
 
     **Cost**: a step of the metric takes ``O(P d + n d² + d³)`` for P distinct pairs, a round of
-    weights ``O(P K)``; memory is linear in samples and pairs.
+    weights ``O(P K)``; memory is linear in samples and pairs. With ``n_components=r`` below d a
+    step takes ``O(P r + n d r)`` and no array is d × d: for features by the thousand.
 
     Parameters
     ----------
@@ -87,7 +89,9 @@ class MDaML(MahalanobisTransformer):
     init_metric : {"identity", "whitened"} or array of shape (n_features, n_features)
         Where the metric starts, "identity" by default. "whitened" is the inverse of the covariance
         of X, a tenth of its mean eigenvalue added to the diagonal, scaled to the same mean squared
-        distance. An array must be positive definite.
+        distance. An array must be positive definite. Of the lower rank of ``n_components`` it is
+        the leading principal axes of X, of one length or whitened, with a mean squared distance
+        of 10; or of the samples mapped by the array, with the distances that it gives.
     init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
         First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
     max_iter : int or "auto", default="auto"
@@ -98,7 +102,8 @@ class MDaML(MahalanobisTransformer):
     tol : float, default=1e-4
         Stop when a round lowers the objective by less than this fraction.
     n_components : int or None, default=None
-        Keep this many leading directions of the learned metric; None keeps all.
+        Learn a metric of this rank, as a linear map to so many features; None, or the number of
+        features of X, learns one of full rank. More than there are samples leave the last at zero.
     callback : callable or None, default=None
         Called as ``callback(iteration, objective)`` after each round; stops early if it returns
         True.
@@ -108,7 +113,8 @@ class MDaML(MahalanobisTransformer):
         start gives the same objective up to a relative 1e-3; the mixture start is another draw.
         Neighbours are searched on the CPU. All attributes are NumPy arrays.
     random_state : int, RandomState or None, default=None
-        For the triplets drawn from labels and for the first weights.
+        For the triplets drawn from labels, for the first weights and, with ``n_components``, for
+        the principal axes.
 
     Attributes
     ----------
@@ -128,7 +134,8 @@ class MDaML(MahalanobisTransformer):
     triplet_weight_ : float
         The λ₁ in force.
     lambda1_critical_ : float
-        The λ₁ at and below which, with these modes, the zero metric is optimal.
+        The λ₁ at and below which, with these modes, the zero metric is optimal; with
+        ``n_components`` below the number of features, among metrics in the span of ``components_``.
     history_ : array of shape (n_passes + 3 * n_iter_,)
         The objective, Eq. (7) of the paper, after the start and after every step: centres, weights,
         metric, in turn. It never rises but where a pass with new triplets begins.
@@ -268,9 +275,10 @@ class MDaML(MahalanobisTransformer):
         check_magnitude(centred)
         rng = check_random_state(self.random_state)
         with kernels.fit_threads(centred):
-            F = self._start_metric(centred)
+            leading = self._leading_axes(centred, rng)
+            F = self._start_metric(centred, leading, rng)
             obeyed = self._compare(centred, F, given, rng)
-            problem = self._problem(centred, obeyed, triplet_weight)
+            problem = self._problem(centred, obeyed, triplet_weight, leading)
             modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
             n_rounds = self._n_rounds(near)
             passes = [self._alternate(problem, F, modes, 0, n_rounds)]
@@ -280,15 +288,16 @@ class MDaML(MahalanobisTransformer):
                 if passes[-1].status is Status.STOPPED:
                     break
                 obeyed = self._compare(centred, state.F, given, rng)
-                problem = self._problem(centred, obeyed, triplet_weight)
+                problem = self._problem(centred, obeyed, triplet_weight, leading)
                 n_before = sum(done.n_iter for done in passes)
                 passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
             outcome = passes[-1]
             critical = problem.critical_triplet_weight(outcome.state)
+            components = principal_components(outcome.state.F)
         lengths = [len(done.history) for done in passes]
         self._store(
             X,
-            principal_components(outcome.state.F, self.n_components),
+            components,
             mean.dtype,
             triplets_=obeyed.triplets,
             comparisons_=obeyed.comparisons,
@@ -324,16 +333,25 @@ class MDaML(MahalanobisTransformer):
             callback=None if callback is None else lambda n, value: callback(n_before + n, value),
         )
 
-    def _problem(self, X: FloatArray, obeyed: InForce, triplet_weight: float) -> LocalProblem:
+    def _problem(
+        self,
+        X: FloatArray,
+        obeyed: InForce,
+        triplet_weight: float,
+        leading: LeadingAxes | None,
+    ) -> LocalProblem:
         grouped = obeyed.grouped(X)
-        return LocalProblem(
-            X=X,
-            triplets=grouped,
-            neighbors=Neighbors.from_graph(grouped.near_graph()),
-            eta=float(self.eta),
-            triplet_weight=triplet_weight,
-            ridge=float(self.ridge),
-            max_inner_iter=self.max_inner_iter,
+        parts: dict[str, Any] = {
+            "X": X,
+            "triplets": grouped,
+            "neighbors": Neighbors.from_graph(grouped.near_graph()),
+            "eta": float(self.eta),
+            "triplet_weight": triplet_weight,
+            "ridge": float(self.ridge),
+            "max_inner_iter": self.max_inner_iter,
+        }
+        return (
+            LocalProblem(**parts) if leading is None else LowRankProblem(**parts, leading=leading)
         )
 
     def _check_parameters(self, n_samples: int, n_features: int, near: bool) -> float:
@@ -369,7 +387,12 @@ class MDaML(MahalanobisTransformer):
             check_integer(self, "n_components", self.n_components, 1, n_features, what=columns)
         check_callback(self, self.callback)
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
-        find_device("MDaML(device=...)", self.device)
+        device = find_device("MDaML(device=...)", self.device)
+        if device is not None and self.n_components not in (None, n_features):
+            raise ValueError(
+                f"MDaML(n_components={self.n_components}) below the number of features, "
+                f"{n_features}, is learned with NumPy only: leave device out, or n_components."
+            )
         if isinstance(self.triplet_weight, str) and self.triplet_weight == "auto":
             with np.errstate(over="ignore"):  # the check below says it in words
                 auto = (1000.0 if near else 300.0) * np.float64(self.n_modes) ** self.eta
@@ -378,14 +401,27 @@ class MDaML(MahalanobisTransformer):
         why = " 'auto' chooses a value."
         return check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
 
-    def _start_metric(self, X: FloatArray) -> FloatArray:
+    def _leading_axes(self, X: FloatArray, rng: np.random.RandomState) -> LeadingAxes | None:
+        """Return what a metric of low rank starts from and is steered by; None for full rank."""
+        if self.n_components is None or self.n_components == X.shape[1]:
+            return None
+        return LeadingAxes.of(X, max(self.n_components, N_AXES), rng)
+
+    def _start_metric(
+        self, X: FloatArray, leading: LeadingAxes | None, rng: np.random.RandomState
+    ) -> FloatArray:
         """Return the factor of the first metric."""
+        given = None
         if not isinstance(self.init_metric, str):
-            start = check_metric(self, "init_metric", self.init_metric, X.shape[1])
-            return np.linalg.cholesky(start)
-        if self.init_metric == "identity":
-            return np.eye(X.shape[1])
-        return whitening_factor(X)
+            given = check_metric(self, "init_metric", self.init_metric, X.shape[1])
+        whitened = given is None and self.init_metric == "whitened"
+        if leading is not None and self.n_components is not None:
+            if given is not None:
+                return low_rank_part(given, X, self.n_components, rng)
+            return leading.start(self.n_components, whitened=whitened)
+        if given is not None:
+            return np.linalg.cholesky(given)
+        return whitening_factor(X) if whitened else np.eye(X.shape[1])
 
     def _compare(
         self, X: FloatArray, F: FloatArray, given: Supervision, rng: np.random.RandomState
@@ -397,8 +433,7 @@ class MDaML(MahalanobisTransformer):
 
     def _draw(self, X: FloatArray, F: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
         if self.sampling == "neighbors":
-            is_start = np.array_equal(F, np.eye(len(F)))
-            mapped = kernels.to_host(X if is_start else X @ kernels.beside(X, F))
+            mapped = kernels.to_host(X if _is_identity(F) else X @ kernels.beside(X, F))
             with kernels.one_blas_thread():  # the search has threads of its own
                 return neighbor_triplets(
                     mapped, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
@@ -455,3 +490,7 @@ class MDaML(MahalanobisTransformer):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _is_identity(F: FloatArray) -> bool:
+    return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))

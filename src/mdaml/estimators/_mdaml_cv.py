@@ -112,7 +112,7 @@ class MDaMLCV(MahalanobisTransformer):
     Parameters
     ----------
     n_components : int or None, default=None
-        Keep this many leading directions of the learned metric; None keeps all.
+        Rank of the learned metric, see :class:`MDaML`; all else is chosen at full rank.
     random_state : int, RandomState or None, default=None
         For the splits, the triplets and the first weights.
 

@@ -27,7 +27,12 @@ _HOMES = {
         "start_weights",
         "to_host",
     ),
-    "comparisons": ("comparison_gradient", "comparison_losses", "comparison_losses_along"),
+    "comparisons": (
+        "comparison_gradient",
+        "comparison_losses",
+        "comparison_losses_along",
+        "comparison_slopes",
+    ),
     "cpu": (
         "center_sq_dists",
         "laplacian_product",
@@ -69,6 +74,7 @@ _TORCH_HOMES = {
         "comparison_gradient",
         "comparison_losses",
         "comparison_losses_along",
+        "comparison_slopes",
         "group_comparisons",
         "list_totals",
         "near_graph",

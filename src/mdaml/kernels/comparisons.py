@@ -34,8 +34,16 @@ def _near_losses(begin, end, sq_dists, first, last, far, weights, out):
 def comparison_gradient(Y, scales, comparisons, pair_weights):
     """Weighted loss for distances in Y, columns scaled, and half of its Laplacian times Y.
 
-    The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``; the second result is
-    :func:`laplacian_product` for the derivatives of the loss with respect to each of them.
+    The second result is :func:`laplacian_product` for the slopes of :func:`comparison_slopes`.
+    """
+    loss, slopes = comparison_slopes(Y, scales, comparisons, pair_weights)
+    return loss, laplacian_product(Y, comparisons.pairs, comparisons.groups, slopes)
+
+
+def comparison_slopes(Y, scales, comparisons, pair_weights):
+    """Weighted loss for distances in Y, columns scaled, and its derivative for every pair.
+
+    The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``.
     """
     sq_dists = pair_sq_dists(Y, comparisons.pairs, scales)
     losses, slopes = np.empty(len(sq_dists)), np.empty(len(sq_dists))
@@ -43,8 +51,7 @@ def comparison_gradient(Y, scales, comparisons, pair_weights):
     args = (sq_dists, *comparisons.by_near, pair_weights, losses, slopes, pulls)
     share(_near_slopes, len(slopes), 5 * len(pulls), *args)
     share(_subtract_far_slopes, len(slopes), 2 * len(pulls), *comparisons.by_far, pulls, slopes)
-    product = laplacian_product(Y, comparisons.pairs, comparisons.groups, slopes)
-    return float(losses.sum()), product
+    return float(losses.sum()), slopes
 
 
 @fast_loop

@@ -138,10 +138,15 @@ def comparison_losses_along(Y, scales, comparisons, pair_weights):
 
 def comparison_gradient(Y, scales, comparisons, pair_weights):
     """Weighted loss for distances in Y, columns scaled, and half of its Laplacian times Y."""
+    loss, slopes = comparison_slopes(Y, scales, comparisons, pair_weights)
+    return loss, laplacian_product(Y, comparisons, slopes)
+
+
+def comparison_slopes(Y, scales, comparisons, pair_weights):
+    """Weighted loss for distances in Y, columns scaled, and its derivative for every pair."""
     sq_dists = pair_sq_dists(Y, comparisons.pairs, beside(Y, scales)[None])[0]
     losses, slopes = losses_and_slopes(sq_dists, comparisons, pair_weights)
-    product = laplacian_product(Y, comparisons, slopes)
-    return float(torch.dot(losses, pair_weights)), product
+    return float(torch.dot(losses, pair_weights)), slopes
 
 
 def _near_losses(sq_dists, comparisons):
