@@ -51,7 +51,10 @@ _HOMES = {
     "load": "mdaml.persistence",
     "suggest_queries": "mdaml.inspection",
 }
-_MODULES = ("datasets", "features", "inspection", "model_selection", "plot", "verification")
+_MODULES = (
+    *("datasets", "distributed", "features", "inspection", "model_selection", "plot"),
+    "verification",
+)
 
 
 def __getattr__(name: str) -> Any:

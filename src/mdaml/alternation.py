@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from mdaml import kernels
 from mdaml._typing import FloatArray
@@ -97,13 +99,14 @@ class LocalProblem:
         _, product = self.triplets.gradient(self.X, nowhere, state.importance)
         half = kernels.transposed_times(self.X, product)
         half *= self._loss_factor(state.modes) / self.triplet_weight
-        spread, axes = kernels.eigh(self.X, clustering_scatter(self.X, state.modes))
-        seen = spread > len(spread) * np.finfo(kernels.precision(self.X)).eps * spread[-1]
-        if not seen.any():
-            return 0.0
-        whitening = axes[:, seen] / np.sqrt(spread[seen])
-        highest = float(np.linalg.eigvalsh(-whitening.T @ (half + half.T) @ whitening)[-1])
-        return 1.0 / highest if highest > 0.0 else float("inf")
+        scatter = clustering_scatter(self.X, state.modes)
+        return critical_weight(half, scatter, kernels.precision(self.X))
+
+    def mean_loss(self, state: State) -> float:
+        """Return the weighted mean loss of the comparisons; with a zero metric it is 1/2."""
+        weighed = float(kernels.inner_product(state.importance, self.triplets.near_totals))
+        loss = float(kernels.inner_product(state.importance, state.losses))
+        return loss / weighed if weighed > 0.0 else 0.0
 
     def _at_metric(self, F: FloatArray, modes: Modes, importance: FloatArray) -> State:
         projected = self._project(F)
@@ -132,13 +135,29 @@ class LocalProblem:
         """
         powers = state.modes.powers
         clustering = kernels.inner_product(powers, state.sq_dists) / prod(powers.shape)
-        triplet = self._loss_factor(state.modes) * kernels.inner_product(
-            state.importance, state.losses
-        )
-        gram = state.F.T @ state.F
-        return replace(
-            state, value=float(clustering + triplet + 0.5 * self.ridge * np.vdot(gram, gram))
-        )
+        losses = kernels.inner_product(state.importance, state.losses)
+        triplet = self._loss_factor(state.modes) * losses
+        return replace(state, value=float(clustering + triplet + penalty(state.F, self.ridge)))
+
+
+def penalty(F: FloatArray, ridge: float) -> float:
+    """Return the last term of Eq. (7) at ``M = F F^T``."""
+    gram = F.T @ F
+    return float(0.5 * ridge * np.vdot(gram, gram))
+
+
+def critical_weight(half: FloatArray, scatter: FloatArray, dtype: npt.DTypeLike) -> float:
+    """Return one over the largest eigenvalue of the push relative to the scatter.
+
+    ``half`` plus its transpose is minus the push, of a triplet weight of one, at distance zero.
+    """
+    spread, axes = np.linalg.eigh(scatter)
+    seen = spread > len(spread) * np.finfo(dtype).eps * spread[-1]
+    if not seen.any():
+        return 0.0
+    whitening = axes[:, seen] / np.sqrt(spread[seen])
+    highest = float(np.linalg.eigvalsh(-whitening.T @ (half + half.T) @ whitening)[-1])
+    return 1.0 / highest if highest > 0.0 else float("inf")
 
 
 def _center_sq_dists(projected: FloatArray, F: FloatArray, modes: Modes) -> FloatArray:
@@ -146,24 +165,48 @@ def _center_sq_dists(projected: FloatArray, F: FloatArray, modes: Modes) -> Floa
     return kernels.center_sq_dists(projected, centers)
 
 
+class Valued(Protocol):
+    """A state, as far as the alternation looks into it."""
+
+    @property
+    def value(self) -> float:
+        """The objective, Eq. (7)."""
+
+
+S = TypeVar("S", bound=Valued)
+
+
+class Problem(Protocol[S]):
+    """Data and supervision, wherever they are kept: three moves, each to a state of its own."""
+
+    def move_centers(self, state: S) -> S:
+        """Return the state with the best centres."""
+
+    def move_weights(self, state: S) -> S:
+        """Return the state with better weights."""
+
+    def move_metric(self, state: S) -> S:
+        """Return the state with a better metric."""
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Generic[S]):
     """Where the alternation ended and how it got there."""
 
-    state: State
+    state: S
     n_iter: int
     status: Status
     history: list[float]
 
 
 def alternate(
-    problem: LocalProblem,
-    state: State,
+    problem: Problem[S],
+    state: S,
     *,
     max_iter: int,
     tol: float,
     callback: Callback | None = None,
-) -> Outcome:
+) -> Outcome[S]:
     """Improve centres, weights and metric in turn until the objective settles.
 
     Algorithm 2. The objective is recorded after the start and after every move; a move that does

@@ -4,9 +4,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import prod
 
 import numpy as np
+import numpy.typing as npt
 from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -37,14 +37,32 @@ def modes_from_weights(X: FloatArray, weights: FloatArray, eta: float) -> Modes:
     return Modes(kernels.mean_rows(weights, X), weights, weights**eta)
 
 
+def positive_shares(weights: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
+    """Return weights whose rows sum to one, none of them zero."""
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    positive: FloatArray = np.maximum(shares, 1e-12).astype(dtype)
+    positive /= positive.sum(axis=1, keepdims=True)
+    return positive
+
+
 def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Posterior probabilities of a Gaussian mixture with diagonal covariances."""
-    # Deviates from the paper (6): diagonal covariances and few steps, as good a start for less.
     if not isinstance(X, np.ndarray):
-        return kernels.mixture_posteriors(X, n_modes, _row_numbers(len(X), n_modes, rng), rng)
-    spread = X.std(axis=0)
-    # Scaled, so that one floor suits all variances; constant features stay as they are.
-    scaled = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
+        return kernels.mixture_posteriors(X, n_modes, rows_for_start(len(X), n_modes, rng), rng)
+    scaled = scale_rows(X, X.mean(axis=0), X.std(axis=0))
+    return weights_from(estimate_mixture(_some_rows(scaled, n_modes, rng), n_modes, rng), scaled)
+
+
+def scale_rows(X: FloatArray, mean: FloatArray, spread: FloatArray) -> FloatArray:
+    """Scale features, so that one floor suits all variances; constant ones stay as they are."""
+    return (X - mean) / np.where(spread > 0, spread, 1)
+
+
+def estimate_mixture(
+    scaled: FloatArray, n_modes: int, rng: np.random.RandomState
+) -> GaussianMixture:
+    """Return a Gaussian mixture with diagonal covariances, estimated from scaled rows."""
+    # Deviates from the paper (6): diagonal covariances and few steps, as good a start for less.
     mixture = GaussianMixture(
         n_modes,
         covariance_type="diag",
@@ -55,20 +73,28 @@ def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> 
         random_state=rng,
     )
     with _quiet():
-        mixture.fit(_some_rows(scaled, n_modes, rng))
-        posteriors: FloatArray = mixture.predict_proba(scaled)
-    return posteriors
+        return mixture.fit(scaled)
 
 
 def kmeans_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Weight one for the nearest k-means centre."""
-    kmeans = KMeans(n_modes, n_init=1, random_state=rng)
+    return weights_from(estimate_kmeans(_some_rows(X, n_modes, rng), n_modes, rng), X)
+
+
+def estimate_kmeans(rows: FloatArray, n_modes: int, rng: np.random.RandomState) -> KMeans:
+    """Return k-means centres of some rows."""
     with _quiet():
-        kmeans.fit(kernels.to_host(_some_rows(X, n_modes, rng)))
-        if not isinstance(X, np.ndarray):
-            return kernels.nearest_center(X, kmeans.cluster_centers_)
-        nearest: FloatArray = np.eye(n_modes)[kmeans.predict(X)]
-    return nearest
+        return KMeans(n_modes, n_init=1, random_state=rng).fit(kernels.to_host(rows))
+
+
+def weights_from(estimate: GaussianMixture | KMeans, rows: FloatArray) -> FloatArray:
+    """Return the posteriors of a mixture, or weight one for the nearest k-means centre."""
+    if not isinstance(rows, np.ndarray):
+        return kernels.nearest_center(rows, estimate.cluster_centers_)
+    with _quiet():
+        if isinstance(estimate, KMeans):
+            return np.eye(estimate.n_clusters)[estimate.predict(rows)]
+        return estimate.predict_proba(rows)
 
 
 @contextmanager
@@ -85,14 +111,16 @@ def _quiet() -> Iterator[None]:
 
 
 def _some_rows(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
-    rows = _row_numbers(len(X), n_modes, rng)
+    rows = rows_for_start(len(X), n_modes, rng)
     return X if rows is None else X[rows]
 
 
-def _row_numbers(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
-    """Return the rows to estimate the start from; None for all."""
+def rows_for_start(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
+    """Return the rows that the start of the modes is estimated from; None: all of them."""
     n_rows = max(MAX_ROWS_FOR_START, 10 * n_modes)
-    return np.sort(rng.choice(n_samples, n_rows, replace=False)) if n_samples > n_rows else None
+    if n_samples <= n_rows:
+        return None
+    return np.sort(rng.choice(n_samples, n_rows, replace=False))
 
 
 def update_centers(X: FloatArray, modes: Modes) -> Modes:
@@ -101,11 +129,16 @@ def update_centers(X: FloatArray, modes: Modes) -> Modes:
     Eq. (10), the minimiser of Eq. (9): ``c_k = sum_i w_ik**eta x_i / sum_i w_ik**eta``. A mode
     whose weights have all vanished stays where it is.
     """
-    masses = kernels.column_sums(modes.powers)[:, None]
-    alive = masses > 0
-    means = kernels.transposed_times(modes.powers, X) / np.where(alive, masses, 1)
-    centers = np.where(alive, means, modes.centers).astype(modes.centers.dtype)
-    return replace(modes, centers=centers)
+    sums = kernels.transposed_times(modes.powers, X)
+    masses = kernels.column_sums(modes.powers)
+    return replace(modes, centers=move_centers(sums, masses, modes.centers))
+
+
+def move_centers(sums: FloatArray, masses: FloatArray, centers: FloatArray) -> FloatArray:
+    """Return the weighted means from weighted sums; centres without mass stay."""
+    alive = masses[:, None] > 0
+    means = sums / np.where(alive, masses[:, None], 1)
+    return np.where(alive, means, centers).astype(centers.dtype)
 
 
 def update_weights(
@@ -155,13 +188,27 @@ def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
     Eq. (5) is linear in the metric, with the constant gradient
     ``1/(NK) sum_ik w_ik**eta (x_i - c_k)(x_i - c_k)^T`` for centres that need not be the means.
     """
-    powers, centers = modes.powers, modes.centers.astype(np.float64)
+    return scatter_from_moments(*weighted_moments(X, modes.powers), modes.centers, len(X))
+
+
+def weighted_moments(
+    X: FloatArray, powers: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the sums over samples that the scatter around any centres is made of."""
+    own = kernels.transposed_times(X, X * powers.sum(axis=1, keepdims=True))  # (d, d)
     by_mode = kernels.transposed_times(powers, X)  # (K, d)
-    own = kernels.transposed_times(X, X * powers.sum(axis=1, keepdims=True))
+    return own, by_mode, kernels.column_sums(powers, np.float64)
+
+
+def scatter_from_moments(
+    own: FloatArray, by_mode: FloatArray, masses: FloatArray, centers: FloatArray, n_samples: int
+) -> FloatArray:
+    """Return the averaged scatter around centres."""
+    centers = centers.astype(np.float64)
     cross = by_mode.T @ centers
-    masses = kernels.column_sums(powers, np.float64)[:, None]
-    scatter = (own - cross - cross.T + centers.T @ (masses * centers)) / prod(powers.shape)
+    scatter = own - cross - cross.T + centers.T @ (masses[:, None] * centers)
+    scatter /= n_samples * len(centers)
     # The subtraction may leave a negative eigenvalue of the size of rounding, along which an
     # objective without ridge would fall for ever.
-    spread, axes = kernels.eigh(X, scatter)
+    spread, axes = np.linalg.eigh(scatter)
     return (axes * np.maximum(spread, 0.0)) @ axes.T

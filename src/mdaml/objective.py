@@ -61,11 +61,8 @@ class TripletObjective:
         loss, product = self.triplets.gradient(projected, scale * scale, self.importance)
         half = self.loss_factor * kernels.cross_product(F, projected, product)
         half *= scale[:, None] * scale
-        ridge = 0.5 * self.ridge * kernels.dot(gram, gram)
-        value = float(scatter.trace()) + self.loss_factor * loss + ridge
-        # F^T M F = (F^T F)^2
-        gradient = scatter + half + half.T + self.ridge * (gram @ gram)
-        return Point(F, float(value), gradient, projected, scale)
+        loss *= self.loss_factor
+        return Point(F, *add_terms(loss, half, scatter, gram, self.ridge), projected, scale)
 
 
 @dataclass(frozen=True)
@@ -85,9 +82,8 @@ class TripletPath:
         losses = self.objective.triplets.losses_along(
             self.origin.projected, growth, self.objective.importance
         )
-        overlap = ((growth @ (self.gram * self.gram)) * growth).sum(axis=1)
-        others = growth @ self.scatter.diagonal() + 0.5 * self.objective.ridge * overlap
-        return kernels.to_host(others) + self.objective.loss_factor * losses
+        losses *= self.objective.loss_factor
+        return add_values(losses, growth, self.scatter, self.gram, self.objective.ridge)
 
     def at(self, step: float) -> Point:
         """Return the point reached by a step, without projecting the samples anew."""
@@ -100,6 +96,26 @@ class TripletPath:
             self.scatter * both,
             self.gram * both,
         )
+
+
+def add_terms(
+    loss: float, half: FloatArray, scatter: FloatArray, gram: FloatArray, ridge: float
+) -> tuple[float, FloatArray]:
+    """Return value and gradient from those of the three terms, all in one frame.
+
+    ``half`` plus its transpose is the gradient of the loss.
+    """
+    value = float(scatter.trace()) + loss + 0.5 * ridge * kernels.dot(gram, gram)
+    # F^T M F = (F^T F)^2
+    return value, scatter + half + half.T + ridge * (gram @ gram)
+
+
+def add_values(
+    losses: FloatArray, growth: FloatArray, scatter: FloatArray, gram: FloatArray, ridge: float
+) -> FloatArray:
+    """Return the values where the squared columns of the frame have grown, from the losses."""
+    overlap = ((growth @ (gram * gram)) * growth).sum(axis=1)
+    return kernels.to_host(growth @ scatter.diagonal() + 0.5 * ridge * overlap) + losses
 
 
 def _ones(F: FloatArray) -> FloatArray:

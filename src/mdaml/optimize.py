@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Point:
     F: FloatArray  # (d, d)
     value: float
     gradient: FloatArray  # (d, d) in the frame F
-    projected: FloatArray  # (N, d) X @ F == projected * scale
+    projected: Any  # (N, d) X @ F == projected * scale; the objective alone knows where it is kept
     scale: FloatArray  # (d,)
 
 

@@ -128,7 +128,11 @@ def whitening_factor(X: FloatArray, ridge: float = 0.1) -> FloatArray:
     A fraction of the mean eigenvalue is added to the diagonal; then the mean squared distance
     between samples is made that of X itself. Constant samples leave the identity.
     """
-    covariance = kernels.transposed_times(X, X) / len(X)
+    return whitening_from_covariance(kernels.transposed_times(X, X) / len(X), ridge)
+
+
+def whitening_from_covariance(covariance: FloatArray, ridge: float = 0.1) -> FloatArray:
+    """See :func:`whitening_factor`."""
     level = np.trace(covariance) / len(covariance)
     if not level > 0:
         return np.eye(len(covariance))

@@ -20,8 +20,8 @@ from mdaml._validation import (
     check_number,
     check_start_weights,
 )
-from mdaml.alternation import LocalProblem, Outcome, alternate
-from mdaml.constraints import Comparisons, neighbor_triplets, sample_triplets
+from mdaml.alternation import LocalProblem, Outcome, State, alternate
+from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.device import find_device, to_device
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
@@ -311,7 +311,7 @@ class MDaML(MahalanobisTransformer):
             n_iter_=sum(done.n_iter for done in passes),
         )
         few_by_design = near and isinstance(self.max_iter, str)
-        self._warn_if_needed(outcome, problem.triplets, few_by_design)
+        self._warn_if_needed(outcome, problem.mean_loss(outcome.state), few_by_design)
         return self
 
     def _n_rounds(self, near: bool) -> int:
@@ -322,7 +322,7 @@ class MDaML(MahalanobisTransformer):
 
     def _alternate(
         self, problem: LocalProblem, F: FloatArray, modes: Modes, n_before: int, n_rounds: int
-    ) -> Outcome:
+    ) -> Outcome[State]:
         """Make one pass, with the triplets of the problem."""
         callback = self.callback
         return alternate(
@@ -451,8 +451,8 @@ class MDaML(MahalanobisTransformer):
         make = mixture_weights if self.init == "gmm" else kmeans_weights
         return make(X, self.n_modes, rng)
 
-    def _warn_if_needed(self, outcome: Outcome, triplets: Comparisons, few_by_design: bool) -> None:
-        history, state = outcome.history, outcome.state
+    def _warn_if_needed(self, outcome: Outcome[Any], mean_loss: float, few_by_design: bool) -> None:
+        history = outcome.history
         unfinished = outcome.status is Status.MAX_ITER and not few_by_design
         if unfinished and history[-1] < 0.5 * history[-4]:
             warnings.warn(
@@ -475,8 +475,7 @@ class MDaML(MahalanobisTransformer):
                 stacklevel=3,
             )
             return
-        weighed = float(kernels.inner_product(state.importance, triplets.near_totals))
-        if kernels.inner_product(state.importance, state.losses) > 0.49 * weighed:
+        if mean_loss > 0.49:
             warnings.warn(
                 "The weighted mean loss of the triplets is no lower than that of a zero metric: "
                 "the comparisons could not be met. Are they consistent, and are the features "

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 _HOMES = {
+    "_threads": ("threads_at_most",),
     "affinity": ("affinity_laplacian_product",),
     "arrays": (
         "beside",

@@ -5,8 +5,10 @@ other busy process, that made a fit two to a hundred times slower; it also forbi
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
 
@@ -22,12 +24,25 @@ def n_threads() -> int:
     return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
+_allowed: ContextVar[int] = ContextVar("allowed", default=1_000_000)
+
+
+@contextmanager
+def threads_at_most(n: int) -> Iterator[None]:
+    """Use no more threads than these for work that starts in this context."""
+    before = _allowed.set(n)
+    try:
+        yield
+    finally:
+        _allowed.reset(before)
+
+
 def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> None:
     """Call ``loop(begin, end, *args)`` on consecutive shares of the items, in all threads.
 
     ``cost`` estimates the elementary operations of the whole; small work stays in this thread.
     """
-    n_shares = max(1, min(n_threads(), n_items, cost // GRAIN))
+    n_shares = max(1, min(n_threads(), _allowed.get(), n_items, cost // GRAIN))
     cuts = [n_items * part // n_shares for part in range(n_shares + 1)]
     others = [_pool().submit(loop, begin, end, *args) for begin, end in pairwise(cuts[1:])]
     loop(0, cuts[1], *args)

@@ -1,0 +1,269 @@
+"""What a fit over Dask workers costs: weak scaling, and the terms that a prediction is made of.
+
+weak     The same load for each worker process of one thread: 1 with T triplets, 2 with 2 T.
+terms    Processor time of one thread for each kind of work on the 64th part of 10^9 triplets, and
+         of driver and scheduler for a task; from these, the time of such a fit on 64 workers.
+
+``python benchmarks/cluster.py [PART ...] [--out FILE]``; all by default. Wall times mean little
+beside other busy processes; terms are processor times and mean more.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from distributed import Client, LocalCluster
+from sklearn.exceptions import ConvergenceWarning
+
+from mdaml import MDaML, kernels
+from mdaml.distributed import _plan, _shard, fit
+from mdaml.distributed._cluster import Cluster
+
+K, D, SIMILAR, DISSIMILAR = 10, 64, 5, 10
+REACH = 300  # partners are at most so many rows away
+warnings.simplefilter("ignore", ConvergenceWarning)
+
+
+def load(n_samples, n_features=D):
+    """Ten classes in a sorted stream: partners of a row are other rows nearby, 5 x 10 triplets."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, n_samples)
+    X = 2 * rng.normal(size=(10, n_features))[y] + rng.normal(size=(n_samples, n_features))
+    anchors = np.arange(n_samples)[:, None]
+    # Distinct steps of at most REACH rows, so that the members of a triplet are distinct too.
+    width = REACH // (SIMILAR + DISSIMILAR)
+    steps = rng.integers(1, width, (n_samples, SIMILAR + DISSIMILAR))
+    steps = rng.permuted(steps + width * np.arange(steps.shape[1]), axis=1)
+    others = (anchors + steps) % n_samples
+    triplets = np.empty((n_samples, SIMILAR, DISSIMILAR, 3), np.int32)
+    triplets[..., 0] = anchors[:, :, None]
+    triplets[..., 1] = others[:, :SIMILAR, None]
+    triplets[..., 2] = others[:, None, SIMILAR:]
+    return X.astype(np.float32), triplets.reshape(-1, 3)
+
+
+def one_fit(client, X, triplets, n_rounds=4):
+    """Seconds of the rounds of a fit, without start and shipping; the first round warms up."""
+    ends, busy = [], []
+
+    def note(*_):
+        ends.append(time.perf_counter())
+        busy.append(max(client.run(time.process_time).values()))
+
+    model = MDaML(
+        K,
+        max_iter=n_rounds,
+        max_inner_iter=5,
+        tol=0,
+        init="kmeans",
+        random_state=0,
+        callback=note,
+    )
+    begin = time.perf_counter()
+    fit(model, X, triplets=triplets, client=client)
+    return {
+        "fit": time.perf_counter() - begin,
+        "until_first_round": ends[0] - begin,
+        "round": float(np.min(np.diff(ends))),
+        "busy": float(np.min(np.diff(busy))),
+    }
+
+
+def weak(n_samples, repeats=3):
+    """Rounds of 5 steps with 1 and with 2 worker processes, each with as many rows and triplets."""
+    print(
+        f"\nWeak scaling: {n_samples} rows of {D} features and {50 * n_samples} triplets a worker"
+    )
+    result = {}
+    for n_workers in (1, 2):
+        X, triplets = load(n_samples * n_workers)
+        with cluster(n_workers) as workers, Client(workers) as client:
+            best = min(
+                (one_fit(client, X, triplets) for _ in range(repeats)), key=lambda r: r["round"]
+            )
+        result[n_workers] = best
+        print(
+            f"{n_workers} worker(s): round {best['round']:.3f} s, of which the busiest worker "
+            f"computes {best['busy']:.3f} s; fit {best['fit']:.2f} s",
+            flush=True,
+        )
+    result["efficiency"] = result[1]["round"] / result[2]["round"]
+    print(f"efficiency {result['efficiency']:.2f}")
+    return result
+
+
+def cluster(n_workers):
+    return LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+    )
+
+
+def processor_seconds(function, repeats=5):
+    """Least processor time of a call, all threads of this process, after one to warm up."""
+    function()
+    times = []
+    for _ in range(repeats):
+        begin = time.process_time()
+        function()
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def terms(n_samples):
+    """Processor time of each kind of work in one shard, and of a task that does nothing."""
+    X, triplets = load(n_samples)
+    cuts = np.array([0, n_samples])
+    grouping = processor_seconds(lambda: _shard.group(triplets, 0, n_samples, n_samples), 2)
+    grouped = _shard.group(triplets, 0, n_samples, n_samples)
+    planning = processor_seconds(lambda: _plan.make_plan([_shard.survey(grouped)], cuts), 2)
+    plan = _plan.make_plan([_shard.survey(grouped)], cuts)
+    mean = np.zeros(D, np.float32)
+    shard = _shard.assemble(0, grouped, plan.borders[0], mean, [np.arange(n_samples)], [X])
+    weights = np.random.default_rng(0).dirichlet(np.ones(K), n_samples)
+    table = _shard.first_table(shard, weights, 0, 1, 3.0)
+    F, centers = np.eye(D), X[:K]
+    measured = _shard.measure(shard, F, centers)
+    importance, projected = _shard.weigh(shard, table), _shard.project(shard, F)
+    costs = _shard.price(measured, [], n_samples, 1.0)
+    scale, growth = np.ones(D), np.ones((4, D))
+    n_pairs = len(grouped.triplets.pairs)
+    work = {
+        "project": lambda: _shard.project(shard, F),
+        "gradient": lambda: _shard.gradient(shard, projected, scale, importance),
+        "losses_along": lambda: _shard.losses_along(shard, projected, growth, importance),
+        "measure": lambda: _shard.measure(shard, F, centers),
+        "scatter_sums": lambda: _shard.scatter_sums(shard, table),
+        "center_sums": lambda: _shard.center_sums(shard, table),
+        "update_round": lambda: _shard.update_round(shard, table, [], costs, 0, 3.0),
+        "weigh": lambda: _shard.weigh(shard, table),
+    }
+    with kernels.threads_at_most(1), kernels.one_blas_thread():
+        seconds = {name: processor_seconds(call) for name, call in work.items()}
+    seconds |= {"group": grouping, "plan": planning}
+    print(
+        f"\nOne thread, {n_samples} rows, {n_pairs} pairs, {len(triplets)} triplets, d={D}, K={K}"
+    )
+    for name, value in seconds.items():
+        print(f"{name:13s} {1e3 * value:9.2f} ms   {1e9 * value / len(triplets):7.2f} ns a triplet")
+    measured = {
+        "n_samples": n_samples,
+        "n_pairs": n_pairs,
+        "n_triplets": len(triplets),
+        "near_pairs": len(_shard.survey(grouped).near_pairs),
+        "seconds": seconds,
+        "task": task_cost(),
+    }
+    return measured | {"predicted": predict(measured)}
+
+
+def task_cost(n_passes=20):
+    """Processor time of driver and scheduler for a pass of empty tasks, by the number of shards."""
+    rows = {}
+    with cluster(2) as workers, Client(workers) as client:
+        there = Cluster(client, 60.0)
+        for n_shards in (2, 8, 32):
+            there.place(n_shards)
+            # A function that does next to nothing, with a matrix for input and two for output.
+            there.total(np.modf, np.zeros((D, D)))
+            begin, wall = time.process_time(), time.perf_counter()
+            for _ in range(n_passes):
+                there.total(np.modf, np.zeros((D, D)))
+            busy = (time.process_time() - begin) / n_passes
+            wall = (time.perf_counter() - wall) / n_passes
+            rows[n_shards] = {"processor": busy, "wall": wall}
+            print(
+                f"empty pass over {n_shards:2d} shards: driver and scheduler {1e3 * busy:6.1f} ms, "
+                f"wall {1e3 * wall:.1f} ms",
+                flush=True,
+            )
+    sizes = list(rows)
+    slope, base = np.polyfit(sizes, [rows[n]["processor"] for n in sizes], 1)
+    print(f"that is {1e3 * base:.1f} ms and {1e3 * slope:.2f} ms for each shard")
+    return {"passes": rows, "base": base, "per_shard": slope}
+
+
+# A round of five steps, as counted in fits: how often each kind of work is done.
+ROUND = {
+    "center_sums": 1,
+    "measure": 2,  # once for new centres, of which it needs a part; once for the new metric
+    "update_round": 1,
+    "weigh": 1,
+    "scatter_sums": 1,
+    "project": 6,
+    "gradient": 1 + 5 * 1.3,
+    "losses_along": 1,
+}
+PASSES = 5 + 1 + 5 * 1.3 + 1  # results that the driver waits for
+
+
+def predict(measured, n_workers=64, n_rounds=10, bandwidth=1.25e9, rounds_of_weights=8):
+    """Seconds of a fit with as many rows and triplets on each worker as were measured."""
+    seconds, task = measured["seconds"], measured["task"]
+    compute = sum(times * seconds[name] for name, times in ROUND.items())
+    # A table of single precision is read and written in each round of the weights.
+    copies = rounds_of_weights * 4 * K * measured["n_samples"] * 4 / 5e9
+    scheduling = PASSES * (task["base"] + n_workers * task["per_shard"])
+    exchange = 2 * rounds_of_weights * n_workers * task["per_shard"]
+    # Three levels of a tree, each of up to eight matrices, and as much for the way out.
+    matrices = PASSES * 2 * 3 * 8 * D * D * 8 / bandwidth
+    triplets = n_workers * measured["n_triplets"] * 12
+    near_pairs = n_workers * measured["near_pairs"] * 12
+    start = {
+        "triplets, driver to scheduler to workers": 2 * triplets / bandwidth,
+        "grouping, on the workers": seconds["group"],
+        "near pairs to the driver": near_pairs / bandwidth,
+        "colours and rounds, on the driver": n_workers * seconds["plan"],
+        "weights to the driver": n_workers * measured["n_samples"] * K * 4 / bandwidth,
+    }
+    a_round = {
+        "computing": compute,
+        "copies of weights": copies,
+        "driver and scheduler, passes": scheduling,
+        "driver and scheduler, rounds of weights": exchange,
+        "matrices on the wire": matrices,
+    }
+    total = sum(start.values()) + n_rounds * sum(a_round.values())
+    print(f"\n{n_workers * measured['n_triplets']:.3g} triplets on {n_workers} workers, predicted")
+    for label, parts in (("once", start), ("each round", a_round)):
+        for name, value in parts.items():
+            print(f"{label:10s} {name:42s} {value:7.2f} s")
+    print(f"{n_rounds} rounds and start: {total:.0f} s")
+    return {"start": start, "round": a_round, "total": total}
+
+
+def machine():
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=["weak", "terms"])
+    parser.add_argument("--samples", type=int, help="rows for each worker")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    args = parser.parse_args()
+    known = {"weak": (weak, 100_000), "terms": (terms, 312_500)}
+    if unknown := set(args.parts) - set(known):
+        parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(known)}")
+    figures = {"machine": machine()}
+    for part in args.parts:
+        measure, n_samples = known[part]
+        figures[part] = measure(args.samples or n_samples)
+    if args.out:
+        unfinished = args.out.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(figures, indent=1))
+        unfinished.replace(args.out)
+        print(f"\nwrote {args.out}")
+
+
+if __name__ == "__main__":
+    main()
