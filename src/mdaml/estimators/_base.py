@@ -177,12 +177,14 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _map(self, X: FloatArray) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
-    def _store(self, X: npt.ArrayLike, components: FloatArray, dtype: Any, **fitted: Any) -> None:
+    def _store(self, X: Any, components: FloatArray, dtype: Any, **fitted: Any) -> None:
         """Set all that was learned, nothing before: a fit that fails leaves the model as it was.
 
-        The largest entry of each row of ``components`` is made positive.
+        The largest entry of each row of ``components`` is made positive. Without X, features and
+        their names are those of before.
         """
-        validate_data(self, X, skip_check_array=True)
+        if X is not None:
+            validate_data(self, X, skip_check_array=True)
         for name, value in fitted.items():
             setattr(self, name, value)
         largest = np.abs(components).argmax(axis=1)[:, None]

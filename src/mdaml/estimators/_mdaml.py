@@ -24,6 +24,7 @@ from mdaml.alternation import LocalProblem, Outcome, State, alternate
 from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.device import find_device, to_device
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
+from mdaml.estimators._chunk import ChunkLearner
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
 from mdaml.low_rank import N_AXES, LeadingAxes, LowRankProblem, low_rank_part
 from mdaml.modes import (
@@ -37,7 +38,7 @@ from mdaml.optimize import Status
 from mdaml.scatter import whitening_factor
 
 
-class MDaML(MahalanobisTransformer):
+class MDaML(ChunkLearner, MahalanobisTransformer):
     """Learn a distance from comparisons or labels, aware that classes may have several modes.
 
     Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
@@ -143,6 +144,8 @@ class MDaML(MahalanobisTransformer):
         Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh.
     n_iter_ : int
         Rounds made, in all passes.
+    n_samples_seen_, n_comparisons_seen_ : int
+        Samples and comparisons learned from, in all calls of ``partial_fit``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -309,7 +312,10 @@ class MDaML(MahalanobisTransformer):
             history_=np.concatenate([done.history for done in passes]),
             pass_starts_=np.cumsum([0, *lengths[:-1]]),
             n_iter_=sum(done.n_iter for done in passes),
+            n_samples_seen_=len(samples),
+            n_comparisons_seen_=len(obeyed),
         )
+        self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
         few_by_design = near and isinstance(self.max_iter, str)
         self._warn_if_needed(outcome, problem.mean_loss(outcome.state), few_by_design)
         return self

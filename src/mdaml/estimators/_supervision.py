@@ -47,6 +47,10 @@ class InForce:
     comparisons: IntArray | None = None  # (n, 4) if there are others than triplets of equal weight
     weights: FloatArray | None = None  # (n,) of the comparisons
 
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.triplets if self.comparisons is None else self.comparisons)
+
     def grouped(self, X: Any) -> Comparisons:
         """Return them as the solver takes them, where the samples are."""
         on_host = isinstance(X, np.ndarray)
