@@ -152,6 +152,9 @@ def test_gradient(twins, device, dtype):
         assert tensor.dtype == both.tensor.dtype
         assert_close(got, loss, dtype)
         assert_close(tensor, product, dtype, scale=10 * np.abs(product).max())
+        half = both.set.half_scatter(both.tensor, scales, both.beside(both.importance))[1]
+        wanted = both.host.half_scatter(both.Y, scales, both.importance)[1]
+        assert_close(half, wanted, dtype, scale=100 * np.abs(wanted).max())
 
 
 # Samples and modes
@@ -169,6 +172,9 @@ def test_products_and_sums(device, dtype, n):
     assert isinstance(got, np.ndarray)
     assert got.dtype == np.float64
     assert_close(got, kernels.transposed_times(Y, V), dtype, scale=np.sqrt(n) * 10)
+    gram = kernels.weighted_gram(tensors[0], tensors[1][:, 0])
+    wanted = kernels.weighted_gram(Y, V[:, 0])
+    assert_close(gram, wanted, dtype, scale=np.sqrt(n) * 10)
     sums = kernels.column_sums(tensors[0])
     assert_close(sums, Y.sum(axis=0, dtype=np.float64), dtype, scale=np.sqrt(n) * 10)
     squares = kernels.inner_product(tensors[0], tensors[0])

@@ -317,6 +317,7 @@ def test_warnings_point_at_the_call(client, answers):
         ({"estimator": MDaML}, TypeError, "must be an MDaML"),
         ({"estimator": MDaML(n_modes=0)}, ValueError, "n_modes"),
         ({"estimator": MDaML(device="cuda")}, ValueError, "Set device=None"),
+        ({"estimator": MDaML(memory_limit="1 GB")}, ValueError, "Set memory_limit=None"),
         ({"estimator": MDaML(n_components=1)}, ValueError, "is a metric of low rank"),
         ({"n_shards": 0}, ValueError, "n_shards"),
         ({"timeout": 0.0}, ValueError, "timeout"),

@@ -155,10 +155,14 @@ def test_every_form_of_supervision_comes_in_chunks(form):
     assert np.all(np.isfinite(model.components_))
 
 
-def test_single_precision_stays_single():
+def test_single_precision_stays_single_and_large_chunks_go_in_blocks(monkeypatch):
     chunks = [random_comparisons(100, 400, seed) for seed in range(3)]
     chunks = [(X.astype(np.float32), triplets) for X, triplets in chunks]
-    assert stream(chunks, MDaML(2, max_iter=4, random_state=0)).components_.dtype == np.float32
+    whole = stream(chunks, MDaML(2, max_iter=4, random_state=0))
+    monkeypatch.setattr("mdaml.estimators._memory.SMALL_BYTES", 0)
+    blocks = stream(chunks, MDaML(2, max_iter=4, random_state=0))
+    assert whole.components_.dtype == blocks.components_.dtype == np.float32
+    assert blocks.history_[-1] == pytest.approx(whole.history_[-1], rel=0.05)
 
 
 # Mistakes
@@ -175,8 +179,11 @@ def test_other_features_other_names_and_other_modes_are_refused():
         model.partial_fit(named.rename(columns={"f0": "other"}), triplets=triplets)
     with pytest.raises(ValueError, match=r"goes on with a model of 2 modes.*fit"):
         model.set_params(n_modes=3).partial_fit(named, triplets=triplets)
-    with pytest.raises(ValueError, match="of full rank with NumPy"):
+    with pytest.raises(AttributeError) as refused:
         model.set_params(n_modes=2, n_components=3).partial_fit(named, triplets=triplets)
+    assert "of full rank with NumPy" in str(refused.value.__cause__ or refused.value)
+    with pytest.raises(ValueError, match="may need"):
+        model.set_params(n_components=None, memory_limit=10).partial_fit(named, triplets=triplets)
     np.testing.assert_array_equal(model.components_, expected)
 
 

@@ -3,6 +3,7 @@
 Messages say what was wanted, what came, and what to do.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -83,6 +84,28 @@ def check_callback(owner: object, callback: Any) -> None:
     """Refuse a callback that cannot be called."""
     if callback is not None and not callable(callback):
         raise TypeError(f"{_parameter(owner, 'callback')} must be callable, got {callback!r}.")
+
+
+def check_memory_limit(owner: object, value: Any) -> int | None:
+    """Return a limit of memory in bytes; None is none."""
+    wanted = (
+        f"{_parameter(owner, 'memory_limit')} must be a positive number of bytes, a string such as "
+        f"'2 GB' or '500 MiB', or None; got {value!r}."
+    )
+    if value is None:
+        return None
+    factor = 1.0
+    if isinstance(value, str):
+        given = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKMGT]?)(i?)B\s*", value)
+        if given is None:
+            raise ValueError(wanted)
+        factor = (1024.0 if given[3] else 1000.0) ** " KMGT".index(given[2].upper() or " ")
+        value = float(given[1])
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(wanted)
+    if not (np.isfinite(float(value)) and float(value) * factor >= 1):
+        raise ValueError(wanted)
+    return int(float(value) * factor)
 
 
 def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
@@ -257,7 +280,7 @@ def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: in
     return given.astype(np.float64)
 
 
-def check_magnitude(X: FloatArray) -> None:
+def check_magnitude(X: Any) -> None:
     """Refuse centred samples whose squared distances, multiplied once more, would overflow."""
     largest = max(float(X.max()), -float(X.min()))
     precision = str(X.dtype).removeprefix("torch.")  # tensors are welcome

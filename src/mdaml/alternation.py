@@ -11,8 +11,9 @@ import numpy.typing as npt
 from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml.constraints import Comparisons
+from mdaml.kernels import CentredRows, Samples
 from mdaml.modes import Modes, Neighbors, clustering_scatter, update_centers, update_weights
-from mdaml.objective import TripletObjective
+from mdaml.objective import TripletObjective, half_scatter
 from mdaml.optimize import Status, conjugate_gradient
 
 Callback = Callable[[int, float], bool | None]
@@ -34,7 +35,7 @@ class State:
 class LocalProblem:
     """Data and supervision in this machine's memory, as Algorithm 2 sees them."""
 
-    X: FloatArray  # (N, d) centred
+    X: Samples  # (N, d) centred
     triplets: Comparisons  # or other comparisons: each has a near pair and a far pair
     neighbors: Neighbors
     eta: float
@@ -59,7 +60,7 @@ class LocalProblem:
             state.modes,
             state.sq_dists / len(self.X),
             state.losses * (self.triplet_weight / self.triplets.total),
-            self.neighbors,
+            self.neighbors.with_graph(self.triplets),
             self.eta,
         )
         importance = self.triplets.importances(modes.powers)
@@ -96,8 +97,8 @@ class LocalProblem:
         """
         # At distance zero every triplet has slope -1.
         nowhere = np.zeros(self.X.shape[1])
-        _, product = self.triplets.gradient(self.X, nowhere, state.importance)
-        half = kernels.transposed_times(self.X, product)
+        Y = self.X[:] if isinstance(self.X, CentredRows) else self.X
+        _, half = half_scatter(self.X, self.triplets, state.F, Y, nowhere, state.importance)
         half *= self._loss_factor(state.modes) / self.triplet_weight
         scatter = clustering_scatter(self.X, state.modes)
         return critical_weight(half, scatter, kernels.precision(self.X))

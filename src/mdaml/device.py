@@ -122,6 +122,13 @@ class DeviceComparisons:
         """See :class:`mdaml.constraints.Comparisons`."""
         return kernels.comparison_gradient(Y, scales, self, importance)
 
+    def half_scatter(
+        self, Y: Tensor, scales: FloatArray, importance: Tensor
+    ) -> tuple[float, FloatArray]:
+        """See :class:`mdaml.constraints.Comparisons`; memory is not spared."""
+        loss, product = self.gradient(Y, scales, importance)
+        return loss, kernels.transposed_times(Y, product)
+
     def slopes(self, Y: Tensor, importance: Tensor) -> tuple[float, Tensor]:
         """See :class:`mdaml.constraints.Comparisons`."""
         return kernels.comparison_slopes(Y, np.ones(Y.shape[1]), self, importance)

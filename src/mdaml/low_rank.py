@@ -294,6 +294,7 @@ def _relative_norm(gradient: FloatArray, point: FactorPoint) -> float:
 class LowRankProblem(LocalProblem):
     """A :class:`LocalProblem` whose metrics have factors of (d, r), as the first one has."""
 
+    X: FloatArray
     leading: LeadingAxes
 
     @cached_property

@@ -1,7 +1,7 @@
 """Modes: soft clusters with centres, and the weights of every sample in them."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,9 +14,12 @@ from sklearn.mixture import GaussianMixture
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints import Comparisons
+from mdaml.kernels import Samples
 
 # Rows that the start of the modes is estimated from; all rows get their weights from the estimate.
 MAX_ROWS_FOR_START = 20_000
+_ROWS_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Modes:
     powers: FloatArray  # (N, K) weights**eta
 
 
-def modes_from_weights(X: FloatArray, weights: FloatArray, eta: float) -> Modes:
+def modes_from_weights(X: Samples, weights: FloatArray, eta: float) -> Modes:
     """Modes with given weights, centred at the weighted means of the samples.
 
     Weights are kept off zero, where a sample could never come back to a mode.
@@ -45,12 +48,16 @@ def positive_shares(weights: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
     return positive
 
 
-def mixture_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+def mixture_weights(X: Samples, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Posterior probabilities of a Gaussian mixture with diagonal covariances."""
-    if not isinstance(X, np.ndarray):
+    if not kernels.on_host(X):
         return kernels.mixture_posteriors(X, n_modes, rows_for_start(len(X), n_modes, rng), rng)
-    scaled = scale_rows(X, X.mean(axis=0), X.std(axis=0))
-    return weights_from(estimate_mixture(_some_rows(scaled, n_modes, rng), n_modes, rng), scaled)
+    mean, spread = kernels.mean_and_spread(X)
+    some = scale_rows(_some_rows(X, n_modes, rng), mean, spread)
+    mixture = estimate_mixture(some, n_modes, rng)
+    return _by_blocks(
+        X, lambda rows: weights_from(mixture, scale_rows(rows, mean, spread)), n_modes
+    )
 
 
 def scale_rows(X: FloatArray, mean: FloatArray, spread: FloatArray) -> FloatArray:
@@ -76,9 +83,10 @@ def estimate_mixture(
         return mixture.fit(scaled)
 
 
-def kmeans_weights(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+def kmeans_weights(X: Samples, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     """Weight one for the nearest k-means centre."""
-    return weights_from(estimate_kmeans(_some_rows(X, n_modes, rng), n_modes, rng), X)
+    kmeans = estimate_kmeans(_some_rows(X, n_modes, rng), n_modes, rng)
+    return _by_blocks(X, lambda rows: weights_from(kmeans, rows), n_modes)
 
 
 def estimate_kmeans(rows: FloatArray, n_modes: int, rng: np.random.RandomState) -> KMeans:
@@ -97,6 +105,16 @@ def weights_from(estimate: GaussianMixture | KMeans, rows: FloatArray) -> FloatA
         return estimate.predict_proba(rows)
 
 
+def _by_blocks(X: Samples, weigh: Callable[[FloatArray], FloatArray], n_modes: int) -> FloatArray:
+    """Return the weights of all rows, of many on the host in blocks: bounds the memory."""
+    if len(X) <= MAX_ROWS_FOR_START or not kernels.on_host(X):
+        return weigh(X[:])
+    out = np.empty((len(X), n_modes), X.dtype)
+    for begin in range(0, len(X), _ROWS_PER_BLOCK):
+        out[begin : begin + _ROWS_PER_BLOCK] = weigh(X[begin : begin + _ROWS_PER_BLOCK])
+    return out
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Run scikit-learn for a start, whatever the user has configured.
@@ -110,9 +128,9 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _some_rows(X: FloatArray, n_modes: int, rng: np.random.RandomState) -> FloatArray:
+def _some_rows(X: Samples, n_modes: int, rng: np.random.RandomState) -> FloatArray:
     rows = rows_for_start(len(X), n_modes, rng)
-    return X if rows is None else X[rows]
+    return X[:] if rows is None else X[rows]
 
 
 def rows_for_start(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
@@ -123,14 +141,14 @@ def rows_for_start(n_samples: int, n_modes: int, rng: np.random.RandomState) -> 
     return np.sort(rng.choice(n_samples, n_rows, replace=False))
 
 
-def update_centers(X: FloatArray, modes: Modes) -> Modes:
+def update_centers(X: Samples, modes: Modes) -> Modes:
     """Move each centre to the weighted mean of the samples.
 
     Eq. (10), the minimiser of Eq. (9): ``c_k = sum_i w_ik**eta x_i / sum_i w_ik**eta``. A mode
     whose weights have all vanished stays where it is.
     """
     sums = kernels.transposed_times(modes.powers, X)
-    masses = kernels.column_sums(modes.powers)
+    masses = kernels.column_sums(modes.powers, np.float64)
     return replace(modes, centers=move_centers(sums, masses, modes.centers))
 
 
@@ -170,7 +188,7 @@ class Neighbors:
     Samples of one colour share no pair, so updating them at once is the same as one by one.
     """
 
-    graph: tuple[IntArray, IntArray, IntArray]
+    graph: tuple[IntArray, IntArray, IntArray] | None  # None: made again for every round
     order: IntArray  # (N,) samples by colour
     colors: IntArray  # (n_colors + 1,) where each colour begins in order
 
@@ -181,8 +199,16 @@ class Neighbors:
         starts = np.concatenate([[0], np.cumsum(np.bincount(color))])
         return cls(graph, np.argsort(color, kind="stable"), starts)
 
+    def without_graph(self) -> "Neighbors":
+        """Keep the order only: the graph can be made again where memory is scarce."""
+        return replace(self, graph=None)
 
-def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
+    def with_graph(self, comparisons: Comparisons) -> "Neighbors":
+        """Make the graph again if it was not kept."""
+        return self if self.graph is not None else replace(self, graph=comparisons.near_graph())
+
+
+def clustering_scatter(X: Samples, modes: Modes) -> FloatArray:
     """Gradient of the averaged clustering term in the metric.
 
     Eq. (5) is linear in the metric, with the constant gradient
@@ -191,11 +217,9 @@ def clustering_scatter(X: FloatArray, modes: Modes) -> FloatArray:
     return scatter_from_moments(*weighted_moments(X, modes.powers), modes.centers, len(X))
 
 
-def weighted_moments(
-    X: FloatArray, powers: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def weighted_moments(X: Samples, powers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the sums over samples that the scatter around any centres is made of."""
-    own = kernels.transposed_times(X, X * powers.sum(axis=1, keepdims=True))  # (d, d)
+    own = kernels.weighted_gram(X, powers.sum(axis=1))  # (d, d)
     by_mode = kernels.transposed_times(powers, X)  # (K, d)
     return own, by_mode, kernels.column_sums(powers, np.float64)
 

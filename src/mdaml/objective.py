@@ -12,7 +12,7 @@ from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml.constraints import Comparisons
 from mdaml.geometry import Geodesic, gradient_in_frame
-from mdaml.kernels import namespace
+from mdaml.kernels import CentredRows, Samples, namespace
 from mdaml.optimize import Point
 
 
@@ -20,7 +20,7 @@ from mdaml.optimize import Point
 class TripletObjective:
     """The full objective at fixed modes."""
 
-    X: FloatArray  # (N, d) centred: the Laplacian form of the gradient needs it
+    X: Samples  # (N, d) centred: the Laplacian form of the gradient needs it
     triplets: Comparisons
     importance: FloatArray  # (P,) self-weight of the triplets of each near pair
     loss_factor: float  # of all losses
@@ -39,11 +39,17 @@ class TripletObjective:
             point,
             F=line.basis,
             gradient=line.transport(point.gradient),
-            projected=kernels.rows_times(point.projected, turn),
+            projected=self._turned(point.projected, turn),
             scale=_ones(turn),
         )
         scatter = gradient_in_frame(line.basis, self.scatter)
         return TripletPath(self, line, origin, scatter, line.basis.T @ line.basis)
+
+    def _turned(self, projected: FloatArray, turn: FloatArray) -> FloatArray:
+        """Turn the frame of projected samples; of large problems in place: no one else needs it."""
+        if isinstance(self.X, CentredRows):
+            return kernels.rows_times(projected, turn, out=projected)
+        return kernels.rows_times(projected, turn)
 
     def _point(
         self,
@@ -58,11 +64,32 @@ class TripletObjective:
         Eq. (15), ``S + sum_t c_t loss'(t) (A_ir - A_ij) + ridge M``, carried into the frame:
         the middle sum is a graph Laplacian between the projected samples and themselves.
         """
-        loss, product = self.triplets.gradient(projected, scale * scale, self.importance)
-        half = self.loss_factor * kernels.cross_product(F, projected, product)
+        loss, half = half_scatter(
+            self.X, self.triplets, F, projected, scale * scale, self.importance
+        )
+        half *= self.loss_factor
         half *= scale[:, None] * scale
         loss *= self.loss_factor
         return Point(F, *add_terms(loss, half, scatter, gram, self.ridge), projected, scale)
+
+
+def half_scatter(
+    X: Samples,
+    triplets: Comparisons,
+    F: FloatArray,
+    Y: FloatArray,
+    scales: FloatArray,
+    importance: FloatArray,
+) -> tuple[float, FloatArray]:
+    """Return the loss for distances in Y, columns scaled, and half its gradient in Y's frame.
+
+    The product of Laplacian and Y is made as a whole unless X is not: then memory is scarce.
+    The gradient comes where F is.
+    """
+    if isinstance(X, CentredRows):
+        return triplets.half_scatter(Y, scales, importance)
+    loss, product = triplets.gradient(Y, scales, importance)
+    return loss, kernels.cross_product(F, Y, product)
 
 
 @dataclass(frozen=True)

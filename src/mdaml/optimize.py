@@ -47,7 +47,10 @@ class Objective(Protocol):
         """Return the point ``M = F F^T``."""
 
     def along(self, point: Point, line: Geodesic) -> Path:
-        """Return the objective along a geodesic that starts at a point."""
+        """Return the objective along a geodesic that starts at a point.
+
+        The projected samples of the point may be overwritten: its origin takes its place.
+        """
 
 
 class Status(Enum):

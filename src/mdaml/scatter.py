@@ -13,6 +13,7 @@ import scipy.linalg
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints import Classes, PairSet
+from mdaml.kernels import Samples
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
     return R
 
 
-def whitening_factor(X: FloatArray, ridge: float = 0.1) -> FloatArray:
+def whitening_factor(X: Samples, ridge: float = 0.1) -> FloatArray:
     """Return F with ``F F^T`` the inverse of the covariance of centred X, ridged, and rescaled.
 
     A fraction of the mean eigenvalue is added to the diagonal; then the mean squared distance

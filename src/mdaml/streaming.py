@@ -14,6 +14,7 @@ import numpy as np
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels import Samples
 from mdaml.modes import Modes
 
 # Comparisons that are kept, and bytes of the rows they name, whatever comes sooner.
@@ -78,7 +79,7 @@ class Past:
         return (n_new + len(self.reservoir.keys)) / (n_new + self.n_comparisons)
 
 
-def weights_at(X: FloatArray, F: FloatArray, centers: FloatArray, eta: float) -> Modes:
+def weights_at(X: Samples, F: FloatArray, centers: FloatArray, eta: float) -> Modes:
     """Return modes with given centres and the weights that are best without any comparison.
 
     ``w_ik ~ d2(x_i, c_k)**(-1/(eta-1))``, kept off zero as at the start of a fit.

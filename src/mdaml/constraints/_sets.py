@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
@@ -45,6 +46,11 @@ class Comparisons(Protocol):
     ) -> tuple[float, FloatArray]:
         """Return the loss for distances in Y, columns scaled, and half its Laplacian times Y."""
 
+    def half_scatter(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Return the loss, and Y transposed times half its Laplacian times Y, in little memory."""
+
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """Return the loss for each of four scalings of the columns of Y."""
 
@@ -67,6 +73,7 @@ class TripletSet:
     far: IntArray  # rows of pairs; near pairs side by side with equal lists share one
     groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their anchor
     n_samples: int
+    dtype: npt.DTypeLike = np.float64  # of importances and losses; sums of them are double
 
     @cached_property
     def arrays(self) -> tuple[IntArray, ...]:
@@ -78,10 +85,12 @@ class TripletSet:
         return self.pairs, self.first, self.last, self.far, self.groups, widths
 
     @classmethod
-    def from_triplets(cls, triplets: IntArray, n_samples: int) -> "TripletSet":
+    def from_triplets(
+        cls, triplets: IntArray, n_samples: int, dtype: npt.DTypeLike = np.float64
+    ) -> "TripletSet":
         """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``."""
         pairs, first, last, far, groups = kernels.group_triplets(triplets, n_samples)
-        return cls(pairs, first, last, far, groups, n_samples)
+        return cls(pairs, first, last, far, groups, n_samples, dtype)
 
     @classmethod
     def from_lists(
@@ -118,17 +127,23 @@ class TripletSet:
 
     def importances(self, powers: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
-        return kernels.pair_products(powers, self)
+        return kernels.pair_products(powers, self, self.dtype)
 
     def losses(self, Y: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
-        return kernels.triplet_losses(Y, self)
+        return kernels.triplet_losses(Y, self, self.dtype)
 
     def gradient(
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray
     ) -> tuple[float, FloatArray]:
         """See :class:`Comparisons`: one fused pass, anchor by anchor."""
         return kernels.triplet_gradient(Y, _cast(scales, Y), self, importance)
+
+    def half_scatter(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """See :class:`Comparisons`."""
+        return kernels.triplet_half_scatter(Y, _cast(scales, Y), self, importance)
 
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
@@ -154,30 +169,23 @@ class ComparisonSet:
     far: IntArray  # (C,) rows of pairs
     weights: FloatArray  # (C,)
     n_samples: int
+    dtype: npt.DTypeLike = np.float64  # of importances and losses; sums of them are double
 
     @classmethod
     def from_comparisons(
-        cls, comparisons: IntArray, weights: FloatArray | None, n_samples: int
+        cls,
+        comparisons: IntArray,
+        weights: FloatArray | None,
+        n_samples: int,
+        dtype: npt.DTypeLike = np.float64,
     ) -> "ComparisonSet":
         """Group an (n, 4) array of row indices, near pair and far pair; no weights: all alike."""
         n = len(comparisons)
         v = np.ones(n) if weights is None else weights * (n / float(weights.sum()))
-        keys = _pair_keys(comparisons.reshape(-1, 2), n_samples)
-        keys, rows = np.unique(keys, return_inverse=True)
+        pairs, rows = kernels.group_pairs(comparisons.reshape(-1, 2), n_samples)
         near, far = rows.reshape(-1, 2).T
-        distinct, merged = np.unique(near * len(keys) + far, return_inverse=True)
-        near, far = np.divmod(distinct, len(keys))
-        pairs = np.column_stack(np.divmod(keys, n_samples))
-        bounds = np.searchsorted(near, np.arange(len(keys) + 1))
-        return cls(
-            pairs.astype(np.int32),
-            _groups(pairs),
-            bounds[:-1],
-            bounds[1:],
-            far.astype(np.int32),
-            np.bincount(merged, v).astype(np.float64),
-            n_samples,
-        )
+        bounds, far, v = kernels.merge_comparisons(near, far, v, len(pairs))
+        return cls(pairs, _groups(pairs), bounds[:-1], bounds[1:], far, v, n_samples, dtype)
 
     @property
     def by_near(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
@@ -187,9 +195,8 @@ class ComparisonSet:
     @cached_property
     def by_far(self) -> tuple[IntArray, IntArray]:
         """The comparisons by far pair: ``members[bounds[p]:bounds[p + 1]]`` have far pair p."""
-        counts = np.bincount(self.far, minlength=len(self.pairs))
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        return bounds, np.argsort(self.far, kind="stable")
+        members, bounds = kernels.counting_sort(self.far, len(self.pairs))
+        return bounds, members
 
     @cached_property
     def total(self) -> float:
@@ -208,17 +215,23 @@ class ComparisonSet:
 
     def importances(self, powers: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
-        return kernels.pair_products(powers, self)
+        return kernels.pair_products(powers, self, self.dtype)
 
     def losses(self, Y: FloatArray) -> FloatArray:
         """See :class:`Comparisons`; each loss by its weight."""
-        return kernels.comparison_losses(Y, self)
+        return kernels.comparison_losses(Y, self, self.dtype)
 
     def gradient(
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray
     ) -> tuple[float, FloatArray]:
         """See :class:`Comparisons`: distances, losses and Laplacian in passes of their own."""
         return kernels.comparison_gradient(Y, _cast(scales, Y), self, importance)
+
+    def half_scatter(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """See :class:`Comparisons`."""
+        return kernels.comparison_half_scatter(Y, _cast(scales, Y), self, importance)
 
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         """See :class:`Comparisons`."""
@@ -242,8 +255,7 @@ class PairSet:
         cls, pairs: IntArray, n_samples: int, weights: FloatArray | None = None
     ) -> "PairSet":
         """Sort an (n, 2) array of row indices and count repetitions in either order."""
-        keys, rows = np.unique(_pair_keys(pairs, n_samples), return_inverse=True)
-        distinct = np.column_stack(np.divmod(keys, n_samples))
+        distinct, rows = kernels.group_pairs(pairs, n_samples)
         return cls(distinct, np.bincount(rows, weights).astype(np.float64), _groups(distinct))
 
     @property
@@ -254,11 +266,6 @@ class PairSet:
 
 def _cast(scales: FloatArray, Y: FloatArray) -> FloatArray:
     return scales.astype(Y.dtype, copy=False)
-
-
-def _pair_keys(pairs: IntArray, n_samples: int) -> IntArray:
-    """Return one number for each pair, whatever the order of its members."""
-    return pairs.min(axis=1).astype(np.int64) * n_samples + pairs.max(axis=1)
 
 
 def _groups(pairs: IntArray) -> IntArray:

@@ -106,6 +106,11 @@ def _check_estimator(estimator: object) -> None:
             f"MDaML(device={estimator.device!r}) cannot be fitted on a cluster: workers compute "
             "with NumPy. Set device=None."
         )
+    if estimator.memory_limit is not None:
+        raise ValueError(
+            f"MDaML(memory_limit={estimator.memory_limit!r}) cannot be kept on a cluster: a worker "
+            "takes what its share of the rows needs. Set memory_limit=None and use more workers."
+        )
 
 
 def _check_client(client: Any) -> Any:
@@ -175,7 +180,10 @@ def _fit(
         history_=np.array(outcome.history),
         pass_starts_=np.array([0]),
         n_iter_=outcome.n_iter,
+        n_samples_seen_=rows.n_samples,
+        n_comparisons_seen_=len(given),
     )
+    estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
     return outcome
 
 

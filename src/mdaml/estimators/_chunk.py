@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_magnitude
+from mdaml._validation import check_magnitude, check_memory_limit
 from mdaml.estimators._base import principal_components
+from mdaml.estimators._memory import center, choose_blocks
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
+from mdaml.kernels import FitSize
 from mdaml.streaming import Past, Reservoir, between, weights_at
 
 
@@ -57,6 +60,31 @@ class Chunk:
             in_force = InForce(every[:, [0, 1, 3]])  # triplets of equal weight are faster
         return cls(rows, in_force, len(samples), len(comparisons))
 
+    def size(self, n_modes: int) -> FitSize:
+        """Return what the memory of the call depends on."""
+        n, d = self.rows.shape
+        n_all, general = len(self.in_force), self.in_force.comparisons is not None
+        return FitSize(
+            n,
+            d,
+            n_modes,
+            self.rows.itemsize,
+            2 * n_all,
+            n_all,
+            n_drawn=2 * n_all,
+            with_anchor=not general,
+        )
+
+
+def _takes_chunks(model: Any) -> bool:
+    """Return True, or say why a model has no ``partial_fit``: to scikit-learn it is not there."""
+    if model.device is not None or model.n_components is not None:
+        raise AttributeError(
+            "MDaML.partial_fit learns metrics of full rank with NumPy: leave n_components and "
+            f"device out; got {model.n_components} and {model.device!r}. Or use fit."
+        )
+    return True
+
 
 class ChunkLearner:
     """Adds ``partial_fit`` to MDaML, whose parts it uses."""
@@ -65,6 +93,7 @@ class ChunkLearner:
 
         def __getattr__(self, name: str) -> Any: ...
 
+    @available_if(_takes_chunks)  # type: ignore[untyped-decorator]
     def partial_fit(
         self,
         X: npt.ArrayLike,
@@ -121,11 +150,6 @@ class ChunkLearner:
             "constraints": constraints,
             "constraint_weight": constraint_weight,
         }
-        if self.device is not None or self.n_components is not None:
-            raise ValueError(
-                "MDaML.partial_fit learns metrics of full rank with NumPy: leave n_components and "
-                f"device out; got {self.n_components} and {self.device!r}. Or use fit."
-            )
         if not hasattr(self, "components_"):
             self.fit(X, y, **supervision)
             samples, _ = check_supervision(self, EVERY_FORM, X, y, **supervision)
@@ -150,7 +174,9 @@ class ChunkLearner:
         with kernels.one_blas_thread():
             obeyed = self._compare(samples - samples.mean(axis=0), past.F, given, rng)
             chunk = Chunk.join(samples, obeyed, past)
-            mean, centred = kernels.center(chunk.rows)
+            limit = check_memory_limit(self, self.memory_limit)
+            in_blocks = choose_blocks(limit, chunk.rows, lambda: chunk.size(self.n_modes))
+            mean, centred = center(chunk.rows, in_blocks=in_blocks)
             check_magnitude(centred)
             problem = self._problem(centred, chunk.in_force, triplet_weight, None)
             modes = weights_at(centred, past.F, past.centers - mean, problem.eta)

@@ -16,6 +16,7 @@ from mdaml._validation import (
     check_choice,
     check_integer,
     check_magnitude,
+    check_memory_limit,
     check_metric,
     check_number,
     check_start_weights,
@@ -25,7 +26,9 @@ from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.device import find_device, to_device
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
 from mdaml.estimators._chunk import ChunkLearner
+from mdaml.estimators._memory import center, choose_blocks, fit_size
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
+from mdaml.kernels import CentredRows, Samples
 from mdaml.low_rank import N_AXES, LeadingAxes, LowRankProblem, low_rank_part
 from mdaml.modes import (
     Modes,
@@ -113,6 +116,11 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         precision whatever was passed; "auto" takes a GPU if there is one, otherwise NumPy. The same
         start gives the same objective up to a relative 1e-3; the mixture start is another draw.
         Neighbours are searched on the CPU. All attributes are NumPy arrays.
+    memory_limit : int, str or None, default=None
+        Most bytes, or for instance "2 GB", that a fit may take beyond X and the comparisons passed.
+        Copies of X are made only where they fit; a fit that does not fit without them is refused
+        before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. With
+        NumPy and full rank only. The guide "scaling" says what a fit takes.
     random_state : int, RandomState or None, default=None
         For the triplets drawn from labels, for the first weights and, with ``n_components``, for
         the principal axes.
@@ -192,6 +200,7 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         n_components: int | None = None,
         callback: Callable[[int, float], bool | None] | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
+        memory_limit: int | str | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_modes = n_modes
@@ -211,6 +220,7 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         self.n_components = n_components
         self.callback = callback
         self.device = device
+        self.memory_limit = memory_limit
         self.random_state = random_state
 
     def fit(
@@ -272,9 +282,9 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         )
         near = given.labels is not None and self.sampling == "neighbors"
         triplet_weight = self._check_parameters(len(samples), samples.shape[1], near)
-        samples = to_device(samples, find_device("MDaML(device=...)", self.device))
-        # The metric does not see translations; rounding does.
-        mean, centred = kernels.center(samples)
+        device = find_device("MDaML(device=...)", self.device)
+        in_blocks = self._needs_blocks(samples, given, device)
+        mean, centred = center(to_device(samples, device), in_blocks=in_blocks)
         check_magnitude(centred)
         rng = check_random_state(self.random_state)
         with kernels.fit_threads(centred):
@@ -341,16 +351,19 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
 
     def _problem(
         self,
-        X: FloatArray,
+        X: Samples,
         obeyed: InForce,
         triplet_weight: float,
         leading: LeadingAxes | None,
     ) -> LocalProblem:
         grouped = obeyed.grouped(X)
+        neighbors = Neighbors.from_graph(grouped.near_graph())
+        if isinstance(X, CentredRows):
+            neighbors = neighbors.without_graph()
         parts: dict[str, Any] = {
             "X": X,
             "triplets": grouped,
-            "neighbors": Neighbors.from_graph(grouped.near_graph()),
+            "neighbors": neighbors,
             "eta": float(self.eta),
             "triplet_weight": triplet_weight,
             "ridge": float(self.ridge),
@@ -399,6 +412,13 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
                 f"MDaML(n_components={self.n_components}) below the number of features, "
                 f"{n_features}, is learned with NumPy only: leave device out, or n_components."
             )
+        limited = check_memory_limit(self, self.memory_limit) is not None
+        if limited and (device is not None or self.n_components not in (None, n_features)):
+            raise ValueError(
+                "MDaML(memory_limit=...) is kept by fits of full rank with NumPy: leave device and "
+                f"n_components out, or memory_limit; got device={self.device!r} and "
+                f"n_components={self.n_components}."
+            )
         if isinstance(self.triplet_weight, str) and self.triplet_weight == "auto":
             with np.errstate(over="ignore"):  # the check below says it in words
                 auto = (1000.0 if near else 300.0) * np.float64(self.n_modes) ** self.eta
@@ -407,14 +427,22 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         why = " 'auto' chooses a value."
         return check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
 
-    def _leading_axes(self, X: FloatArray, rng: np.random.RandomState) -> LeadingAxes | None:
+    def _needs_blocks(self, X: FloatArray, given: Supervision, device: str | None) -> bool:
+        """Return whether to spare memory; refuse a fit that does not fit into the limit."""
+        if device is not None or self.n_components not in (None, X.shape[1]):
+            return False
+        limit = check_memory_limit(self, self.memory_limit)
+        drawn = (self.n_similar, self.n_dissimilar, self.pairing)
+        return choose_blocks(limit, X, lambda: fit_size(X, self.n_modes, given, drawn))
+
+    def _leading_axes(self, X: Samples, rng: np.random.RandomState) -> LeadingAxes | None:
         """Return what a metric of low rank starts from and is steered by; None for full rank."""
         if self.n_components is None or self.n_components == X.shape[1]:
             return None
-        return LeadingAxes.of(X, max(self.n_components, N_AXES), rng)
+        return LeadingAxes.of(X[:], max(self.n_components, N_AXES), rng)
 
     def _start_metric(
-        self, X: FloatArray, leading: LeadingAxes | None, rng: np.random.RandomState
+        self, X: Samples, leading: LeadingAxes | None, rng: np.random.RandomState
     ) -> FloatArray:
         """Return the factor of the first metric."""
         given = None
@@ -423,23 +451,23 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         whitened = given is None and self.init_metric == "whitened"
         if leading is not None and self.n_components is not None:
             if given is not None:
-                return low_rank_part(given, X, self.n_components, rng)
+                return low_rank_part(given, X[:], self.n_components, rng)
             return leading.start(self.n_components, whitened=whitened)
         if given is not None:
             return np.linalg.cholesky(given)
         return whitening_factor(X) if whitened else np.eye(X.shape[1])
 
     def _compare(
-        self, X: FloatArray, F: FloatArray, given: Supervision, rng: np.random.RandomState
+        self, X: Samples, F: FloatArray, given: Supervision, rng: np.random.RandomState
     ) -> InForce:
         """Return the comparisons passed, or those drawn from labels under the metric of F."""
         if given.weak is not None:
             return given.weak.comparisons(self, len(X), rng)
         return InForce(self._draw(X, F, given.labels, rng))
 
-    def _draw(self, X: FloatArray, F: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
+    def _draw(self, X: Samples, F: FloatArray, y: Any, rng: np.random.RandomState) -> IntArray:
         if self.sampling == "neighbors":
-            mapped = kernels.to_host(X if _is_identity(F) else X @ kernels.beside(X, F))
+            mapped = kernels.to_host(X[:] if _is_identity(F) else kernels.rows_times(X, F))
             with kernels.one_blas_thread():  # the search has threads of its own
                 return neighbor_triplets(
                     mapped, y, self.n_similar, self.n_dissimilar, pairing=self.pairing
@@ -449,7 +477,7 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             y, self.n_similar, self.n_dissimilar, pairing=self.pairing, random_state=seed
         )
 
-    def _start_weights(self, X: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    def _start_weights(self, X: Samples, rng: np.random.RandomState) -> FloatArray:
         if not isinstance(self.init, str):
             return check_start_weights(self, self.init, len(X), self.n_modes)
         if self.n_modes == 1:

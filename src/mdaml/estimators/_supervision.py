@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array, check_X_y
 
+from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import (
     check_constraint_weight,
@@ -18,6 +19,7 @@ from mdaml._validation import (
 )
 from mdaml.constraints import Classes, Comparisons, ComparisonSet, PairSet, TripletSet, match_pairs
 from mdaml.device import DeviceComparisons
+from mdaml.kernels import CentredRows
 from mdaml.scatter import PairScatter, class_scatters, pair_scatter
 
 _FORMS = {
@@ -53,13 +55,14 @@ class InForce:
 
     def grouped(self, X: Any) -> Comparisons:
         """Return them as the solver takes them, where the samples are."""
-        on_host = isinstance(X, np.ndarray)
+        on_host = kernels.on_host(X)
+        dtype = X.dtype if isinstance(X, CentredRows) else np.float64
         if self.comparisons is None:
             if on_host:
-                return TripletSet.from_triplets(self.triplets, len(X))
+                return TripletSet.from_triplets(self.triplets, len(X), dtype)
             return DeviceComparisons.from_triplets(X, self.triplets)
         if on_host:
-            return ComparisonSet.from_comparisons(self.comparisons, self.weights, len(X))
+            return ComparisonSet.from_comparisons(self.comparisons, self.weights, len(X), dtype)
         return DeviceComparisons.from_comparisons(X, self.comparisons, self.weights)
 
 
@@ -72,6 +75,12 @@ class Weak:
     similar: npt.NDArray[np.bool_]  # (n,) of the pairs
     quadruplets: IntArray  # (n, 4)
     weights: FloatArray  # of triplets, pairs, quadruplets
+
+    @property
+    def has_triplets_only(self) -> bool:
+        """Whether these are triplets of equal weight and nothing else."""
+        alike = bool(np.all(self.weights == self.weights[0]))
+        return alike and len(self.weights) == len(self.triplets)
 
     def split_weights(self) -> list[FloatArray]:
         """Return the weights of triplets, of pairs and of quadruplets."""
@@ -94,8 +103,7 @@ class Weak:
 
     def comparisons(self, estimator: object, n_samples: int, rng: np.random.RandomState) -> InForce:
         """Return them as comparisons of two pairs, where triplets of equal weight are not all."""
-        alike = bool(np.all(self.weights == self.weights[0]))
-        if alike and len(self.weights) == len(self.triplets):
+        if self.has_triplets_only:
             return InForce(self.triplets)
         of_triplets, of_pairs, of_quadruplets = self.split_weights()
         matched, of_matched = self._match(estimator, of_pairs, n_samples, rng)
@@ -281,7 +289,7 @@ def _check_weak(
     if quadruplets is not None:
         by_form["quadruplets"] = check_quadruplets(quadruplets, n_samples)
     counts = {form: len(array) for form, array in by_form.items()}
-    weights: FloatArray = np.ones(sum(counts.values()))
+    weights: FloatArray = np.broadcast_to(1.0, sum(counts.values()))  # of no size, however many
     if constraint_weight is not None:
         weights = check_constraint_weight(constraint_weight, counts)
     return Weak(**by_form, similar=similar, weights=weights)

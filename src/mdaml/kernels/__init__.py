@@ -1,7 +1,8 @@
 """The hot loops, compiled. Everything else in the library is plain array code.
 
 The compiler is loaded by the first use of a kernel, not by ``import mdaml``. A kernel that exists
-for torch too goes where its first argument is: NumPy arrays to the CPU, tensors to their device.
+for torch too goes where its first argument is: NumPy arrays, and rows of one that are centred in
+blocks, to the CPU, tensors to their device.
 """
 
 from functools import cache
@@ -9,6 +10,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from mdaml.kernels._memory import SMALL_BYTES, CentredRows, FitSize, Samples
+
+__all__ = ["SMALL_BYTES", "CentredRows", "FitSize", "Samples", "dot", "namespace", "on_host"]
 
 _HOMES = {
     "_threads": ("threads_at_most",),
@@ -22,12 +27,14 @@ _HOMES = {
         "eigh",
         "fit_threads",
         "inner_product",
+        "mean_and_spread",
         "mean_rows",
         "precision",
         "small_matrix",
         "start_weights",
         "to_host",
     ),
+    "blockwise": ("comparison_half_scatter", "laplacian_half_scatter", "triplet_half_scatter"),
     "comparisons": (
         "comparison_gradient",
         "comparison_losses",
@@ -45,9 +52,18 @@ _HOMES = {
         "triplet_losses_along",
         "triplet_slopes",
     ),
-    "grouping": ("greedy_colors", "group_lists", "group_triplets", "near_graph"),
+    "grouping": (
+        "count_pairs",
+        "counting_sort",
+        "greedy_colors",
+        "group_lists",
+        "group_pairs",
+        "group_triplets",
+        "merge_comparisons",
+        "near_graph",
+    ),
     "neighbors": ("closest", "nearest", "within"),
-    "products": ("one_blas_thread", "rows_times", "transposed_times"),
+    "products": ("one_blas_thread", "rows_times", "transposed_times", "weighted_gram"),
     "voting": ("nested_votes",),
 }
 _TORCH_HOMES = {
@@ -68,6 +84,7 @@ _TORCH_HOMES = {
         "to_device",
         "to_host",
         "transposed_times",
+        "weighted_gram",
     ),
     "torch_modes": ("center_sq_dists", "greedy_colors", "nearest_center", "sequential_weights"),
     "torch_mixture": ("mixture_posteriors",),
@@ -94,6 +111,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"mdaml.kernels has no kernel {name!r}")
 
 
+def on_host(X: Any) -> bool:
+    """Return whether this is a NumPy array, or rows of one centred in blocks, and no tensor."""
+    return isinstance(X, (np.ndarray, CentredRows))
+
+
 def namespace(A: Any) -> Any:
     """Return NumPy, or torch for a tensor: the algebra of small matrices is one text for both."""
     return np if isinstance(A, np.ndarray) else import_module("torch")
@@ -111,13 +133,13 @@ def _home(homes: dict[str, tuple[str, ...]], name: str) -> str | None:
 @cache
 def _dispatched(name: str, host: str, torch: str) -> Any:
     """Return the kernel for NumPy arrays, which hands tensors on to the one for torch."""
-    on_host = getattr(import_module(f"mdaml.kernels.{host}"), name)
+    for_arrays = getattr(import_module(f"mdaml.kernels.{host}"), name)
 
     def kernel(first: Any, *others: Any, **options: Any) -> Any:
-        if isinstance(first, np.ndarray):
-            return on_host(first, *others, **options)
-        on_device = getattr(import_module(f"mdaml.kernels.{torch}"), name)
-        return on_device(first, *others, **options)
+        if on_host(first):
+            return for_arrays(first, *others, **options)
+        for_tensors = getattr(import_module(f"mdaml.kernels.{torch}"), name)
+        return for_tensors(first, *others, **options)
 
-    kernel.__name__, kernel.__doc__ = name, on_host.__doc__
+    kernel.__name__, kernel.__doc__ = name, for_arrays.__doc__
     return kernel

@@ -44,12 +44,22 @@ def fit_threads(_X):
 
 def inner_product(a, b):
     """Sum of the products of corresponding entries, in double precision."""
-    return np.dot(a, b) if a.ndim == 1 else np.sum(a * b, dtype=np.float64)
+    if a.ndim > 1:
+        return np.sum(a * b, dtype=np.float64)
+    return np.dot(a, b) if a.dtype == np.float64 else np.einsum("i,i", a, b, dtype=np.float64)
+
+
+def mean_and_spread(X):
+    """Mean and standard deviation of each column."""
+    if isinstance(X, np.ndarray):
+        return X.mean(axis=0), X.std(axis=0)
+    return np.zeros(X.shape[1], X.dtype), X.spread()
 
 
 def mean_rows(weights, X):
     """Weighted means of the rows of X, one for each column of weights."""
-    return (weights.T @ X) / weights.sum(axis=0)[:, None]
+    sums = kernels.transposed_times(weights, X)
+    return (sums / column_sums(weights, np.float64)[:, None]).astype(X.dtype)
 
 
 def precision(Y):

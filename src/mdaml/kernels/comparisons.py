@@ -13,11 +13,13 @@ from mdaml.kernels._prefetch import pairs_ahead, prefetch_row
 from mdaml.kernels._threads import share
 from mdaml.kernels.cpu import fast_loop, laplacian_product, pair_sq_dists, smooth_hinge
 
+_PAIRS_PER_SUM = 256  # losses are summed in so many at a time, whatever the number of threads
 
-def comparison_losses(Y, comparisons):
+
+def comparison_losses(Y, comparisons, dtype=np.float64):
     """Weighted sum of the losses of the comparisons of each near pair, for distances in Y."""
-    sq_dists = pair_sq_dists(Y, comparisons.pairs)
-    out = np.empty(len(sq_dists))
+    sq_dists = pair_sq_dists(Y, comparisons.pairs, dtype=Y.dtype)
+    out = np.empty(len(sq_dists), dtype)
     share(_near_losses, len(out), 4 * len(comparisons.far), sq_dists, *comparisons.by_near, out)
     return out
 
@@ -45,13 +47,14 @@ def comparison_slopes(Y, scales, comparisons, pair_weights):
 
     The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``.
     """
-    sq_dists = pair_sq_dists(Y, comparisons.pairs, scales)
-    losses, slopes = np.empty(len(sq_dists)), np.empty(len(sq_dists))
-    pulls = np.empty(len(comparisons.far))
+    sq_dists = pair_sq_dists(Y, comparisons.pairs, scales, Y.dtype)
+    losses, slopes = np.empty(len(sq_dists), Y.dtype), np.empty(len(sq_dists), Y.dtype)
+    pulls = np.empty(len(comparisons.far), Y.dtype)
     args = (sq_dists, *comparisons.by_near, pair_weights, losses, slopes, pulls)
     share(_near_slopes, len(slopes), 5 * len(pulls), *args)
+    del args, sq_dists  # a pair has done with its distance
     share(_subtract_far_slopes, len(slopes), 2 * len(pulls), *comparisons.by_far, pulls, slopes)
-    return float(losses.sum()), slopes
+    return float(losses.sum(dtype=np.float64)), slopes
 
 
 @fast_loop
@@ -83,11 +86,12 @@ def _subtract_far_slopes(begin, end, bounds, members, pulls, slopes):
 def comparison_losses_along(Y, scales, comparisons, pair_weights):
     """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
     pairs = comparisons.pairs
-    sq_dists, losses = np.empty((len(pairs), 4)), np.empty((len(pairs), 4))
+    sq_dists = np.empty((len(pairs), 4), Y.dtype)
     args = (Y, pairs_ahead(Y), scales, pairs, sq_dists)
     share(_four_sq_dists, len(pairs), 4 * len(pairs) * Y.shape[1], *args)
+    losses = np.zeros((-(-len(pairs) // _PAIRS_PER_SUM), 4))
     args = (sq_dists, *comparisons.by_near, pair_weights, losses)
-    share(_four_losses, len(pairs), 12 * len(comparisons.far), *args)
+    share(_four_losses, len(losses), 12 * len(comparisons.far), *args)
     return losses.sum(axis=0)
 
 
@@ -110,9 +114,11 @@ def _four_sq_dists(begin, end, Y, ahead, scales, pairs, out):
 
 @fast_loop
 def _four_losses(begin, end, sq_dists, first, last, far, weights, pair_weights, losses):
-    for p in range(begin, end):
-        losses[p] = 0.0
-        for t in range(first[p], last[p]):
-            weight, f = pair_weights[p] * weights[t], far[t]
-            for s in range(4):
-                losses[p, s] += weight * smooth_hinge(sq_dists[f, s] - sq_dists[p, s])[0]
+    for block in range(begin, end):
+        start = block * _PAIRS_PER_SUM
+        for p in range(start, min(start + _PAIRS_PER_SUM, len(sq_dists))):
+            for t in range(first[p], last[p]):
+                weight, f = pair_weights[p] * weights[t], far[t]
+                for s in range(4):
+                    loss = smooth_hinge(sq_dists[f, s] - sq_dists[p, s])[0]
+                    losses[block, s] += weight * loss

@@ -33,9 +33,9 @@ def smooth_hinge(x):
     return slope * (short - 0.5 * slope), slope
 
 
-def pair_products(E, triplets):
+def pair_products(E, triplets, dtype=np.float64):
     """Inner product of the two rows of E that a near pair names; zero for all other pairs."""
-    out = np.zeros(len(triplets.pairs))
+    out = np.zeros(len(triplets.pairs), dtype)
     args = (E, triplets.pairs, triplets.first, triplets.last, out)
     share(_pair_products, len(out), len(out) * E.shape[1], *args)
     return out
@@ -51,12 +51,12 @@ def _pair_products(begin, end, E, pairs, first, last, out):
             out[p] = total
 
 
-def triplet_losses(Y, triplets):
+def triplet_losses(Y, triplets, dtype=np.float64):
     """Sum of the losses of the triplets of each near pair, for distances in Y.
 
     Eq. (6), pair by pair and not yet averaged.
     """
-    out = np.zeros(len(triplets.pairs))
+    out = np.zeros(len(triplets.pairs), dtype)
     cost = len(out) * Y.shape[1] + 3 * triplets.n_triplets
     scales = np.ones(Y.shape[1], Y.dtype)
     args = (Y, pairs_ahead(Y), scales, triplets.arrays, out)
@@ -81,9 +81,9 @@ def _triplet_losses(begin, end, Y, ahead, scales, triplets, out):
             out[p] = total
 
 
-def pair_sq_dists(Y, pairs, scales=None):
+def pair_sq_dists(Y, pairs, scales=None, dtype=np.float64):
     """Squared distance of the two rows of Y that each pair names, columns scaled if so wanted."""
-    out = np.empty(len(pairs))
+    out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
     args = (Y, pairs_ahead(Y), scales, pairs, out)
     share(_pair_sq_dists_from_start, len(pairs), len(pairs) * Y.shape[1], *args)
@@ -121,7 +121,7 @@ def triplet_gradient(Y, scales, triplets, pair_weights):
     losses = np.zeros(len(triplets.groups) - 1)
     cost = 2 * slopes.size * Y.shape[1] + 3 * triplets.n_triplets
     args = (Y, pairs_ahead(Y), scales, triplets.arrays, pair_weights, 1.0, slopes, losses)
-    share(_triplet_slopes, len(losses), cost, *args, degree, product)
+    share(triplet_slopes_loop, len(losses), cost, *args, degree, product, -1)
     return float(losses.sum()), _with_degrees(Y, triplets.pairs, slopes, degree, product)
 
 
@@ -135,15 +135,19 @@ def triplet_slopes(Y, scales, triplets, pair_weights, margin):
     cost = slopes.size * Y.shape[1] + 3 * triplets.n_triplets
     args = (Y, pairs_ahead(Y), scales, triplets.arrays, pair_weights, margin, slopes, losses)
     nothing = np.empty((0, Y.shape[1]), Y.dtype)
-    share(_triplet_slopes, len(losses), cost, *args, np.empty(0), nothing)
+    share(triplet_slopes_loop, len(losses), cost, *args, np.empty(0), nothing, -1)
     return float(losses.sum()), slopes
 
 
 @fast_loop
-def _triplet_slopes(
-    begin, end, Y, ahead, scales, triplets, pair_weights, margin, slopes, losses, degree, product
-):
-    """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty."""
+def triplet_slopes_loop(
+    begin, end, Y, ahead, scales, triplets, pair_weights, margin, slopes, losses, degree, product,
+    shift,
+):  # fmt: skip
+    """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty.
+
+    Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on.
+    """
     pairs, first, last, far, groups, widths = triplets
     sq_dists = np.empty(widths[0])
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
@@ -173,7 +177,8 @@ def _triplet_slopes(
         for n in range(n_far):
             slopes[far[current + n]] -= far_slopes[n]
         if len(product) > 0:
-            _subtract_rows(offset, stop, Y, 0, pairs, slopes, degree, product)
+            row = pairs[offset, 0] if shift < 0 else g - shift
+            _subtract_rows(offset, stop, Y, 0, pairs, slopes, degree, product, row)
 
 
 def laplacian_product(Y, pairs, groups, weights):
@@ -184,20 +189,22 @@ def laplacian_product(Y, pairs, groups, weights):
     with Y. Pairs ``groups[g]:groups[g + 1]`` share their first row, which no other group has.
     """
     product, degree = np.zeros_like(Y), np.zeros(len(Y))
-    args = (Y, pairs_ahead(Y), pairs, groups, weights, degree, product)
-    share(_laplacian_product, len(groups) - 1, len(pairs) * Y.shape[1], *args)
+    args = (Y, pairs_ahead(Y), pairs, groups, weights, degree, product, -1)
+    share(laplacian_product_loop, len(groups) - 1, len(pairs) * Y.shape[1], *args)
     return _with_degrees(Y, pairs, weights, degree, product)
 
 
 @fast_loop
-def _laplacian_product(begin, end, Y, ahead, pairs, groups, weights, degree, product):
+def laplacian_product_loop(begin, end, Y, ahead, pairs, groups, weights, degree, product, shift):
+    """Make the product of :func:`laplacian_product` without its diagonal; ``shift`` as above."""
     for g in range(begin, end):
-        _subtract_rows(groups[g], groups[g + 1], Y, ahead, pairs, weights, degree, product)
+        row = pairs[groups[g], 0] if shift < 0 else g - shift
+        _subtract_rows(groups[g], groups[g + 1], Y, ahead, pairs, weights, degree, product, row)
 
 
 @fast_loop
-def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product):
-    """Subtract from the row of an anchor in ``product`` the weighted rows of its partners."""
+def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
+    """Subtract from a row of ``product`` the weighted rows of the partners of an anchor."""
     i = pairs[begin, 0]
     for p in range(begin, end):
         if ahead > 0 and p + ahead < len(pairs):
@@ -205,12 +212,12 @@ def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product):
         j, pull = pairs[p, 1], Y.dtype.type(weights[p])
         degree[i] += weights[p]
         for c in range(Y.shape[1]):
-            product[i, c] -= pull * Y[j, c]
+            product[row, c] -= pull * Y[j, c]
 
 
 def _with_degrees(Y, pairs, weights, degree, product):
     """Add the diagonal of the Laplacian to the product, half of it."""
-    _add_columns(pairs, weights, degree)
+    add_columns(pairs, weights, degree)
     share(_add_scaled_rows, len(Y), Y.size, Y, degree, product)
     return product
 
@@ -229,7 +236,7 @@ def _gather(sq_dists, far, first, last, offset, out):
 
 
 @fast_loop
-def _add_columns(pairs, weights, degree):
+def add_columns(pairs, weights, degree):
     """Add each weight to the degree of the pair's second row: scattered, so in one thread."""
     for p in range(len(pairs)):
         degree[pairs[p, 1]] += weights[p]

@@ -41,6 +41,16 @@ def greedy_colors(indptr, samples):
     return color
 
 
+def count_pairs(triplets, n_samples):
+    """How many distinct pairs (anchor, other) triplets have."""
+    order, bounds = _by_anchor(triplets, n_samples)
+    partners = np.empty(2 * len(order), np.int32)
+    n_pairs = np.zeros(len(bounds) - 1, np.int64)
+    args = (triplets, order, bounds, partners, n_samples, n_pairs)
+    share(_distinct_partners, len(n_pairs), 20 * len(order), *args)
+    return int(n_pairs.sum())
+
+
 def group_triplets(triplets, n_samples):
     """Arrays of a :class:`TripletSet`: pairs, first, last, far, groups."""
     order, bounds = _by_anchor(triplets, n_samples)
@@ -51,7 +61,7 @@ def group_triplets(triplets, n_samples):
     share(_distinct_partners, len(n_pairs), cost, *args, n_pairs)
     groups = np.concatenate([[0], np.cumsum(n_pairs)])
     pairs = np.empty((groups[-1], 2), np.int32)
-    place = np.int32 if len(order) < 2**31 else np.int64
+    place = index_type(len(order))
     first, last = np.empty(groups[-1], place), np.empty(groups[-1], place)
     n_far = np.empty(len(n_pairs), np.int64)
     far = np.empty(len(order), np.int32)
@@ -60,25 +70,88 @@ def group_triplets(triplets, n_samples):
     return pairs, first, last, far, groups
 
 
-@exact_loop
 def _by_anchor(triplets, n_samples):
     """Stable counting sort: triplets ``order[bounds[g]:bounds[g + 1]]`` share their anchor."""
-    place = np.zeros(n_samples + 1, np.int64)
-    for t in range(len(triplets)):
-        place[triplets[t, 0] + 1] += 1
-    n_groups = np.count_nonzero(place)
-    bounds = np.zeros(n_groups + 1, np.int64)
-    g = 0
-    for i in range(n_samples):
-        if place[i + 1] > 0:
-            g += 1
-            bounds[g] = bounds[g - 1] + place[i + 1]
-        place[i + 1] += place[i]
-    order = np.empty(len(triplets), np.int64)
-    for t in range(len(triplets)):
-        order[place[triplets[t, 0]]] = t
-        place[triplets[t, 0]] += 1
-    return order, bounds
+    order, bounds = counting_sort(triplets[:, 0], n_samples)
+    return order, bounds[np.append(True, np.diff(bounds) > 0)]
+
+
+def counting_sort(keys, n_keys):
+    """Sort integers below ``n_keys``: a stable order, and where each of them begins in it."""
+    kind = index_type(len(keys))
+    order = np.empty(len(keys), kind)
+    return order, _sort_by_count(keys, n_keys, order).astype(kind)
+
+
+@exact_loop
+def _sort_by_count(keys, n_keys, order):
+    place = np.zeros(n_keys + 1, np.int64)
+    for key in keys:
+        place[key + 1] += 1
+    bounds = np.cumsum(place)
+    place[:] = bounds
+    for t in range(len(keys)):
+        order[place[keys[t]]] = t
+        place[keys[t]] += 1
+    return bounds
+
+
+def index_type(n):
+    """Return the narrowest type for places below n that the kernels take."""
+    return np.int32 if n < 2**31 else np.int64
+
+
+def group_pairs(pairs, n_samples):
+    """Distinct unordered pairs, sorted, the lower row first; and the place of each one given.
+
+    Two counting sorts, by the higher and by the lower row.
+    """
+    kind = index_type(n_samples)
+    low, high = pairs.min(axis=1).astype(kind), pairs.max(axis=1).astype(kind)
+    order = _lexicographic(low, high, n_samples, n_samples)
+    places = np.empty(len(pairs), index_type(len(pairs)))
+    n_distinct = _number(low, high, order, places)
+    distinct = np.empty((n_distinct, 2), kind)
+    distinct[places, 0], distinct[places, 1] = low, high
+    return distinct, places
+
+
+def merge_comparisons(near, far, weights, n_pairs):
+    """Distinct comparisons by near pair: bounds of each, far pairs, and sums of their weights."""
+    order = _lexicographic(near, far, n_pairs, n_pairs)
+    places = np.empty(len(near), index_type(len(near)))
+    n_distinct = _number(near, far, order, places)
+    sums = np.bincount(places, weights, n_distinct).astype(np.float64)
+    firsts, seconds = np.empty(n_distinct, near.dtype), np.empty(n_distinct, near.dtype)
+    firsts[places], seconds[places] = near, far
+    bounds = np.zeros(n_pairs + 1, index_type(n_distinct))
+    bounds[1:] = np.cumsum(np.bincount(firsts, minlength=n_pairs))
+    return bounds, seconds, sums
+
+
+def _lexicographic(major, minor, n_major, n_minor):
+    """Order by one key and, where it is equal, by another."""
+    order = _order(minor, n_minor)
+    return order[_order(major[order], n_major)]
+
+
+def _order(keys, n_keys):
+    """Return a stable order; of few among many keys without counting them all."""
+    if n_keys > 8 * len(keys):
+        return np.argsort(keys, kind="stable").astype(index_type(len(keys)))
+    return counting_sort(keys, n_keys)[0]
+
+
+@exact_loop
+def _number(major, minor, order, places):
+    """Give numbers to the distinct keys in their order; return how many there are."""
+    number = -1
+    for n in range(len(order)):
+        t, before = order[n], order[n - 1]
+        if n == 0 or major[t] != major[before] or minor[t] != minor[before]:
+            number += 1
+        places[t] = number
+    return number + 1
 
 
 @exact_loop

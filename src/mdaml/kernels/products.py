@@ -7,11 +7,13 @@ its two large products into blocks of rows here.
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from itertools import pairwise
 from threading import current_thread, main_thread
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from mdaml.kernels._memory import blocks, rows_per_block
 from mdaml.kernels._threads import share
 
 # Blocks of a sum depend on the number of rows alone, so that the sum does not depend on the number
@@ -35,28 +37,50 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def rows_times(Y, A):
-    """``Y @ A`` for a tall Y, in its precision."""
+def rows_times(Y, A, out=None):
+    """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
     A = A.astype(Y.dtype, copy=False)
-    out = np.empty((len(Y), A.shape[1]), Y.dtype)
-    share(_rows_times, len(Y), Y.size * A.shape[1] // 8, Y, A, out)
+    out = np.empty((len(Y), A.shape[1]), Y.dtype) if out is None else out
+    whole = isinstance(Y, np.ndarray) and out is not Y
+    n_rows = len(Y) if whole else rows_per_block(Y.shape[1], Y.dtype.itemsize)
+    share(_rows_times, len(Y), Y.size * A.shape[1] // 8, Y, A, out, n_rows)
     return out
 
 
-def _rows_times(begin, end, Y, A, out):
-    np.matmul(Y[begin:end], A, out=out[begin:end])
+def _rows_times(begin, end, Y, A, out, n_rows):
+    for first, last in blocks(begin, end, n_rows):
+        if out is Y:  # a product may not overwrite what it reads
+            out[first:last] = np.matmul(Y[first:last], A)
+        else:
+            np.matmul(Y[first:last], A, out=out[first:last])
 
 
 def transposed_times(Y, V):
     """``Y.T @ V`` for tall Y and V, in double precision."""
+    return _blockwise(Y, V, None)
+
+
+def weighted_gram(Y, weights):
+    """``Y.T @ diag(weights) @ Y`` for a tall Y, in double precision."""
+    return _blockwise(Y, Y, weights)
+
+
+def _blockwise(Y, V, weights):
+    """Sum over blocks of rows; arrays that are large or made in blocks are cut further."""
     n_blocks = min(max(len(Y) // _ROWS_PER_BLOCK, 1), _MAX_BLOCKS)
-    partial = np.empty((n_blocks, Y.shape[1], V.shape[1]), Y.dtype)
-    share(_transposed_times, len(partial), Y.size * V.shape[1] // 8, Y, V, partial)
-    return partial.sum(axis=0, dtype=np.float64)
+    n_rows = max(256, rows_per_block(max(Y.shape[1], V.shape[1]), Y.dtype.itemsize))
+    partial = np.zeros((n_blocks, Y.shape[1], V.shape[1]))
+    cost = Y.size * V.shape[1] // 8
+    share(_transposed_times, len(partial), cost, Y, V, weights, n_rows, partial)
+    return partial.sum(axis=0)
 
 
-def _transposed_times(begin, end, Y, V, partial):
+def _transposed_times(begin, end, Y, V, weights, n_rows, partial):
     cuts = [len(Y) * block // len(partial) for block in range(begin, end + 1)]
-    for block in range(begin, end):
-        rows = slice(cuts[block - begin], cuts[block - begin + 1])
-        np.matmul(Y[rows].T, V[rows], out=partial[block])
+    for block, (start, stop) in zip(range(begin, end), pairwise(cuts), strict=True):
+        for first, last in blocks(start, stop, n_rows):
+            left = Y[first:last]
+            right = left if V is Y else V[first:last]
+            if weights is not None:
+                right = right * weights[first:last, None].astype(Y.dtype)
+            partial[block] += left.T @ right

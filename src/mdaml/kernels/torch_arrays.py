@@ -115,6 +115,11 @@ def transposed_times(Y, V):
     return to_host(_transposed_times(Y, V))
 
 
+def weighted_gram(Y, weights):
+    """``Y.T @ diag(weights) @ Y`` for a tall Y, in double precision and on the host."""
+    return transposed_times(Y, Y * weights[:, None])
+
+
 def _transposed_times(Y, V):
     n_blocks = len(Y) // _ROWS_PER_BLOCK
     n_blocks = min(n_blocks, max(_MAX_PARTIAL // (Y.shape[1] * V.shape[1]), 1))
