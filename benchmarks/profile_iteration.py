@@ -138,7 +138,7 @@ def parts_and_reads(problem, state):
         partial(cpu.pair_sq_dists, Y, triplets.pairs, scales),
         partial(cpu.triplet_slopes, Y, scales, triplets, weights, 1.0),
         partial(cpu.triplet_gradient, Y, scales, triplets, weights),
-        partial(cpu._add_columns, triplets.pairs, slopes, np.zeros(len(Y))),
+        partial(cpu.add_columns, triplets.pairs, slopes, np.zeros(len(Y))),
         *(
             partial(touch_rows, Y, triplets, ahead, passes)
             for ahead, passes in product((0, pairs_ahead(Y)), (1, 2))
