@@ -3,6 +3,10 @@
 import csv
 import io
 import os
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import chain
@@ -265,6 +269,15 @@ def _cells_of(pyarrow: Any, table: Any, n: int) -> list[str]:
         raise ValueError(f"column {name} holds {kind}, not numbers or strings.") from None
 
 
+# What NumPy and zipfile raise for archives that are not as they should be. A header of an array is
+# Python source to NumPy, hence the errors of a parser.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, tokenize.TokenError),
+    *(ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError),
+)
+
+
 def _read_npz(path: Path) -> Arrays:
     """Return the arrays of an NPZ file, of the right names, dimensions and kinds."""
     problem = "not an NPZ file of Constraints.write, or damaged"
@@ -274,9 +287,7 @@ def _read_npz(path: Path) -> Arrays:
             if isinstance(archive, np.ndarray):
                 raise ValueError("it holds a single array")
             arrays = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # a damaged archive fails in more ways than can be listed
+    except _DAMAGE as error:
         raise ValueError(f"{problem}: {error}.") from None
     names = {*_NPZ_PARTS, "n_points"}
     if not names <= arrays.keys() <= names | {"ids"}:

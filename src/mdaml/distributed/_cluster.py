@@ -167,9 +167,12 @@ class Cluster:
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Say in words that the cluster is gone, or cannot do the work."""
+        import distributed.client
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
+        # Not every version of Dask has an error of its own for this.
+        closed = getattr(distributed.client, "ClosedClientError", CommClosedError)
         try:
             yield
         except KilledWorker as error:
@@ -178,9 +181,9 @@ class Cluster:
                 "most likely for lack of memory. Give them more, or pass a higher n_shards= with "
                 "more workers."
             ) from error
-        except (CancelledError, CommClosedError) as error:
+        except (CancelledError, CommClosedError, closed) as error:
             raise RuntimeError(_GONE) from error
-        except Exception as error:
+        except (OSError, RuntimeError) as error:  # how a connection ends depends on its transport
             if getattr(self._client, "status", "closed") != "running":
                 raise RuntimeError(_GONE) from error
             raise

@@ -21,6 +21,7 @@ from mdaml.distributed._problem import Parts, ShardedProblem, ShardedState
 from mdaml.distributed._rows import Rows
 from mdaml.estimators import MDaML
 from mdaml.estimators._base import principal_components
+from mdaml.estimators._mdaml_checks import check_parameters, warn_if_needed
 from mdaml.modes import estimate_kmeans, estimate_mixture, rows_for_start
 from mdaml.scatter import whitening_from_covariance
 
@@ -84,7 +85,7 @@ def fit(
     _check_counts(n_shards, timeout)
     with Cluster(_check_client(client), timeout) as cluster, kernels.one_blas_thread():
         outcome = _fit(estimator, X, triplets, cluster, n_shards or cluster.n_workers)
-    estimator._warn_if_needed(outcome, outcome.state.mean_loss, few_by_design=False)
+    warn_if_needed(estimator, outcome, outcome.state.mean_loss, few_by_design=False)
     return estimator
 
 
@@ -144,7 +145,7 @@ def _fit(
     cluster.place(n_shards)
     rows = Rows.from_any(X, cluster)
     given = check_triplets(triplets, rows.n_samples)
-    triplet_weight = estimator._check_parameters(rows.n_samples, rows.n_features, near=False)
+    triplet_weight = check_parameters(estimator, rows.n_samples, rows.n_features, near=False)
     if estimator.n_components not in (None, rows.n_features):
         raise ValueError(
             f"MDaML(n_components={estimator.n_components}) is a metric of low rank, which is "

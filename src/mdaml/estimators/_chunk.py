@@ -13,6 +13,7 @@ from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude, check_memory_limit
 from mdaml.estimators._base import principal_components
+from mdaml.estimators._mdaml_checks import check_parameters, warn_if_needed
 from mdaml.estimators._memory import center, choose_blocks
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
 from mdaml.kernels import FitSize
@@ -164,7 +165,7 @@ class ChunkLearner:
     def _refine(self, samples: FloatArray, given: Supervision) -> Self:
         """Learn from a chunk and from what is known of earlier ones."""
         near = given.labels is not None and self.sampling == "neighbors"
-        triplet_weight = self._check_parameters(len(samples), samples.shape[1], near)
+        triplet_weight = check_parameters(self, len(samples), samples.shape[1], near)
         past, rng = past_of(self), check_random_state(self.random_state)
         if len(past.centers) != self.n_modes:
             raise ValueError(
@@ -202,7 +203,8 @@ class ChunkLearner:
         )
         self._remember(F, past.reservoir, samples, obeyed)
         few_by_design = near and isinstance(self.max_iter, str)
-        self._warn_if_needed(outcome, problem.mean_loss(outcome.state), few_by_design)
+        mean_loss = problem.mean_loss(outcome.state)
+        warn_if_needed(self, outcome, mean_loss, few_by_design=few_by_design)
         return self
 
     def _remember(

@@ -1,24 +1,18 @@
 """Multimodal-aware weakly supervised metric learning."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import (
-    check_callback,
-    check_choice,
-    check_integer,
     check_magnitude,
     check_memory_limit,
     check_metric,
-    check_number,
     check_start_weights,
 )
 from mdaml.alternation import LocalProblem, Outcome, State, alternate
@@ -26,6 +20,7 @@ from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.device import find_device, to_device
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
 from mdaml.estimators._chunk import ChunkLearner
+from mdaml.estimators._mdaml_checks import check_parameters, warn_if_needed
 from mdaml.estimators._memory import center, choose_blocks, fit_size
 from mdaml.estimators._supervision import EVERY_FORM, InForce, Supervision, check_supervision
 from mdaml.kernels import CentredRows, Samples
@@ -281,29 +276,14 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             **unsupported,
         )
         near = given.labels is not None and self.sampling == "neighbors"
-        triplet_weight = self._check_parameters(len(samples), samples.shape[1], near)
+        triplet_weight = check_parameters(self, len(samples), samples.shape[1], near)
         device = find_device("MDaML(device=...)", self.device)
         in_blocks = self._needs_blocks(samples, given, device)
         mean, centred = center(to_device(samples, device), in_blocks=in_blocks)
         check_magnitude(centred)
         rng = check_random_state(self.random_state)
         with kernels.fit_threads(centred):
-            leading = self._leading_axes(centred, rng)
-            F = self._start_metric(centred, leading, rng)
-            obeyed = self._compare(centred, F, given, rng)
-            problem = self._problem(centred, obeyed, triplet_weight, leading)
-            modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
-            n_rounds = self._n_rounds(near)
-            passes = [self._alternate(problem, F, modes, 0, n_rounds)]
-            # Comparisons that were made, or drawn at random, do not depend on the metric.
-            for _ in range(self.n_refresh if near else 0):
-                state = passes[-1].state
-                if passes[-1].status is Status.STOPPED:
-                    break
-                obeyed = self._compare(centred, state.F, given, rng)
-                problem = self._problem(centred, obeyed, triplet_weight, leading)
-                n_before = sum(done.n_iter for done in passes)
-                passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
+            problem, obeyed, passes = self._learn(centred, given, triplet_weight, rng)
             outcome = passes[-1]
             critical = problem.critical_triplet_weight(outcome.state)
             components = principal_components(outcome.state.F)
@@ -327,8 +307,36 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         )
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
         few_by_design = near and isinstance(self.max_iter, str)
-        self._warn_if_needed(outcome, problem.mean_loss(outcome.state), few_by_design)
+        mean_loss = problem.mean_loss(outcome.state)
+        warn_if_needed(self, outcome, mean_loss, few_by_design=few_by_design)
         return self
+
+    def _learn(
+        self,
+        centred: Samples,
+        given: Supervision,
+        triplet_weight: float,
+        rng: np.random.RandomState,
+    ) -> tuple[LocalProblem, InForce, list[Outcome[State]]]:
+        """Return the last problem with the comparisons it obeys, and the outcomes of all passes."""
+        near = given.labels is not None and self.sampling == "neighbors"
+        leading = self._leading_axes(centred, rng)
+        F = self._start_metric(centred, leading, rng)
+        obeyed = self._compare(centred, F, given, rng)
+        problem = self._problem(centred, obeyed, triplet_weight, leading)
+        modes = modes_from_weights(centred, self._start_weights(centred, rng), problem.eta)
+        n_rounds = self._n_rounds(near)
+        passes = [self._alternate(problem, F, modes, 0, n_rounds)]
+        # Comparisons that were made, or drawn at random, do not depend on the metric.
+        for _ in range(self.n_refresh if near else 0):
+            state = passes[-1].state
+            if passes[-1].status is Status.STOPPED:
+                break
+            obeyed = self._compare(centred, state.F, given, rng)
+            problem = self._problem(centred, obeyed, triplet_weight, leading)
+            n_before = sum(done.n_iter for done in passes)
+            passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
+        return problem, obeyed, passes
 
     def _n_rounds(self, near: bool) -> int:
         """Return the most rounds of a pass, given whether its triplets are neighbours."""
@@ -372,60 +380,6 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         return (
             LocalProblem(**parts) if leading is None else LowRankProblem(**parts, leading=leading)
         )
-
-    def _check_parameters(self, n_samples: int, n_features: int, near: bool) -> float:
-        """Check all parameters; return the triplet weight in force, given what triplets are."""
-        rows = ", the number of rows of X"
-        check_integer(self, "n_modes", self.n_modes, 1, n_samples, what=rows)
-        why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
-        check_number(self, "eta", self.eta, 1.0, strict=True, why=why)
-        check_number(self, "ridge", self.ridge, 0.0)
-        check_integer(self, "n_similar", self.n_similar, 1)
-        check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
-        check_choice(self, "sampling", self.sampling, ["neighbors", "random"])
-        check_integer(self, "n_refresh", self.n_refresh, 0)
-        check_choice(self, "pairing", self.pairing, ["grid", "zip"])
-        if isinstance(self.init_metric, str):
-            why = " Or pass a positive definite matrix."
-            check_choice(self, "init_metric", self.init_metric, ["identity", "whitened"], why=why)
-        else:
-            check_metric(self, "init_metric", self.init_metric, n_features)
-        if isinstance(self.init, str):
-            why = " Or pass an array of first weights, of shape (n_samples, n_modes)."
-            check_choice(self, "init", self.init, ["gmm", "kmeans"], why=why)
-        else:
-            check_start_weights(self, self.init, n_samples, self.n_modes)
-        if isinstance(self.max_iter, str):
-            check_choice(self, "max_iter", self.max_iter, ["auto"], why=" Or pass a whole number.")
-        else:
-            check_integer(self, "max_iter", self.max_iter, 1)
-        check_integer(self, "max_inner_iter", self.max_inner_iter, 1)
-        check_number(self, "tol", self.tol, 0.0)
-        if self.n_components is not None:
-            columns = ", the number of features of X"
-            check_integer(self, "n_components", self.n_components, 1, n_features, what=columns)
-        check_callback(self, self.callback)
-        check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
-        device = find_device("MDaML(device=...)", self.device)
-        if device is not None and self.n_components not in (None, n_features):
-            raise ValueError(
-                f"MDaML(n_components={self.n_components}) below the number of features, "
-                f"{n_features}, is learned with NumPy only: leave device out, or n_components."
-            )
-        limited = check_memory_limit(self, self.memory_limit) is not None
-        if limited and (device is not None or self.n_components not in (None, n_features)):
-            raise ValueError(
-                "MDaML(memory_limit=...) is kept by fits of full rank with NumPy: leave device and "
-                f"n_components out, or memory_limit; got device={self.device!r} and "
-                f"n_components={self.n_components}."
-            )
-        if isinstance(self.triplet_weight, str) and self.triplet_weight == "auto":
-            with np.errstate(over="ignore"):  # the check below says it in words
-                auto = (1000.0 if near else 300.0) * np.float64(self.n_modes) ** self.eta
-            why = f" 'auto' grows like n_modes**eta, and eta is {self.eta}: lower it."
-            return check_number(self, "triplet_weight", auto, 0.0, strict=True, why=why)
-        why = " 'auto' chooses a value."
-        return check_number(self, "triplet_weight", self.triplet_weight, 0.0, strict=True, why=why)
 
     def _needs_blocks(self, X: FloatArray, given: Supervision, device: str | None) -> bool:
         """Return whether to spare memory; refuse a fit that does not fit into the limit."""
@@ -484,39 +438,6 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             return np.ones((len(X), 1))
         make = mixture_weights if self.init == "gmm" else kmeans_weights
         return make(X, self.n_modes, rng)
-
-    def _warn_if_needed(self, outcome: Outcome[Any], mean_loss: float, few_by_design: bool) -> None:
-        history = outcome.history
-        unfinished = outcome.status is Status.MAX_ITER and not few_by_design
-        if unfinished and history[-1] < 0.5 * history[-4]:
-            warnings.warn(
-                f"{outcome.status.value} The last of {outcome.n_iter} still halved the objective: "
-                "increase max_iter.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if self.triplet_weight_ < self.lambda1_critical_:
-            advice = "Increase triplet_weight."
-            if np.isinf(self.lambda1_critical_):
-                advice = (
-                    "Along no direction are dissimilar samples farther apart than similar ones."
-                )
-            warnings.warn(
-                f"triplet_weight={self.triplet_weight_:g} is below lambda1_critical_="
-                f"{self.lambda1_critical_:.3g}: the best metric is zero, and what was learned "
-                f"depends on where the iteration stopped. {advice}",
-                UserWarning,
-                stacklevel=3,
-            )
-            return
-        if mean_loss > 0.49:
-            warnings.warn(
-                "The weighted mean loss of the triplets is no lower than that of a zero metric: "
-                "the comparisons could not be met. Are they consistent, and are the features "
-                "informative and scaled? If so, increase triplet_weight.",
-                UserWarning,
-                stacklevel=3,
-            )
 
     def __sklearn_tags__(self) -> Tags:
         """Labels are the usual supervision; comparisons replace them."""

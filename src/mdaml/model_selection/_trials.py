@@ -222,7 +222,7 @@ def _try(
             # Candidates are meant to differ; what is wrong with one shows in its score.
             warnings.simplefilter("ignore", UserWarning)
             fit(model, *learned)
-    except Exception as error:
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         what = f"{_described(params)} cannot be fitted."
         if type(error) in (ValueError, TypeError):
             raise type(error)(f"{what} {error}") from error
