@@ -5,7 +5,6 @@ for torch too goes where its first argument is: NumPy arrays, and rows of one th
 blocks, to the CPU, tensors to their device.
 """
 
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -102,13 +101,15 @@ _TORCH_HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a kernel, importing the compiler now."""
+    """Return a kernel, importing the compiler now; Python asks once for each name."""
     host, torch = _home(_HOMES, name), _home(_TORCH_HOMES, name)
+    if not host and not torch:
+        raise AttributeError(f"mdaml.kernels has no kernel {name!r}")
     if host and torch:
-        return _dispatched(name, host, torch)
-    if host or torch:
-        return getattr(import_module(f"mdaml.kernels.{host or torch}"), name)
-    raise AttributeError(f"mdaml.kernels has no kernel {name!r}")
+        kernel = _dispatched(name, host, torch)
+    else:
+        kernel = getattr(import_module(f"mdaml.kernels.{host or torch}"), name)
+    return globals().setdefault(name, kernel)
 
 
 def on_host(X: Any) -> bool:
@@ -130,7 +131,6 @@ def _home(homes: dict[str, tuple[str, ...]], name: str) -> str | None:
     return next((home for home, names in homes.items() if name in names), None)
 
 
-@cache
 def _dispatched(name: str, host: str, torch: str) -> Any:
     """Return the kernel for NumPy arrays, which hands tensors on to the one for torch."""
     for_arrays = getattr(import_module(f"mdaml.kernels.{host}"), name)

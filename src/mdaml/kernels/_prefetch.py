@@ -1,8 +1,10 @@
 """A hint to the processor: this row will be needed soon.
 
 The partners of an anchor lie anywhere in the data. Beyond the size of the caches each of them is a
-wait for memory; asked for some pairs ahead, these waits overlap (measured: 1.4 to 2 times faster
-passes at 10^5 rows, but slower ones where all rows fit into the cache).
+wait for memory; asked for some pairs ahead, these waits overlap. Loops that read four rows side by
+side overlap them anyway and gain (1.2 to 1.5 times) only where the caches end; a loop that does
+more for each row gains (1.3 to 2 times) from where the cache of a core ends. Below that a hint is a
+loss.
 """
 
 import numba
@@ -11,9 +13,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-def pairs_ahead(Y):
-    """How many pairs ahead to ask for rows of Y; 0 if Y fits into the cache of a core."""
-    return 12 if Y.nbytes > 2**21 else 0
+def pairs_ahead(Y, cached=2**23):
+    """How many pairs ahead to ask for rows of Y; 0 if so many bytes of it are soon at hand."""
+    return 12 if Y.nbytes > cached else 0
 
 
 @intrinsic

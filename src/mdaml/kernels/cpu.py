@@ -86,25 +86,42 @@ def pair_sq_dists(Y, pairs, scales=None, dtype=np.float64):
     out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
     args = (Y, pairs_ahead(Y), scales, pairs, out)
-    share(_pair_sq_dists_from_start, len(pairs), len(pairs) * Y.shape[1], *args)
+    share(_four_pair_sq_dists, -(-len(pairs) // 4), len(pairs) * Y.shape[1], *args)
     return out
 
 
 @fast_loop
-def _pair_sq_dists_from_start(begin, end, Y, ahead, scales, pairs, out):
-    _pair_sq_dists(begin, end, Y, ahead, scales, pairs, out[begin:end])
+def _four_pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
+    """Distances of the pairs from ``4 begin`` on, so that the same four always go together."""
+    _pair_sq_dists(4 * begin, min(4 * end, len(pairs)), Y, ahead, scales, pairs, out[4 * begin :])
 
 
 @fast_loop
 def _pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
-    """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision."""
-    for p in range(begin, end):
-        if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(Y, pairs[p + ahead, 1])
-        i, j = pairs[p, 0], pairs[p, 1]
+    """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision.
+
+    Four pairs at a time, so that their rows come from memory side by side; those of an anchor are
+    neighbours here, so that its row is read from the first cache.
+    """
+    for n in range(0, end - begin - 3, 4):
+        p = begin + n
+        for q in range(p + ahead, min(p + ahead + 4, len(pairs)) if ahead > 0 else 0):
+            prefetch_row(Y, pairs[q, 1])
+        i0, i1, i2, i3 = pairs[p, 0], pairs[p + 1, 0], pairs[p + 2, 0], pairs[p + 3, 0]
+        j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
+        s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
+        for c in range(Y.shape[1]):
+            d0, d1 = Y[i0, c] - Y[j0, c], Y[i1, c] - Y[j1, c]
+            d2, d3 = Y[i2, c] - Y[j2, c], Y[i3, c] - Y[j3, c]
+            s0 += scales[c] * d0 * d0
+            s1 += scales[c] * d1 * d1
+            s2 += scales[c] * d2 * d2
+            s3 += scales[c] * d3 * d3
+        out[n], out[n + 1], out[n + 2], out[n + 3] = s0, s1, s2, s3
+    for p in range(begin + (end - begin) // 4 * 4, end):
         total = Y.dtype.type(0)
         for c in range(Y.shape[1]):
-            diff = Y[i, c] - Y[j, c]
+            diff = Y[pairs[p, 0], c] - Y[pairs[p, 1], c]
             total += scales[c] * diff * diff
         out[p - begin] = total
 
@@ -151,13 +168,20 @@ def triplet_slopes_loop(
     pairs, first, last, far, groups, widths = triplets
     sq_dists = np.empty(widths[0])
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
+    near_pairs = np.empty(widths[0], np.intp)
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         _pair_sq_dists(offset, stop, Y, ahead, scales, pairs, sq_dists)
         slopes[offset:stop] = 0.0
         current, n_far, n_padded = -1, 0, 0
-        for p in range(offset, stop):
-            if first[p] == last[p]:
+        for p in near_pairs[: _find_near(offset, stop, first, last, near_pairs)]:
+            near = sq_dists[p - offset] + (margin - 1.0)
+            if last[p] - first[p] == 1:  # a list of one needs no copy
+                q = far[first[p]]
+                value, slope = smooth_hinge(sq_dists[q - offset] - near)
+                slopes[p] += pair_weights[p] * slope
+                slopes[q] -= pair_weights[p] * slope
+                losses[g] += pair_weights[p] * value
                 continue
             if first[p] != current:
                 for n in range(n_far):
@@ -166,7 +190,6 @@ def triplet_slopes_loop(
                 n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
                 far_slopes[:n_padded] = 0.0
             weight, total, pull = pair_weights[p], 0.0, 0.0
-            near = sq_dists[p - offset] + (margin - 1.0)
             for n in range(n_padded):
                 value, slope = smooth_hinge(far_dists[n] - near)
                 total += value
@@ -205,14 +228,24 @@ def laplacian_product_loop(begin, end, Y, ahead, pairs, groups, weights, degree,
 @fast_loop
 def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
     """Subtract from a row of ``product`` the weighted rows of the partners of an anchor."""
-    i = pairs[begin, 0]
-    for p in range(begin, end):
-        if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(Y, pairs[p + ahead, 1])
-        j, pull = pairs[p, 1], Y.dtype.type(weights[p])
-        degree[i] += weights[p]
-        for c in range(Y.shape[1]):
-            product[row, c] -= pull * Y[j, c]
+    real, p = Y.dtype.type, begin
+    while p < end:
+        for q in range(p + ahead, min(p + ahead + 4, len(pairs)) if ahead > 0 else 0):
+            prefetch_row(Y, pairs[q, 1])
+        if p + 4 <= end:
+            j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
+            w0, w1, w2, w3 = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]
+            a0, a1, a2, a3 = real(w0), real(w1), real(w2), real(w3)
+            degree[pairs[p, 0]] += w0 + w1 + w2 + w3
+            for c in range(Y.shape[1]):
+                product[row, c] -= a0 * Y[j0, c] + a1 * Y[j1, c] + a2 * Y[j2, c] + a3 * Y[j3, c]
+            p += 4
+        else:
+            j, pull = pairs[p, 1], real(weights[p])
+            degree[pairs[p, 0]] += weights[p]
+            for c in range(Y.shape[1]):
+                product[row, c] -= pull * Y[j, c]
+            p += 1
 
 
 def _with_degrees(Y, pairs, weights, degree, product):
@@ -220,6 +253,20 @@ def _with_degrees(Y, pairs, weights, degree, product):
     add_columns(pairs, weights, degree)
     share(_add_scaled_rows, len(Y), Y.size, Y, degree, product)
     return product
+
+
+@fast_loop
+def _find_near(begin, end, first, last, out):
+    """List the near pairs among some pairs; their number.
+
+    Without a branch: near and far pairs alternate at random, so that every second guess of the
+    processor would be wrong.
+    """
+    n_near = 0
+    for p in range(begin, end):
+        out[n_near] = p
+        n_near += first[p] < last[p]
+    return n_near
 
 
 @fast_loop
@@ -254,7 +301,7 @@ def triplet_losses_along(Y, scales, triplets, pair_weights):
     """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
     losses = np.zeros((len(triplets.groups) - 1, 4))
     cost = 4 * len(triplets.pairs) * Y.shape[1] + 8 * triplets.n_triplets
-    args = (Y, pairs_ahead(Y), scales, triplets.arrays, pair_weights, losses)
+    args = (Y, pairs_ahead(Y, 2**21), scales, triplets.arrays, pair_weights, losses)
     share(_triplet_losses_along, len(losses), cost, *args)
     return losses.sum(axis=0)
 
@@ -281,6 +328,12 @@ def _triplet_losses_along(begin, end, Y, ahead, scales, triplets, pair_weights, 
         current, n_padded = -1, 0
         for p in range(offset, stop):
             if first[p] == last[p]:
+                continue
+            if last[p] - first[p] == 1:
+                q = far[first[p]]
+                for s in range(4):
+                    margin = sq_dists[s, q - offset] - sq_dists[s, p - offset]
+                    losses[g, s] += pair_weights[p] * smooth_hinge(margin)[0]
                 continue
             if first[p] != current:
                 current = first[p]
