@@ -2,7 +2,8 @@
 
 The defaults of MDaML and the candidates of MDaMLCV were fixed before it, by ``development.py`` on
 training parts of five data sets. Here are splits that nobody has seen, of the paper's thirteen sets
-and of eleven others. Three comparisons on the same splits:
+and of eleven others. (The start of the metric was changed after a first such run, so that this one,
+of all methods, is on new splits; docs/accuracy.md.) Three comparisons on the same splits:
 
 tuned      every method chooses its parameters once, on the training part of the first split:
            MDaML by MDaMLCV, the others by 3-fold cross-validation of their grids in paper.toml
@@ -86,6 +87,7 @@ ABLATION = {
     "no refresh": lambda seed: MDaML(n_refresh=0, random_state=seed),
     "random partners": lambda seed: MDaML(sampling="random", max_iter=10, random_state=seed),
     "ten rounds a pass": lambda seed: MDaML(max_iter=10, random_state=seed),
+    "identity start": lambda seed: MDaML(init_metric="identity", random_state=seed),
     "whitened start": lambda seed: MDaML(init_metric="whitened", random_state=seed),
     "k-means start": lambda seed: MDaML(init="kmeans", random_state=seed),
 }
@@ -93,7 +95,7 @@ ABLATION = {
 
 def seed_of(*words):
     """Return a seed that depends on the words alone: splits that the paper's run has not seen."""
-    return zlib.crc32("/".join(map(str, ("study", 2026, *words))).encode())
+    return zlib.crc32("/".join(map(str, ("second study", 2026, *words))).encode())
 
 
 def samples_of(dataset):

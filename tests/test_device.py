@@ -389,6 +389,20 @@ def test_a_fit_on_a_device_is_the_fit_of_numpy(device, form, options):
 
 
 @on_devices
+@pytest.mark.parametrize("form", ["triplets", "quadruplets"])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # what is learned is not the question
+def test_a_start_much_too_wide_is_scaled_as_with_numpy(device, form):
+    X, supervision, start = problem(dtype=np.float64)
+    X = 1e3 * X
+    options = {"n_modes": 3, "init": start, "max_iter": 2, "ridge": 0.0, "random_state": 0}
+    here = MDaML(**options).fit(X, **supervision[form])
+    there = MDaML(**options, device=device).fit(X, **supervision[form])
+    plain = MDaML(**options, init_metric="identity").fit(X, **supervision[form])
+    assert here.history_[0] != plain.history_[0]
+    np.testing.assert_allclose(there.history_, here.history_, rtol=1e-6)
+
+
+@on_devices
 @pytest.mark.parametrize("init", ["gmm", "kmeans"])
 def test_a_fit_with_its_own_start_repeats_itself_and_learns(device, init):
     X, supervision, _ = problem(1)

@@ -233,6 +233,16 @@ def test_the_fit_is_that_of_one_memory(client, answers, options):
 
 
 @quick
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_a_start_of_the_wrong_width_is_scaled_as_in_one_memory(client, answers, unit):
+    X, triplets = unit * answers[0], answers[1]
+    local = model(ridge=0.0).fit(X, triplets=triplets)
+    with pytest.warns(UserWarning, match="could not be met"):
+        model(ridge=0.0, init_metric="identity").fit(X, triplets=triplets)
+    assert_same(local, fit(model(ridge=0.0), X, triplets=triplets, client=client))
+
+
+@quick
 def test_x_may_be_a_dask_array_or_a_list_of_futures(client, answers):
     da = pytest.importorskip("dask.array")
     X, triplets = answers

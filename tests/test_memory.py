@@ -302,9 +302,10 @@ def test_fits_on_a_device_and_of_low_rank_do_not_go_in_blocks(monkeypatch, optio
 
 @pytest.mark.usefixtures("tiny_blocks")
 @pytest.mark.parametrize("options", [{"init": "kmeans"}, {"init_metric": "whitened"}], ids=str)
-def test_a_fit_to_labels_in_blocks_is_the_fit(monkeypatch, options):
-    X = problem()[0]
-    y = np.digitize(X[:, 0], [2.7, 3.3])
+@pytest.mark.parametrize("unit", [1.0, 1e3])  # a start as wide as that is scaled
+def test_a_fit_to_labels_in_blocks_is_the_fit(monkeypatch, options, unit):
+    X = unit * problem()[0]
+    y = np.digitize(X[:, 0] / unit, [2.7, 3.3])
     models = []
     for small in (_memory.SMALL_BYTES, 0):
         monkeypatch.setattr("mdaml.estimators._memory.SMALL_BYTES", small)

@@ -14,9 +14,12 @@ from mdaml.constraints import Comparisons
 from mdaml.kernels import CentredRows, Samples
 from mdaml.modes import Modes, Neighbors, clustering_scatter, update_centers, update_weights
 from mdaml.objective import TripletObjective, half_scatter
-from mdaml.optimize import Status, conjugate_gradient
+from mdaml.optimize import Status, best_multiple, conjugate_gradient
 
 Callback = Callable[[int, float], bool | None]
+# When a start is scaled; see docs/solver.md.
+FAR_BETTER = 4.0  # times lower is the objective
+MUCH_WIDER = 10.0  # times longer are squared distances
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,12 @@ class LocalProblem:
         importance = self.triplets.importances(modes.powers)
         return self._at_metric(F, modes, importance)
 
+    def rescaled(self, state: State) -> tuple[float, State]:
+        """Return the best multiple of the metric, and the state there."""
+        F = kernels.small_matrix(self.X, state.F)
+        multiple, F = best_multiple(self._objective_beside(state).among_multiples(F))
+        return multiple, self._at_metric(kernels.to_host(F), state.modes, state.importance)
+
     def move_centers(self, state: State) -> State:
         """Return the state with the best centres."""
         modes = update_centers(self.X, state.modes)
@@ -68,14 +77,9 @@ class LocalProblem:
 
     def move_metric(self, state: State) -> State:
         """Return the state with a better metric."""
-        objective = self.objective(state)
-        # Large matrices go where the samples are, and the metric comes back.
         F = kernels.small_matrix(self.X, state.F)
-        result = conjugate_gradient(
-            replace(objective, scatter=kernels.small_matrix(self.X, objective.scatter)),
-            F,
-            max_iter=self.max_inner_iter,
-        )
+        objective = self._objective_beside(state)
+        result = conjugate_gradient(objective, F, max_iter=self.max_inner_iter)
         return self._at_metric(kernels.to_host(result.F), state.modes, state.importance)
 
     def objective(self, state: State) -> TripletObjective:
@@ -88,6 +92,11 @@ class LocalProblem:
             clustering_scatter(self.X, state.modes),
             self.ridge,
         )
+
+    def _objective_beside(self, state: State) -> TripletObjective:
+        """Return the objective with its matrices, if they are large, where the samples are."""
+        objective = self.objective(state)
+        return replace(objective, scatter=kernels.small_matrix(self.X, objective.scatter))
 
     def critical_triplet_weight(self, state: State) -> float:
         """Return the triplet weight up to which, at the modes of a state, zero is the best metric.
@@ -180,6 +189,9 @@ S = TypeVar("S", bound=Valued)
 class Problem(Protocol[S]):
     """Data and supervision, wherever they are kept: three moves, each to a state of its own."""
 
+    def rescaled(self, state: S) -> tuple[float, S]:
+        """Return the best multiple of the metric, and the state there."""
+
     def move_centers(self, state: S) -> S:
         """Return the state with the best centres."""
 
@@ -207,22 +219,57 @@ def alternate(
     max_iter: int,
     tol: float,
     callback: Callback | None = None,
+    any_multiple: bool = False,
 ) -> Outcome[S]:
     """Improve centres, weights and metric in turn until the objective settles.
 
-    Algorithm 2. The objective is recorded after the start and after every move; a move that does
-    not lower it, because nothing is left to gain but rounding, is not made.
+    Algorithm 2. The objective is recorded after the start and after every move. With
+    ``any_multiple`` the start may be another multiple of the metric, if that is far better.
     """
+    state, first = _better_start(problem, state) if any_multiple else (state, None)
     history, status, n_iter = [state.value], Status.MAX_ITER, 0
     while n_iter < max_iter and status is Status.MAX_ITER:
         before = state.value
-        for move in (problem.move_centers, problem.move_weights, problem.move_metric):
-            candidate = move(state)
-            state = candidate if candidate.value < state.value else state
-            history.append(state.value)
+        state, values = first or _one_round(problem, state)
+        first = None
+        history += values
         n_iter += 1
         if callback is not None and callback(n_iter, state.value):
             status = Status.STOPPED
         elif before - state.value <= tol * abs(before):
             status = Status.STALLED
     return Outcome(state, n_iter, status, history)
+
+
+def _one_round(problem: Problem[S], state: S) -> tuple[S, list[float]]:
+    """Make the three moves; return where they led, and the objective after each.
+
+    One that does not lower it, because nothing is left to gain but rounding, is not made.
+    """
+    values = []
+    for move in (problem.move_centers, problem.move_weights, problem.move_metric):
+        candidate = move(state)
+        state = candidate if candidate.value < state.value else state
+        values.append(state.value)
+    return state, values
+
+
+def _better_start(problem: Problem[S], state: S) -> tuple[S, tuple[S, list[float]] | None]:
+    """Return a start, this one or one with a multiple of its metric, and its round if it was made.
+
+    Squared distances grow with the number of features, the margin of a triplet does not. From a
+    start hundreds of margins wide the first steps shrink a few directions much too far. Where the
+    best multiple is far better, both are tried; it is taken if it is far better still after a
+    round: a wide start that one round makes good leaves more directions to choose from. A start too
+    narrow for any margin has nothing to recommend it.
+    """
+    multiple, other = problem.rescaled(state)
+    if multiple > MUCH_WIDER:
+        return other, None
+    if not state.value > FAR_BETTER * other.value:
+        return state, None
+    value_from_here = _one_round(problem, state)[0].value
+    round_from_there = _one_round(problem, other)
+    if value_from_here > FAR_BETTER * round_from_there[0].value:
+        return other, round_from_there
+    return state, None

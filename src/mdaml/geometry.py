@@ -44,6 +44,12 @@ class Geodesic:
         return self.rotation.T @ h @ self.rotation
 
 
+def multiples(F: FloatArray) -> Geodesic:
+    """Geodesic of the multiples ``exp(t) F F^T``."""
+    ones = namespace(F).ones_like(F[0])
+    return Geodesic(F, ones, namespace(F).diag(ones))
+
+
 def geodesic(F: FloatArray, direction: FloatArray) -> Geodesic:
     """Geodesic that leaves ``M = F F^T`` in a direction given in the frame ``F``."""
     rates, rotation = namespace(direction).linalg.eigh(direction)

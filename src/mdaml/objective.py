@@ -8,10 +8,12 @@ exponentials, so that a step of a line search needs no new projection.
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml.constraints import Comparisons
-from mdaml.geometry import Geodesic, gradient_in_frame
+from mdaml.geometry import Geodesic, gradient_in_frame, multiples
 from mdaml.kernels import CentredRows, Samples, namespace
 from mdaml.optimize import Point
 
@@ -42,6 +44,14 @@ class TripletObjective:
             projected=self._turned(point.projected, turn),
             scale=_ones(turn),
         )
+        return self._path(line, origin)
+
+    def among_multiples(self, F: FloatArray) -> "TripletPath":
+        """Return the objective along the multiples of ``M = F F^T``."""
+        projected = kernels.rows_times(self.X, F)
+        return self._path(multiples(F), Point(F, np.nan, 0.0 * F, projected, _ones(F)))
+
+    def _path(self, line: Geodesic, origin: Point) -> "TripletPath":
         scatter = gradient_in_frame(line.basis, self.scatter)
         return TripletPath(self, line, origin, scatter, line.basis.T @ line.basis)
 

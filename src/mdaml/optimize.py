@@ -40,6 +40,17 @@ class Path(Protocol):
         """Return the point reached by a step."""
 
 
+class Multiples(Protocol):
+    """An objective along the multiples of a metric."""
+
+    @property
+    def line(self) -> Geodesic:
+        """The multiples ``exp(t) M``."""
+
+    def values(self, steps: FloatArray) -> FloatArray:
+        """Return the values at four steps, from one pass over the data."""
+
+
 class Objective(Protocol):
     """All that a solver knows of what it minimises."""
 
@@ -125,6 +136,21 @@ def conjugate_gradient(
         history.append(point.value)
     relative = norm(point.gradient) / max(abs(point.value), np.finfo(float).tiny)
     return Result(point.F, point.value, relative, len(history) - 1, status, history)
+
+
+def best_multiple(path: Multiples) -> tuple[float, FloatArray]:
+    """Return by what to multiply a metric for the lowest objective, and a factor of the result.
+
+    It is convex in the multiple, so that four values at a time close in on it: to within a factor
+    of 1.6, from 1e-9 to 1e9.
+    """
+    center, width = 0.0, np.log(10.0)
+    while width > 0.6 and abs(center) < np.log(1e9):
+        steps = center + width * np.array([-1.5, -0.5, 0.5, 1.5])
+        lowest = int(np.argmin(path.values(steps)))
+        center = float(steps[lowest])
+        width = width / 2.5 if lowest in (1, 2) else width
+    return float(np.exp(center)), path.line.frame(center)
 
 
 def norm(gradient: FloatArray) -> float:

@@ -166,6 +166,7 @@ def _fit(
         max_iter=estimator._n_rounds(near=False),
         tol=estimator.tol,
         callback=estimator.callback,
+        any_multiple=estimator._starts_at_any_multiple(rows.n_features),
     )
     estimator._store(
         np.empty((0, rows.n_features)),
@@ -245,7 +246,7 @@ def _start_metric(estimator: MDaML, problem: ShardedProblem, n_features: int) ->
     given = estimator.init_metric
     if not isinstance(given, str):
         return np.linalg.cholesky(check_metric(estimator, "init_metric", given, n_features))
-    if given == "identity":
+    if given != "whitened":
         return np.eye(n_features)
     (moment,) = problem.cluster.total(_shard.second_moment, problem.shards)
     return whitening_from_covariance(moment / problem.n_samples)

@@ -12,10 +12,10 @@ from mdaml.alternation import critical_weight, penalty
 from mdaml.distributed import _shard
 from mdaml.distributed._cluster import Cluster, Part
 from mdaml.distributed._plan import Plan
-from mdaml.geometry import Geodesic, gradient_in_frame
+from mdaml.geometry import Geodesic, gradient_in_frame, multiples
 from mdaml.modes import move_centers, scatter_from_moments
 from mdaml.objective import add_terms, add_values
-from mdaml.optimize import Point, conjugate_gradient
+from mdaml.optimize import Point, best_multiple, conjugate_gradient
 
 Parts = list[Part]  # one for each shard
 
@@ -53,6 +53,12 @@ class ShardedProblem:
         tables = self._introduce(tables)
         importance = self.cluster.each(_shard.weigh, self.shards, tables)
         return self._at_metric(F, centers, tables, importance)
+
+    def rescaled(self, state: ShardedState) -> tuple[float, ShardedState]:
+        """Return the best multiple of the metric, and the state there."""
+        multiple, F = best_multiple(self.objective(state).among_multiples(state.F))
+        there = self._at_metric(F, state.centers, state.tables, state.importance)
+        return multiple, there
 
     def move_centers(self, state: ShardedState) -> ShardedState:
         """Return the state with the best centres."""
@@ -197,9 +203,20 @@ class ShardedObjective:
             F=line.basis,
             gradient=line.transport(point.gradient),
             # From X itself, not from the last projection: as cheap, and nothing to remember.
-            projected=self.cluster.each(_shard.project, self.shards, line.basis),
+            projected=self._project(line.basis),
             scale=np.ones(len(line.rates)),
         )
+        return self._path(line, origin)
+
+    def among_multiples(self, F: FloatArray) -> "ShardedPath":
+        """Return the objective along the multiples of ``M = F F^T``."""
+        origin = Point(F, np.nan, 0.0 * F, self._project(F), np.ones(len(F)))
+        return self._path(multiples(F), origin)
+
+    def _project(self, F: FloatArray) -> Parts:
+        return self.cluster.each(_shard.project, self.shards, F)
+
+    def _path(self, line: Geodesic, origin: Point) -> "ShardedPath":
         scatter = gradient_in_frame(line.basis, self.scatter)
         return ShardedPath(self, line, origin, scatter, line.basis.T @ line.basis)
 

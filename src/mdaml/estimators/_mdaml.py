@@ -85,8 +85,9 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         that were passed, or drawn at random, stay as they are.
     pairing : {"grid", "zip"}, default="grid"
         Combine every similar with every dissimilar partner, or pair them off in turn.
-    init_metric : {"identity", "whitened"} or array of shape (n_features, n_features)
-        Where the metric starts, "identity" by default. "whitened" is the inverse of the covariance
+    init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
+        Where the metric starts. "auto", the default, is the identity, or the best multiple of it
+        where that is far better, as with many features; "whitened" is the inverse of the covariance
         of X, a tenth of its mean eigenvalue added to the diagonal, scaled to the same mean squared
         distance. An array must be positive definite. Of the lower rank of ``n_components`` it is
         the leading principal axes of X, of one length or whitened, with a mean squared distance
@@ -187,7 +188,7 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         sampling: Literal["neighbors", "random"] = "neighbors",
         n_refresh: int = 1,
         pairing: Literal["grid", "zip"] = "grid",
-        init_metric: Literal["identity", "whitened"] | npt.ArrayLike = "identity",
+        init_metric: Literal["auto", "identity", "whitened"] | npt.ArrayLike = "auto",
         init: Literal["gmm", "kmeans"] | npt.ArrayLike = "gmm",
         max_iter: int | Literal["auto"] = "auto",
         max_inner_iter: int = 5,
@@ -338,6 +339,11 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
         return problem, obeyed, passes
 
+    def _starts_at_any_multiple(self, n_features: int) -> bool:
+        """Return whether the first metric may be scaled; of low rank it has its scale already."""
+        auto = isinstance(self.init_metric, str) and self.init_metric == "auto"
+        return auto and self.n_components in (None, n_features)
+
     def _n_rounds(self, near: bool) -> int:
         """Return the most rounds of a pass, given whether its triplets are neighbours."""
         if isinstance(self.max_iter, str):
@@ -355,6 +361,7 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             max_iter=n_rounds,
             tol=self.tol,
             callback=None if callback is None else lambda n, value: callback(n_before + n, value),
+            any_multiple=n_before == 0 and self._starts_at_any_multiple(problem.X.shape[1]),
         )
 
     def _problem(

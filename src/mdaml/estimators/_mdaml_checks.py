@@ -34,7 +34,8 @@ def check_parameters(model: Any, n_samples: int, n_features: int, near: bool) ->
     check_choice(model, "pairing", model.pairing, ["grid", "zip"])
     if isinstance(model.init_metric, str):
         why = " Or pass a positive definite matrix."
-        check_choice(model, "init_metric", model.init_metric, ["identity", "whitened"], why=why)
+        starts = ["auto", "identity", "whitened"]
+        check_choice(model, "init_metric", model.init_metric, starts, why=why)
     else:
         check_metric(model, "init_metric", model.init_metric, n_features)
     if isinstance(model.init, str):

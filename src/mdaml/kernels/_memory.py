@@ -109,6 +109,7 @@ class FitSize:
         rows = 40 * self.n_samples
         structure = 16 * self.n_pairs + 4 * self.n_comparisons
         graph = 16 * min(self.n_comparisons, self.n_pairs)
+        second_start = b * self.n_pairs + modes  # kept beside the one that is tried
         metric = (1 if in_blocks else 4) * samples + 3 * b * self.n_pairs + 5 * modes
         if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
@@ -120,6 +121,6 @@ class FitSize:
         start = 5 * self.itemsize * min(self.n_samples, _ROWS_OF_START) * self.n_features
         start += 5 * modes
         start += 0 if in_blocks else 2 * samples
-        largest = max(metric, weights, grouping, start)
+        largest = max(metric + second_start, weights + second_start, grouping, start)
         fixed = _FIXED_BYTES + 480 * self.n_features**2
         return structure + largest + rows + fixed + 24 * self.n_drawn
