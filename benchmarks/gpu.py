@@ -1,13 +1,16 @@
 """Time of a fit on a device, and of the kernels it is made of.
 
-Three questions, each answered by figures taken in one run:
+Some questions, each answered by figures taken in one run:
 
 large    One million samples of 128 features, ten triplets each that share their dissimilar sample,
          ten modes, five rounds of ten steps: how long do each kernel, a step of the metric and the
          whole fit from arrays take?
 distinct The same with a dissimilar sample for each triplet: almost twice as many pairs.
 wide     The same as large for 768 features and fewer samples.
+low      The same as large for metrics of rank 32 (``--rank``), 1024 features and fewer samples.
 compare  How much sooner than NumPy is a smaller fit done, and is it the same fit?
+compare_low
+         The same question for metrics of low rank.
 
 ``python benchmarks/gpu.py [PART ...] [--device cuda] [--out FILE]``; all by default. Sizes can be
 given, for a try on ``--device cpu``. The first use of a GPU and of the compilers is not counted: a
@@ -22,6 +25,7 @@ import pstats
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +35,7 @@ from mdaml import MDaML, __version__, kernels
 from mdaml.alternation import LocalProblem
 from mdaml.device import DeviceComparisons
 from mdaml.kernels import torch_mixture, torch_pairs
+from mdaml.low_rank import N_AXES, LeadingAxes, LowRankProblem, factor_conjugate_gradient
 from mdaml.modes import Modes, Neighbors, clustering_scatter, modes_from_weights
 from mdaml.optimize import conjugate_gradient
 
@@ -114,13 +119,13 @@ def timed_fit(X, T, device, profile=False, **parameters):
     return seconds, model, peak
 
 
-def warm_up(n_features, arguments):
+def warm_up(n_features, arguments, **others):
     X, T = make_case(2000, n_features, seed=1)
-    timed_fit(X, T, arguments.device, **options(arguments))
+    timed_fit(X, T, arguments.device, **options(arguments, **others))
 
 
-def kernel_times(X, T, arguments):
-    """Milliseconds of each kernel and of a step of the metric."""
+def kernel_times(X, T, arguments, rank):
+    """Milliseconds of each kernel and of a step of the metric; rank None: of full rank."""
     device, n_modes = arguments.device, arguments.modes
     out = {}
 
@@ -147,28 +152,33 @@ def kernel_times(X, T, arguments):
         lambda: torch_mixture.mixture_posteriors(samples, n_modes, rows, rng),
     )
     modes = modes_from_weights(samples, weights, ETA)
-    problem = LocalProblem(
-        X=samples,
-        triplets=given,
-        neighbors=neighbors,
-        eta=ETA,
-        triplet_weight=300.0 * n_modes**ETA,
-        ridge=1e-4,
-        max_inner_iter=arguments.steps,
-    )
-    state = once("state at the start", lambda: problem.start(np.eye(X.shape[1]), modes))
-    clock_rounds(clock, problem, state)
-    clock_passes(clock, samples, given, state, X.shape[1])
-    clock_small(clock, samples, X.shape[1])
-    objective = problem.objective(state)
-    objective = replace(objective, scatter=kernels.small_matrix(samples, objective.scatter))
-    F = kernels.small_matrix(samples, state.F)
+    parts = {
+        "X": samples,
+        "triplets": given,
+        "neighbors": neighbors,
+        "eta": ETA,
+        "triplet_weight": 300.0 * n_modes**ETA,
+        "ridge": 1e-4,
+        "max_inner_iter": arguments.steps,
+    }
+    if rank is None:
+        problem, F = LocalProblem(**parts), np.eye(X.shape[1])
+    else:
+        leading = once(
+            "principal axes (once)", lambda: LeadingAxes.of(samples, max(rank, N_AXES), rng)
+        )
+        problem, F = LowRankProblem(**parts, leading=leading), leading.start(rank)
+    state = once("state at the start", lambda: problem.start(F, modes))
+    if rank is None:
+        minimise = clock_full_rank(clock, problem, state)
+    else:
+        minimise = clock_low_rank(clock, problem, state)
     limits = {"max_iter": arguments.steps, "gtol": 0.0, "ftol": -1.0}
     with kernels.fit_threads(samples):
         for _ in range(2):  # the first may compile
             settle(device)
             start = time.perf_counter()
-            result = conjugate_gradient(objective, F, **limits)
+            result = minimise(**limits)
             settle(device)
             elapsed = time.perf_counter() - start
     out["step of the metric"] = 1000 * elapsed / max(result.n_iter, 1)
@@ -178,21 +188,54 @@ def kernel_times(X, T, arguments):
     return {"pairs": len(given.pairs), "colors": len(neighbors.colors) - 1, "milliseconds": out}
 
 
+def clock_full_rank(clock, problem, state):
+    """Time the parts; return the steps of the metric."""
+    samples, d = problem.X, problem.X.shape[1]
+    clock_rounds(clock, problem, state)
+    clock("distances to centres", lambda: kernels.center_sq_dists(samples, state.modes.centers))
+    clock("scatter", lambda: clustering_scatter(samples, state.modes))
+    clock("X F", lambda: kernels.rows_times(samples, np.eye(d)))
+    clock("X^T V", lambda: kernels.transposed_times(samples, samples))
+    given, ones, four = problem.triplets, np.ones(d), np.ones((4, d))
+    slopes = clock_passes(clock, samples, given, state, d)
+    clock("Laplacian product", lambda: torch_pairs.laplacian_product(samples, given, slopes))
+    clock("trial: all three", lambda: given.gradient(samples, ones, state.importance))
+    clock("losses of four steps", lambda: given.losses_along(samples, four, state.importance))
+    clock_small(clock, samples, d)
+    objective = problem.objective(state)
+    objective = replace(objective, scatter=kernels.small_matrix(samples, objective.scatter))
+    F = kernels.small_matrix(samples, state.F)
+    return partial(conjugate_gradient, objective, F)
+
+
+def clock_low_rank(clock, problem, state):
+    """The same for metrics of low rank."""
+    objective, F = problem.factor_objective(state), kernels.in_double(problem.X, state.F)
+    point = objective.at(F)
+    gradient = objective.gradient(point)
+    Y, centers = point.projected, point.centers
+    clock_rounds(clock, problem, state)
+    clock("X F", lambda: kernels.rows_times(problem.X, F))
+    clock("gradient: X^T U", lambda: objective.gradient(point))
+    clock("preconditioner", lambda: problem.leading.precondition(gradient))
+    slopes = clock_passes(clock, Y, problem.triplets, state, Y.shape[1])
+    clock("Laplacian, both roles", lambda: problem.graph.laplacian_times(Y, slopes))
+    clock("distances to centres", lambda: kernels.center_sq_dists(Y, centers))
+    path = objective.along(point, -gradient)
+    clock("trial: value, derivatives, slope", lambda: path.slope(path.at(1e-3)))
+    return partial(factor_conjugate_gradient, objective, F, problem.leading)
+
+
 def clock_rounds(clock, problem, state):
     """What a round does besides the metric."""
     modes: Modes = state.modes
     clock("importances", lambda: problem.triplets.importances(modes.powers))
-    clock("distances to centres", lambda: kernels.center_sq_dists(problem.X, modes.centers))
-    clock("scatter", lambda: clustering_scatter(problem.X, modes))
     clock("move of the centres", lambda: problem.move_centers(state))
     clock("move of the weights", lambda: problem.move_weights(state))
 
 
 def clock_passes(clock, samples, given, state, d):
-    """What a step of the metric does on the device."""
-    ones, four = np.ones(d), np.ones((4, d))
-    clock("X F", lambda: kernels.rows_times(samples, np.eye(d)))
-    clock("X^T V", lambda: kernels.transposed_times(samples, samples))
+    """What a step of the metric does with pairs, whatever its rank; the slopes of the pairs."""
     scales = torch.ones((1, d), device=samples.device)
     clock("distances", lambda: torch_pairs.pair_sq_dists(samples, given.pairs, scales))
     sq_dists = torch_pairs.pair_sq_dists(samples, given.pairs, scales)[0]
@@ -201,9 +244,7 @@ def clock_passes(clock, samples, given, state, d):
         "losses and slopes",
         lambda: torch_pairs.losses_and_slopes(sq_dists, given, state.importance),
     )
-    clock("Laplacian product", lambda: torch_pairs.laplacian_product(samples, given, slopes))
-    clock("trial: all three", lambda: given.gradient(samples, ones, state.importance))
-    clock("losses of four steps", lambda: given.losses_along(samples, four, state.importance))
+    return slopes
 
 
 def clock_small(clock, samples, d):
@@ -221,13 +262,15 @@ def clock_small(clock, samples, d):
 def whole_fit(name, n_samples, n_features, arguments):
     print(f"{name}: N = {n_samples}, d = {n_features}, T = {PER_SAMPLE * n_samples}")
     X, T = make_case(n_samples, n_features, distinct=name == "distinct")
-    warm_up(n_features, arguments)
-    out = {"N": len(X), "d": n_features, "T": len(T), "K": arguments.modes}
-    out |= kernel_times(X, T, arguments)
+    rank = arguments.rank if name == "low" else None
+    warm_up(n_features, arguments, n_components=rank)
+    out = {"N": len(X), "d": n_features, "T": len(T), "K": arguments.modes, "rank": rank}
+    out |= kernel_times(X, T, arguments, rank)
     # Twice: the memory that the first one asked the driver for serves the second.
-    runs = [timed_fit(X, T, arguments.device, **options(arguments)) for _ in range(2)]
+    parameters = options(arguments, n_components=rank)
+    runs = [timed_fit(X, T, arguments.device, **parameters) for _ in range(2)]
     if arguments.profile:
-        timed_fit(X, T, arguments.device, profile=True, **options(arguments))
+        timed_fit(X, T, arguments.device, profile=True, **parameters)
     seconds, model, peak = runs[0]
     out |= {
         "fit_seconds": seconds,
@@ -243,13 +286,13 @@ def whole_fit(name, n_samples, n_features, arguments):
     return out
 
 
-def compare(arguments):
-    n, d = arguments.compare
-    print(f"compare: N = {n}, d = {d}, T = {PER_SAMPLE * n}")
+def compare(name, n, d, arguments):
+    print(f"{name}: N = {n}, d = {d}, T = {PER_SAMPLE * n}")
     X, T = make_case(n, d)
-    warm_up(d, arguments)
+    rank = arguments.rank if name == "compare_low" else None
+    warm_up(d, arguments, n_components=rank)
     start = np.random.default_rng(0).dirichlet(np.ones(arguments.modes), len(X))
-    parameters = options(arguments, init=start)
+    parameters = options(arguments, init=start, n_components=rank)
     here, plain, _ = timed_fit(X, T, None, **parameters)
     here = min(here, timed_fit(X, T, None, **parameters)[0])  # the first one may compile
     there, model, _ = timed_fit(X, T, arguments.device, **parameters)
@@ -263,6 +306,7 @@ def compare(arguments):
     return {
         "N": len(X),
         "d": d,
+        "rank": rank,
         "numpy_seconds": here,
         "device_seconds": there,
         "objective_gap": gap,
@@ -290,13 +334,19 @@ def describe(device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = ["large", "distinct", "wide", "compare"]
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {parts}; default: all")
+    parts = {
+        "large": (10**6, 128),
+        "distinct": (10**6, 128),
+        "wide": (200_000, 768),
+        "low": (200_000, 1024),
+        "compare": (50_000, 64),
+        "compare_low": (20_000, 1024),
+    }
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {[*parts]}; default: all")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    for part, sizes in zip(
-        parts, ((10**6, 128), (10**6, 128), (200_000, 768), (50_000, 64)), strict=True
-    ):
+    for part, sizes in parts.items():
         parser.add_argument(f"--{part}", nargs=2, type=int, default=sizes, metavar=("N", "d"))
+    parser.add_argument("--rank", type=int, default=32, help="of low and compare_low")
     parser.add_argument("--modes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)
@@ -309,10 +359,8 @@ def main():
     results = {"machine": describe(arguments.device)}
     print(results["machine"])
     for part in arguments.parts or parts:
-        if part == "compare":
-            results[part] = compare(arguments)
-        else:
-            results[part] = whole_fit(part, *getattr(arguments, part), arguments)
+        measure = compare if part.startswith("compare") else whole_fit
+        results[part] = measure(part, *getattr(arguments, part), arguments)
         if arguments.out:
             arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 

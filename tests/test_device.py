@@ -567,9 +567,3 @@ def test_slopes_are_those_of_the_arrays(device, kind):
     expected, wanted = both.host.slopes(both.Y, both.importance)
     assert loss == pytest.approx(expected, rel=1e-10)
     assert_close(slopes, wanted, np.float64)
-
-
-def test_a_metric_of_low_rank_is_not_learned_on_a_device():
-    X, y = make_multimodal(60, random_state=0)
-    with pytest.raises(ValueError, match="with NumPy only"):
-        MDaML(n_components=1, device="cpu").fit(X, y)

@@ -133,6 +133,10 @@ class DeviceComparisons:
         """See :class:`mdaml.constraints.Comparisons`."""
         return kernels.comparison_slopes(Y, np.ones(Y.shape[1]), self, importance)
 
+    def laplacian_times(self, Y: Tensor, weights: Tensor) -> Tensor:
+        """Return ``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``; see :mod:`mdaml.low_rank`."""
+        return kernels.laplacian_times(Y, self, weights)
+
     def losses_along(
         self, Y: Tensor, scales: FloatArray, importance: Tensor
     ) -> npt.NDArray[np.float64]:

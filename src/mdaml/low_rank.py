@@ -2,11 +2,14 @@
 
 At fixed modes Eq. (7) is a function of the mapped samples ``X F``, of the mapped centres and, in
 its ridge, of ``F^T F``. Value and gradient therefore take two products with X of O(N d r), and no
-array has the shape (d, d).
+array has the shape (d, d). During a step of the metric all arrays are where X is, on a device too;
+between the steps factors and centres are NumPy arrays.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
+from typing import Protocol
 
 import numpy as np
 from sklearn import config_context
@@ -16,6 +19,7 @@ from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml.alternation import LocalProblem, State
 from mdaml.constraints import Comparisons
+from mdaml.device import DeviceComparisons
 from mdaml.modes import MAX_ROWS_FOR_START, Modes
 from mdaml.optimize import Result, Status, Trial, lower_point
 
@@ -32,7 +36,7 @@ FIRST_STEP = 0.1  # of the length of F
 class LeadingAxes:
     """Principal axes of centred samples, the longest first: a start and a preconditioner."""
 
-    axes: FloatArray  # (d, m) orthonormal columns
+    axes: FloatArray  # (d, m) orthonormal columns, where the samples are
     variances: FloatArray  # (m,)
     level: float  # mean variance of all d directions
 
@@ -43,11 +47,14 @@ class LeadingAxes:
         if len(X) > MAX_ROWS_FOR_START:
             rows = X[np.sort(rng.choice(len(X), MAX_ROWS_FOR_START, replace=False))]
         n_axes = min(n_axes, *rows.shape)
-        with config_context(array_api_dispatch=False):
-            _, lengths, axes = randomized_svd(rows, n_axes, n_iter=4, random_state=rng)
+        if kernels.on_host(rows):
+            with config_context(array_api_dispatch=False):
+                _, lengths, axes = randomized_svd(rows, n_axes, n_iter=4, random_state=rng)
+            axes, squares = axes.T, np.einsum("ij,ij->", rows, rows, dtype=np.float64)
+        else:
+            lengths, axes, squares = kernels.principal_axes(rows, n_axes, rng)
         variances = np.square(lengths.astype(np.float64)) / len(rows)
-        level = float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)) / rows.size
-        return cls(axes.T.astype(np.float64), variances, level)
+        return cls(kernels.in_double(rows, axes), variances, float(squares) / prod(rows.shape))
 
     @property
     def mean_sq_dist(self) -> float:
@@ -60,7 +67,8 @@ class LeadingAxes:
         """Return a factor of the leading axes under which samples have a mean squared distance.
 
         Its columns have one length, or if whitened those that make the variances alike, a tenth of
-        the mean one added. Where there are fewer axes than columns, the others are zero.
+        the mean one added. Where there are fewer axes than columns, the others are zero. On the
+        host, wherever the axes are.
         """
         variances = self.variances[:rank]
         lengths = np.ones(len(variances))
@@ -70,7 +78,7 @@ class LeadingAxes:
         if spread > 0.0:
             lengths = lengths * np.sqrt(mean_sq_dist / spread)
         F = np.zeros((len(self.axes), rank))
-        F[:, : len(lengths)] = self.axes[:, :rank] * lengths
+        F[:, : len(lengths)] = kernels.to_host(self.axes[:, :rank]) * lengths
         return F
 
     def precondition(self, gradient: FloatArray) -> FloatArray:
@@ -78,11 +86,15 @@ class LeadingAxes:
 
         All directions other than the axes count as if they had the variance of the last axis.
         """
-        damping = DAMPING * self.level
-        if not damping > 0.0:
+        if not DAMPING * self.level > 0.0:
             return gradient
-        shares = (self.variances[-1] + damping) / (self.variances + damping)
-        return gradient - self.axes @ ((1.0 - shares)[:, None] * (self.axes.T @ gradient))
+        return gradient - self.axes @ (self._excess * (self.axes.T @ gradient))
+
+    @cached_property
+    def _excess(self) -> FloatArray:
+        """What is taken off along each axis, (m, 1)."""
+        damped = self.variances + DAMPING * self.level
+        return kernels.in_double(self.axes, 1.0 - damped[-1] / damped)[:, None]
 
 
 def low_rank_part(
@@ -94,8 +106,15 @@ def low_rank_part(
     leaves the principal axes of X. The mean squared distance stays that of M.
     """
     G = np.linalg.cholesky(M)
-    seen = LeadingAxes.of(kernels.rows_times(X, G.astype(X.dtype)), max(rank, N_AXES), rng)
+    seen = LeadingAxes.of(kernels.rows_times(X, G), max(rank, N_AXES), rng)
     return G @ seen.start(rank, mean_sq_dist=seen.mean_sq_dist)
+
+
+class Graph(Protocol):
+    """The pairs of comparisons, as far as an objective needs them."""
+
+    def laplacian_times(self, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return ``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +162,7 @@ class FactorObjective:
 
     X: FloatArray  # (N, d) centred
     triplets: Comparisons
-    graph: PairGraph
+    graph: Graph
     importance: FloatArray  # (P,) self-weight of the triplets of each near pair
     loss_factor: float  # of all losses
     modes: Modes
@@ -155,8 +174,8 @@ class FactorObjective:
 
     def gradient(self, point: FactorPoint) -> FloatArray:
         """Return the derivative in F, (d, r), by the chain rule: one product with X."""
-        gradient: FloatArray = kernels.transposed_times(self.X, point.by_samples)
-        gradient += self.modes.centers.T @ point.by_centers
+        gradient: FloatArray = kernels.cross_product(point.F, self.X, point.by_samples)
+        gradient += self._centers.T @ point.by_centers
         gradient += point.by_ridge
         return gradient
 
@@ -165,8 +184,12 @@ class FactorObjective:
         return FactorPath(self, point, direction, *self._map(direction))
 
     def _map(self, F: FloatArray) -> tuple[FloatArray, FloatArray]:
-        F = F.astype(self.X.dtype)
-        return kernels.rows_times(self.X, F), self.modes.centers @ F
+        F = kernels.beside(self.X, F)
+        return kernels.rows_times(self.X, F), kernels.beside(self.X, self._centers) @ F
+
+    @cached_property
+    def _centers(self) -> FloatArray:
+        return kernels.in_double(self.X, self.modes.centers)
 
     @cached_property
     def _shares(self) -> FloatArray:
@@ -174,7 +197,8 @@ class FactorObjective:
 
     @cached_property
     def _masses(self) -> FloatArray:
-        return self.modes.powers.sum(axis=0, dtype=np.float64)[:, None]
+        masses = kernels.column_sums(self.modes.powers, np.float64)
+        return kernels.in_double(self.X, masses)[:, None]
 
     def _point(self, F: FloatArray, Y: FloatArray, centers: FloatArray) -> FactorPoint:
         """Evaluate at F from ``Y = X F`` and the mapped centres, without a product with X.
@@ -185,15 +209,15 @@ class FactorObjective:
         powers = self.modes.powers
         loss, slopes = self.triplets.slopes(Y, self.importance)
         by_samples = self.graph.laplacian_times(Y, (2.0 * self.loss_factor) * slopes)
-        pull = Y.dtype.type(2.0 / powers.size)
+        pull = 2.0 / prod(powers.shape)
         by_samples += pull * (self._shares * Y - powers @ centers)
-        by_centers = pull * (self._masses * centers - kernels.transposed_times(powers, Y))
+        by_centers = pull * (self._masses * centers - kernels.cross_product(F, powers, Y))
         gram = F.T @ F
         sq_dists = kernels.center_sq_dists(Y, centers)
         value = (
-            np.sum(powers * sq_dists, dtype=np.float64) / powers.size
+            kernels.inner_product(powers, sq_dists) / prod(powers.shape)
             + self.loss_factor * loss
-            + 0.5 * self.ridge * np.vdot(gram, gram)
+            + 0.5 * self.ridge * kernels.dot(gram, gram)
         )
         by_ridge = (2.0 * self.ridge) * (F @ gram)
         return FactorPoint(F, Y, centers, float(value), by_samples, by_centers, by_ridge)
@@ -211,19 +235,18 @@ class FactorPath:
 
     def at(self, step: float) -> FactorPoint:
         """Return the point reached by a step, without a product with X."""
-        t = self.projected.dtype.type(step)
         return self.objective._point(
             self.origin.F + step * self.direction,
-            self.origin.projected + t * self.projected,
-            self.origin.centers + t * self.centers,
+            self.origin.projected + step * self.projected,
+            self.origin.centers + step * self.centers,
         )
 
     def slope(self, point: FactorPoint) -> float:
         """Return the derivative along the line at one of its points."""
-        return float(
-            np.vdot(point.by_samples, self.projected)
-            + np.vdot(point.by_centers, self.centers)
-            + np.vdot(point.by_ridge, self.direction)
+        return (
+            kernels.dot(point.by_samples, self.projected)
+            + kernels.dot(point.by_centers, self.centers)
+            + kernels.dot(point.by_ridge, self.direction)
         )
 
 
@@ -254,13 +277,13 @@ def factor_conjugate_gradient(
         if len(history) > 5 and history[-6] - history[-1] <= ftol * abs(history[-1]):
             status = Status.STALLED
             break
-        slope = float(np.vdot(gradient, direction))
+        slope = kernels.dot(gradient, direction)
         if not slope < 0.0:
             direction, guess, restarted = steepest, None, True
-            slope = float(np.vdot(gradient, direction))
+            slope = kernels.dot(gradient, direction)
         path = objective.along(point, direction)
         if guess is None:
-            guess = FIRST_STEP * float(np.linalg.norm(point.F) / np.linalg.norm(direction))
+            guess = FIRST_STEP * float(_length(point.F) / _length(direction))
         start = Trial(0.0, point.value, slope)
         found = lower_point(path.at, path.slope, start, guess, np.inf)
         if found is None:
@@ -275,10 +298,10 @@ def factor_conjugate_gradient(
         previous, gradient = gradient, objective.gradient(point)
         steepest = -leading.precondition(gradient)
         change = gradient - previous
-        curvature = float(np.vdot(direction, change))
-        beta = max(0.0, -float(np.vdot(steepest, change)) / curvature) if curvature > 0.0 else 0.0
+        curvature = kernels.dot(direction, change)
+        beta = max(0.0, -kernels.dot(steepest, change) / curvature) if curvature > 0.0 else 0.0
         direction, restarted = beta * direction + steepest, beta == 0.0
-        new_slope = float(np.vdot(gradient, direction))
+        new_slope = kernels.dot(gradient, direction)
         guess = step * slope / new_slope if new_slope < 0.0 else None  # equal first-order decrease
     norm = _relative_norm(gradient, point)
     return Result(point.F, point.value, norm, len(history) - 1, status, history)
@@ -286,8 +309,12 @@ def factor_conjugate_gradient(
 
 def _relative_norm(gradient: FloatArray, point: FactorPoint) -> float:
     """Return how much F changed by its own length along the gradient would gain, by the value."""
-    length = float(np.linalg.norm(gradient) * np.linalg.norm(point.F))
-    return length / max(abs(point.value), np.finfo(float).tiny)
+    gain = float(_length(gradient) * _length(point.F))
+    return gain / max(abs(point.value), np.finfo(float).tiny)
+
+
+def _length(A: FloatArray) -> np.float64:
+    return np.sqrt(np.float64(kernels.dot(A, A)))
 
 
 @dataclass(frozen=True)
@@ -298,8 +325,10 @@ class LowRankProblem(LocalProblem):
     leading: LeadingAxes
 
     @cached_property
-    def graph(self) -> PairGraph:
-        """All pairs of the comparisons."""
+    def graph(self) -> Graph:
+        """All pairs of the comparisons; on a device these list them in both directions."""
+        if isinstance(self.triplets, DeviceComparisons):
+            return self.triplets
         return PairGraph.from_pairs(self.triplets.pairs, len(self.X))
 
     def factor_objective(self, state: State) -> FactorObjective:
@@ -317,10 +346,9 @@ class LowRankProblem(LocalProblem):
     def move_metric(self, state: State) -> State:
         """Return the state with a better metric."""
         objective = self.factor_objective(state)
-        result = factor_conjugate_gradient(
-            objective, state.F, self.leading, max_iter=self.max_inner_iter
-        )
-        return self._at_metric(result.F, state.modes, state.importance)
+        F = kernels.in_double(self.X, state.F)
+        result = factor_conjugate_gradient(objective, F, self.leading, max_iter=self.max_inner_iter)
+        return self._at_metric(kernels.to_host(result.F), state.modes, state.importance)
 
     def critical_triplet_weight(self, state: State) -> float:
         """Return the triplet weight up to which zero is the best metric in the span of F.
@@ -328,7 +356,7 @@ class LowRankProblem(LocalProblem):
         That of the samples mapped by an orthonormal basis of this span: no less than the critical
         weight among all directions, and the same as soon as the span holds the best of them.
         """
-        basis = np.linalg.qr(state.F)[0].astype(self.X.dtype)
+        basis = np.linalg.qr(state.F)[0].astype(kernels.precision(self.X))
         X, centers = kernels.rows_times(self.X, basis), state.modes.centers @ basis
         full = LocalProblem(
             X,

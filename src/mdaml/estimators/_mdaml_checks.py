@@ -55,11 +55,6 @@ def check_parameters(model: Any, n_samples: int, n_features: int, near: bool) ->
     check_callback(model, model.callback)
     check_choice(model, "device", model.device, [None, "cpu", "cuda", "auto"])
     device = find_device("MDaML(device=...)", model.device)
-    if device is not None and model.n_components not in (None, n_features):
-        raise ValueError(
-            f"MDaML(n_components={model.n_components}) below the number of features, "
-            f"{n_features}, is learned with NumPy only: leave device out, or n_components."
-        )
     limited = check_memory_limit(model, model.memory_limit) is not None
     if limited and (device is not None or model.n_components not in (None, n_features)):
         raise ValueError(

@@ -25,6 +25,7 @@ _HOMES = {
         "cross_product",
         "eigh",
         "fit_threads",
+        "in_double",
         "inner_product",
         "mean_and_spread",
         "mean_rows",
@@ -74,6 +75,7 @@ _TORCH_HOMES = {
         "cross_product",
         "eigh",
         "fit_threads",
+        "in_double",
         "inner_product",
         "mean_rows",
         "precision",
@@ -85,6 +87,7 @@ _TORCH_HOMES = {
         "transposed_times",
         "weighted_gram",
     ),
+    "torch_axes": ("principal_axes",),
     "torch_modes": ("center_sq_dists", "greedy_colors", "nearest_center", "sequential_weights"),
     "torch_mixture": ("mixture_posteriors",),
     "torch_pairs": (
@@ -93,6 +96,7 @@ _TORCH_HOMES = {
         "comparison_losses_along",
         "comparison_slopes",
         "group_comparisons",
+        "laplacian_times",
         "list_totals",
         "near_graph",
         "pair_products",
@@ -124,7 +128,9 @@ def namespace(A: Any) -> Any:
 
 def dot(A: Any, B: Any) -> float:
     """Return the sum of the products of corresponding entries."""
-    return float(np.vdot(A, B) if isinstance(A, np.ndarray) else (A * B).sum())
+    if isinstance(A, np.ndarray):
+        return float(np.vdot(A, B))
+    return float((A * B).sum(dtype=namespace(A).float64))
 
 
 def _home(homes: dict[str, tuple[str, ...]], name: str) -> str | None:

@@ -42,6 +42,11 @@ def fit_threads(_X):
     return one_blas_thread()
 
 
+def in_double(_X, A):
+    """Return a small array in double precision."""
+    return A.astype(np.float64, copy=False)
+
+
 def inner_product(a, b):
     """Sum of the products of corresponding entries, in double precision."""
     if a.ndim > 1:

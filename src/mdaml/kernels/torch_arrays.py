@@ -79,6 +79,11 @@ def fit_threads(X):
     return one_blas_thread() if X.shape[1] < LARGE else nullcontext()
 
 
+def in_double(X, A):
+    """Return a small array in double precision on the device of X."""
+    return to_device(A, X.device).double()
+
+
 def inner_product(a, b):
     """Sum of the products of corresponding entries, in double precision."""
     return float((a * b).sum(dtype=torch.float64))

@@ -1,6 +1,6 @@
 """The loops over pairs and comparisons, for tensors on any device.
 
-Passes of their own for distances, losses with slopes, and the Laplacian product, each in Triton
+Passes of their own for distances, losses with slopes, and Laplacian products, each in Triton
 where the tensors are on a GPU and Triton is there, otherwise in torch, block by block. Every result
 is written by whoever alone owns it (a pair, a sample): no atomic additions, so a fit repeats itself
 to the last bit. Index arrays come from :class:`mdaml.device.DeviceComparisons`.
@@ -245,6 +245,30 @@ def laplacian_product(Y, comparisons, weights):
     return out
 
 
+def laplacian_times(Y, comparisons, weights):
+    """``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``: pairs count for both of their samples."""
+    fused = _fused(Y)
+    if fused is not None:
+        return fused.laplacian_times(Y, comparisons, weights)
+    firsts, seconds = comparisons.pairs.T
+    second_starts, by_second = comparisons.by_second
+    out = torch.zeros_like(Y)
+    _add_lists(out, Y, comparisons.by_first, seconds, weights)
+    own = weights.index_select(0, by_second)
+    _add_lists(out, Y, second_starts, firsts.index_select(0, by_second), own)
+    return out
+
+
+def _add_lists(out, Y, starts, others, weights):
+    """Add to each row of ``out`` the weighted differences of a row of Y and those on its list."""
+    for begin, end in _list_blocks(starts, len(others), Y.shape[1]):
+        rows = Rows(starts, begin, end)
+        own = weights[rows.begin : rows.end]
+        pulled = Y.index_select(0, others[rows.begin : rows.end]).mul_(own[:, None])
+        degrees = segment_sums(own.double(), rows).to(Y)
+        out[begin:end] += degrees[:, None] * Y[begin:end] - segment_sums(pulled, rows)
+
+
 # Blocks
 
 
@@ -262,3 +286,11 @@ def _row_blocks(pairs, n_samples, width):
     """Cut the samples so that the pairs of a block make up at most about ``MAX_BLOCK`` entries."""
     step = max(MAX_BLOCK // width, 1)
     return pairwise(sorted({0, *pairs[::step, 0].tolist(), n_samples}))
+
+
+def _list_blocks(starts, n_entries, width):
+    """Cut the lists so that those of a block make up at most about ``MAX_BLOCK`` entries."""
+    step = max(MAX_BLOCK // width, 1)
+    marks = torch.arange(0, n_entries, step, device=starts.device, dtype=starts.dtype)
+    cuts = torch.searchsorted(starts, marks).tolist()
+    return pairwise(sorted({0, *cuts, len(starts) - 1}))

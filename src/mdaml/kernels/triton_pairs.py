@@ -241,3 +241,73 @@ def _laplacian_product(
     half = (0.5 * (tl.sum(degrees, axis=0) + tl.sum(second_degrees, axis=0))).to(tl.float32)
     own = tl.load(Y + i * d + c, mask=inside, other=0.0)
     tl.store(out + i * d + c, half * own - tl.sum(pulls, axis=0), mask=inside)
+
+
+def laplacian_times(Y, comparisons, weights):
+    """``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``: pairs count for both of their samples."""
+    Y = Y.contiguous()
+    out, columns = torch.empty_like(Y), _columns(Y)
+    second_starts, by_second = comparisons.by_second
+    grid = (len(Y), triton.cdiv(Y.shape[1], columns))
+    _laplacian_times[grid](
+        Y,
+        comparisons.pairs,
+        comparisons.by_first,
+        second_starts,
+        by_second,
+        weights.contiguous(),
+        out,
+        Y.shape[1],
+        # As many entries at a time as of wide rows, so that short ones are on their way in numbers.
+        PARTNERS=_PARTNERS * (_MAX_COLUMNS // columns),
+        COLUMNS=columns,
+        num_warps=_WARPS,
+    )
+    return out
+
+
+@triton.jit
+def _laplacian_times(
+    Y,
+    pairs,
+    starts,
+    second_starts,
+    by_second,
+    weights,
+    out,
+    d,
+    PARTNERS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """One sample, some columns: the weighted rows of its partners in either role."""
+    i = tl.program_id(0).to(tl.int64)
+    c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = c < d
+    pulls = tl.zeros([PARTNERS, COLUMNS], dtype=tl.float32)
+    degrees = tl.zeros([PARTNERS], dtype=tl.float64)
+    first = tl.load(starts + i).to(tl.int64)
+    last = tl.load(starts + i + 1).to(tl.int64)
+    for begin in range(first, last, PARTNERS):
+        p = begin + tl.arange(0, PARTNERS)
+        here = p < last
+        j = tl.load(pairs + 2 * p + 1, mask=here, other=0).to(tl.int64)
+        weight = tl.load(weights + p, mask=here, other=0.0)
+        both = here[:, None] & inside[None, :]
+        rows = tl.load(Y + j[:, None] * d + c[None, :], mask=both, other=0.0)
+        pulls += weight[:, None] * rows
+        degrees += weight.to(tl.float64)
+    first = tl.load(second_starts + i).to(tl.int64)
+    last = tl.load(second_starts + i + 1).to(tl.int64)
+    for begin in range(first, last, PARTNERS):
+        e = begin + tl.arange(0, PARTNERS)
+        here = e < last
+        p = tl.load(by_second + e, mask=here, other=0).to(tl.int64)
+        j = tl.load(pairs + 2 * p, mask=here, other=0).to(tl.int64)
+        weight = tl.load(weights + p, mask=here, other=0.0)
+        both = here[:, None] & inside[None, :]
+        rows = tl.load(Y + j[:, None] * d + c[None, :], mask=both, other=0.0)
+        pulls += weight[:, None] * rows
+        degrees += weight.to(tl.float64)
+    degree = tl.sum(degrees, axis=0).to(tl.float32)
+    own = tl.load(Y + i * d + c, mask=inside, other=0.0)
+    tl.store(out + i * d + c, degree * own - tl.sum(pulls, axis=0), mask=inside)
