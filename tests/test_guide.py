@@ -1,0 +1,107 @@
+"""Pages of guide and theory: examples run, links lead somewhere, warnings are explained."""
+
+import ast
+import doctest
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = (
+    *("accuracy", "command_line", "deployment", "distributed", "experiments", "inspection"),
+    *("methods", "model_selection", "paper", "scaling", "solver"),
+)
+# deployment.md runs in test_export.py
+OWN = sorted([*DOCS.glob("guide/*.md"), *DOCS.glob("theory/*.md")])
+RUN = OWN + [DOCS / f"{name}.md" for name in ("inspection", "model_selection", "scaling")]
+LINKED = OWN + [DOCS / f"{page}.md" for page in PAGES]
+NEEDS = {"inspection.md": ["pandas"], "from_pytorch_metric_learning.md": ["torch"]}
+TREES = [ast.parse(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
+
+
+def named(pages):
+    return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(DOCS)))
+
+
+@named(RUN)
+def test_the_examples_of_a_page_run(page, monkeypatch, tmp_path):
+    for name in NEEDS.get(page.name, []):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an extra warns of at import is its own
+            pytest.importorskip(name)
+    monkeypatch.chdir(tmp_path)  # some write files
+    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert failed == 0
+
+
+def anchors(page):
+    """Anchors of the headings of a page, as GitHub and MyST make them."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@named(LINKED)
+def test_links_of_a_page_lead_to_files_and_headings_that_exist(page):
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), target
+
+
+def text_of(node):
+    """The text of a string in the code, with … for what is filled in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    assert isinstance(node, ast.JoinedStr), "a message is written where it is raised"
+    return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+
+
+def warnings_of_the_code():
+    for tree in TREES:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "warn"):
+                yield text_of(node.args[0])
+
+
+def test_the_page_on_warnings_quotes_each_warning_of_the_code_and_no_other():
+    page = (DOCS / "guide" / "warnings.md").read_text()
+    assert sorted(re.findall(r"^> (.*)$", page, re.M)) == sorted(warnings_of_the_code())
+
+
+def test_each_warning_has_a_heading_of_its_own():
+    page = (DOCS / "guide" / "warnings.md").read_text()
+    sections = re.split(r"^### ", page.partition("## Errors")[0], flags=re.M)[1:]
+    assert all(len(re.findall(r"^> ", section, re.M)) == 1 for section in sections)
+
+
+def test_messages_on_the_page_are_messages_of_the_code():
+    page = (DOCS / "guide" / "warnings.md").read_text()
+    table = page.partition("## Errors met most often")[2].partition("\n## ")[0]
+    wanted = [
+        row.split(" | ")[0].removeprefix("| ") for row in table.splitlines() if row[:2] == "| "
+    ]
+    assert len(wanted) > 10
+    written = "\n".join(
+        text_of(node)
+        for tree in TREES
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    )
+    assert [text for text in wanted[2:] if text not in written] == []
+
+
+def test_advice_in_a_warning_that_differs_from_case_to_case_is_explained():
+    page = (DOCS / "guide" / "warnings.md").read_text()
+    checks = (ROOT / "src" / "mdaml" / "estimators" / "_mdaml_checks.py").read_text()
+    advice = re.findall(r'advice = "(.*)"', checks)
+    assert len(advice) == 2
+    assert all(f"*{text}*" in page for text in advice)
