@@ -18,8 +18,9 @@ from mdaml.optimize import Status, best_multiple, conjugate_gradient
 
 Callback = Callable[[int, float], bool | None]
 # When a start is scaled; see docs/solver.md.
-FAR_BETTER = 4.0  # times lower is the objective
+BETTER, FAR_BETTER = 4.0, 10.0  # times lower is the objective
 MUCH_WIDER = 10.0  # times longer are squared distances
+NARROWEST = 3.0  # margins, the mean squared distance
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,10 @@ class LocalProblem:
     def rescaled(self, state: State) -> tuple[float, State]:
         """Return the best multiple of the metric, and the state there."""
         F = kernels.small_matrix(self.X, state.F)
-        multiple, F = best_multiple(self._objective_beside(state).among_multiples(F))
+        path = self._objective_beside(state).among_multiples(F)
+        Y = path.origin.projected
+        least = least_multiple(2.0 * kernels.inner_product(Y, Y) / len(Y))
+        multiple, F = best_multiple(path, least)
         return multiple, self._at_metric(kernels.to_host(F), state.modes, state.importance)
 
     def move_centers(self, state: State) -> State:
@@ -148,6 +152,14 @@ class LocalProblem:
         losses = kernels.inner_product(state.importance, state.losses)
         triplet = self._loss_factor(state.modes) * losses
         return replace(state, value=float(clustering + triplet + penalty(state.F, self.ridge)))
+
+
+def least_multiple(mean_sq_dist: float) -> float:
+    """Return by what a metric may be multiplied at least, given its mean squared distance.
+
+    Comparisons that the features hardly explain are met best by no distance at all: not a start.
+    """
+    return min(1.0, NARROWEST / mean_sq_dist) if mean_sq_dist > 0.0 else 1.0
 
 
 def penalty(F: FloatArray, ridge: float) -> float:
@@ -258,18 +270,18 @@ def _better_start(problem: Problem[S], state: S) -> tuple[S, tuple[S, list[float
     """Return a start, this one or one with a multiple of its metric, and its round if it was made.
 
     Squared distances grow with the number of features, the margin of a triplet does not. From a
-    start hundreds of margins wide the first steps shrink a few directions much too far. Where the
-    best multiple is far better, both are tried; it is taken if it is far better still after a
-    round: a wide start that one round makes good leaves more directions to choose from. A start too
-    narrow for any margin has nothing to recommend it.
+    start hundreds of margins wide the first steps shrink a few directions much too far; the best
+    multiple is then far better. Where it is somewhat better both are tried, and it is taken if it
+    is better still after a round: a wide start that one round makes good leaves more directions to
+    choose from. A start too narrow for any margin has nothing to recommend it.
     """
     multiple, other = problem.rescaled(state)
-    if multiple > MUCH_WIDER:
+    if multiple > MUCH_WIDER or state.value > FAR_BETTER * other.value:
         return other, None
-    if not state.value > FAR_BETTER * other.value:
+    if state.value <= BETTER * other.value:
         return state, None
     value_from_here = _one_round(problem, state)[0].value
     round_from_there = _one_round(problem, other)
-    if value_from_here > FAR_BETTER * round_from_there[0].value:
+    if value_from_here > BETTER * round_from_there[0].value:
         return other, round_from_there
     return state, None

@@ -138,18 +138,18 @@ def conjugate_gradient(
     return Result(point.F, point.value, relative, len(history) - 1, status, history)
 
 
-def best_multiple(path: Multiples) -> tuple[float, FloatArray]:
+def best_multiple(path: Multiples, least: float) -> tuple[float, FloatArray]:
     """Return by what to multiply a metric for the lowest objective, and a factor of the result.
 
     It is convex in the multiple, so that four values at a time close in on it: to within a factor
-    of 1.6, from 1e-9 to 1e9.
+    of 1.6, from ``least`` to 1e9.
     """
-    center, width = 0.0, np.log(10.0)
-    while width > 0.6 and abs(center) < np.log(1e9):
-        steps = center + width * np.array([-1.5, -0.5, 0.5, 1.5])
+    center, width, low = 0.0, np.log(10.0), np.log(least)
+    while width > 0.6 and center < np.log(1e9):
+        steps = np.maximum(center + width * np.array([-1.5, -0.5, 0.5, 1.5]), low)
         lowest = int(np.argmin(path.values(steps)))
         center = float(steps[lowest])
-        width = width / 2.5 if lowest in (1, 2) else width
+        width = width / 2.5 if lowest in (1, 2) or center == low else width
     return float(np.exp(center)), path.line.frame(center)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml.alternation import critical_weight, penalty
+from mdaml.alternation import critical_weight, least_multiple, penalty
 from mdaml.distributed import _shard
 from mdaml.distributed._cluster import Cluster, Part
 from mdaml.distributed._plan import Plan
@@ -56,7 +56,9 @@ class ShardedProblem:
 
     def rescaled(self, state: ShardedState) -> tuple[float, ShardedState]:
         """Return the best multiple of the metric, and the state there."""
-        multiple, F = best_multiple(self.objective(state).among_multiples(state.F))
+        (moment,) = self.cluster.total(_shard.second_moment, self.shards)
+        least = least_multiple(2.0 * float(np.vdot(state.F, moment @ state.F)) / self.n_samples)
+        multiple, F = best_multiple(self.objective(state).among_multiples(state.F), least)
         there = self._at_metric(F, state.centers, state.tables, state.importance)
         return multiple, there
 

@@ -109,7 +109,8 @@ class FitSize:
         rows = 40 * self.n_samples
         structure = 16 * self.n_pairs + 4 * self.n_comparisons
         graph = 16 * min(self.n_comparisons, self.n_pairs)
-        second_start = b * self.n_pairs + modes  # kept beside the one that is tried
+        # Two starts and the modes that both have, kept beside what a round makes of one of them.
+        second_start = 3 * b * self.n_pairs + 4 * modes
         metric = (1 if in_blocks else 4) * samples + 3 * b * self.n_pairs + 5 * modes
         if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
