@@ -275,6 +275,7 @@ def _better_start(problem: Problem[S], state: S) -> tuple[S, tuple[S, list[float
     is better still after a round: a wide start that one round makes good leaves more directions to
     choose from. A start too narrow for any margin has nothing to recommend it.
     """
+    # Deviates from the paper (11): it starts at the identity in any case.
     multiple, other = problem.rescaled(state)
     if multiple > MUCH_WIDER or state.value > FAR_BETTER * other.value:
         return other, None
