@@ -54,12 +54,14 @@ class LocalProblem:
 
     def rescaled(self, state: State) -> tuple[float, State]:
         """Return the best multiple of the metric, and the state there."""
+        multiple, F = self._best_multiple(state)  # whose projected samples are gone by now
+        return multiple, self._at_metric(kernels.to_host(F), state.modes, state.importance)
+
+    def _best_multiple(self, state: State) -> tuple[float, FloatArray]:
         F = kernels.small_matrix(self.X, state.F)
         path = self._objective_beside(state).among_multiples(F)
-        Y = path.origin.projected
-        least = least_multiple(2.0 * kernels.inner_product(Y, Y) / len(Y))
-        multiple, F = best_multiple(path, least)
-        return multiple, self._at_metric(kernels.to_host(F), state.modes, state.importance)
+        sum_of_squares = kernels.sum_of_squares(path.origin.projected)
+        return best_multiple(path, least_multiple(2.0 * sum_of_squares / len(self.X)))
 
     def move_centers(self, state: State) -> State:
         """Return the state with the best centres."""
@@ -231,20 +233,19 @@ def alternate(
     max_iter: int,
     tol: float,
     callback: Callback | None = None,
-    any_multiple: bool = False,
 ) -> Outcome[S]:
     """Improve centres, weights and metric in turn until the objective settles.
 
-    Algorithm 2. The objective is recorded after the start and after every move. With
-    ``any_multiple`` the start may be another multiple of the metric, if that is far better.
+    Algorithm 2. The objective is recorded after the start and after every move; a move that does
+    not lower it, because nothing is left to gain but rounding, is not made.
     """
-    state, first = _better_start(problem, state) if any_multiple else (state, None)
     history, status, n_iter = [state.value], Status.MAX_ITER, 0
     while n_iter < max_iter and status is Status.MAX_ITER:
         before = state.value
-        state, values = first or _one_round(problem, state)
-        first = None
-        history += values
+        for move in (problem.move_centers, problem.move_weights, problem.move_metric):
+            candidate = move(state)
+            state = candidate if candidate.value < state.value else state
+            history.append(state.value)
         n_iter += 1
         if callback is not None and callback(n_iter, state.value):
             status = Status.STOPPED
@@ -253,21 +254,8 @@ def alternate(
     return Outcome(state, n_iter, status, history)
 
 
-def _one_round(problem: Problem[S], state: S) -> tuple[S, list[float]]:
-    """Make the three moves; return where they led, and the objective after each.
-
-    One that does not lower it, because nothing is left to gain but rounding, is not made.
-    """
-    values = []
-    for move in (problem.move_centers, problem.move_weights, problem.move_metric):
-        candidate = move(state)
-        state = candidate if candidate.value < state.value else state
-        values.append(state.value)
-    return state, values
-
-
-def _better_start(problem: Problem[S], state: S) -> tuple[S, tuple[S, list[float]] | None]:
-    """Return a start, this one or one with a multiple of its metric, and its round if it was made.
+def better_start(problem: Problem[S], state: S) -> S:
+    """Return a start or, where that is far better, the one at the best multiple of its metric.
 
     Squared distances grow with the number of features, the margin of a triplet does not. From a
     start hundreds of margins wide the first steps shrink a few directions much too far; the best
@@ -278,11 +266,10 @@ def _better_start(problem: Problem[S], state: S) -> tuple[S, tuple[S, list[float
     # Deviates from the paper (11): it starts at the identity in any case.
     multiple, other = problem.rescaled(state)
     if multiple > MUCH_WIDER or state.value > FAR_BETTER * other.value:
-        return other, None
+        return other
     if state.value <= BETTER * other.value:
-        return state, None
-    value_from_here = _one_round(problem, state)[0].value
-    round_from_there = _one_round(problem, other)
-    if value_from_here > BETTER * round_from_there[0].value:
-        return other, round_from_there
-    return state, None
+        return state
+    from_here, from_there = (
+        alternate(problem, start, max_iter=1, tol=0.0).state.value for start in (state, other)
+    )
+    return other if from_here > BETTER * from_there else state

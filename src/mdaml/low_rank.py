@@ -50,11 +50,12 @@ class LeadingAxes:
         if kernels.on_host(rows):
             with config_context(array_api_dispatch=False):
                 _, lengths, axes = randomized_svd(rows, n_axes, n_iter=4, random_state=rng)
-            axes, squares = axes.T, np.einsum("ij,ij->", rows, rows, dtype=np.float64)
+            axes = axes.T
         else:
-            lengths, axes, squares = kernels.principal_axes(rows, n_axes, rng)
+            lengths, axes = kernels.principal_axes(rows, n_axes, rng)
         variances = np.square(lengths.astype(np.float64)) / len(rows)
-        return cls(kernels.in_double(rows, axes), variances, float(squares) / prod(rows.shape))
+        level = kernels.sum_of_squares(rows) / prod(rows.shape)
+        return cls(kernels.in_double(rows, axes), variances, level)
 
     @property
     def mean_sq_dist(self) -> float:

@@ -162,11 +162,10 @@ def _fit(
     centers = (sums / masses[:, None]).astype(rows.dtype)
     outcome = alternate(
         problem,
-        problem.start(F, centers, tables),
+        estimator._better_start(problem, problem.start(F, centers, tables)),
         max_iter=estimator._n_rounds(near=False),
         tol=estimator.tol,
         callback=estimator.callback,
-        any_multiple=estimator._starts_at_any_multiple(rows.n_features),
     )
     estimator._store(
         np.empty((0, rows.n_features)),

@@ -15,7 +15,7 @@ from mdaml._validation import (
     check_metric,
     check_start_weights,
 )
-from mdaml.alternation import LocalProblem, Outcome, State, alternate
+from mdaml.alternation import LocalProblem, Outcome, Problem, S, State, alternate, better_start
 from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.device import find_device, to_device
 from mdaml.estimators._base import MahalanobisTransformer, principal_components
@@ -339,10 +339,12 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             passes.append(self._alternate(problem, state.F, state.modes, n_before, n_rounds))
         return problem, obeyed, passes
 
-    def _starts_at_any_multiple(self, n_features: int) -> bool:
-        """Return whether the first metric may be scaled; of low rank it has its scale already."""
+    def _better_start(self, problem: Problem[S], state: S, n_before: int = 0) -> S:
+        """Return a start, scaled if that is wanted; of low rank it has its scale already."""
         auto = isinstance(self.init_metric, str) and self.init_metric == "auto"
-        return auto and self.n_components in (None, n_features)
+        if n_before > 0 or not auto or isinstance(problem, LowRankProblem):
+            return state
+        return better_start(problem, state)
 
     def _n_rounds(self, near: bool) -> int:
         """Return the most rounds of a pass, given whether its triplets are neighbours."""
@@ -357,11 +359,11 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         callback = self.callback
         return alternate(
             problem,
-            problem.start(F, modes),
+            # Made here and held by no name, so that the first round can free it.
+            self._better_start(problem, problem.start(F, modes), n_before),
             max_iter=n_rounds,
             tol=self.tol,
             callback=None if callback is None else lambda n, value: callback(n_before + n, value),
-            any_multiple=n_before == 0 and self._starts_at_any_multiple(problem.X.shape[1]),
         )
 
     def _problem(

@@ -54,6 +54,11 @@ def inner_product(a, b):
     return np.dot(a, b) if a.dtype == np.float64 else np.einsum("i,i", a, b, dtype=np.float64)
 
 
+def sum_of_squares(A):
+    """Sum of all squared entries, in double precision and without a copy."""
+    return float(np.einsum("ij,ij->", A, A, dtype=np.float64))
+
+
 def mean_and_spread(X):
     """Mean and standard deviation of each column."""
     if isinstance(X, np.ndarray):

@@ -84,6 +84,11 @@ def in_double(X, A):
     return to_device(A, X.device).double()
 
 
+def sum_of_squares(A):
+    """Sum of all squared entries, in double precision and without a copy."""
+    return float(torch.linalg.vector_norm(A, dtype=torch.float64)) ** 2
+
+
 def inner_product(a, b):
     """Sum of the products of corresponding entries, in double precision."""
     return float((a * b).sum(dtype=torch.float64))

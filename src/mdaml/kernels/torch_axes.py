@@ -13,7 +13,7 @@ N_MORE, N_ROUNDS = 10, 4  # axes beyond those wanted, and products with X both w
 
 
 def principal_axes(X, n_axes, rng):
-    """Longest singular values of X, their right vectors (d, m), and the sum of all squares.
+    """Longest singular values of X and their right vectors (d, m).
 
     On the host. Of X are made products with some 40 columns, nothing of its own size.
     """
@@ -27,5 +27,4 @@ def principal_axes(X, n_axes, rng):
     # At most some 40 rows of d or fewer entries: on the host this is soon done.
     left, lengths, right = np.linalg.svd(to_host((Q.T @ A).double()), full_matrices=False)
     axes = to_host(Q.double()) @ left if wide else right.T
-    squares = float(torch.linalg.vector_norm(X, dtype=torch.float64)) ** 2
-    return lengths[:n_axes], axes[:, :n_axes], squares
+    return lengths[:n_axes], axes[:, :n_axes]
