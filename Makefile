@@ -25,8 +25,16 @@ bench: .venv/.test        ## speed, growth, memory, all methods side by side
 bench-peers: .venv/.test  ## ours against the peers, each library in an environment of its own
 	$(BIN)/python benchmarks/peers/compare.py
 
+.PHONY: docs docs-check
+docs: .venv/.docs         ## the site, gallery included, into docs/_build/html; warnings are errors
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
+
+# Chromium of the system if there is one, otherwise: .venv/bin/playwright install chromium
+docs-check: .venv/.docs-check docs  ## look at every page in a browser: errors, links, search, mobile width
+	$(BIN)/python docs/check_site.py docs/_build/html
+
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist docs/_build docs/auto_examples docs/api/generated docs/api/backreferences .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

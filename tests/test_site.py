@@ -1,0 +1,114 @@
+"""The site, as far as it can be checked without building it: names, links, and conf.py."""
+
+import importlib
+import importlib.util
+import re
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+import mdaml
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+MODULES = [
+    *("mdaml", "mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
+    *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot"),
+]
+LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)")
+MADE_BY_THE_BUILD = ("auto_examples", "api/generated")
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts),
+]
+
+
+@pytest.fixture(scope="module")
+def conf():
+    spec = importlib.util.spec_from_file_location("conf_of_the_site", DOCS / "conf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def listed_names():
+    """Dotted names in the tables of the API pages, and data that a page describes itself."""
+    for page in sorted((DOCS / "api").glob("*.rst")):
+        module, in_table = None, False
+        for line in page.read_text().splitlines():
+            if match := re.match(r"\.\. (currentmodule|py:data|autosummary)::\s*(\S*)", line):
+                directive, argument = match.groups()
+                in_table = directive == "autosummary"
+                module = argument if directive == "currentmodule" else module
+                if directive == "py:data":
+                    yield f"{module}.{argument}"
+            elif line and not line.startswith(" "):
+                in_table = False
+            elif in_table and (match := re.fullmatch(r"   (\w+)", line)):
+                yield f"{module}.{match[1]}"
+
+
+def find(dotted):
+    """Object of a dotted name; an attribute of `mdaml` may be a module loaded on first use."""
+    return attrgetter(dotted.removeprefix("mdaml."))(mdaml)
+
+
+def test_every_public_name_is_listed_once_in_the_reference():
+    names = list(listed_names())
+    assert len(names) == len(set(names))
+    listed = [find(name) for name in names if name != "mdaml.export.MahalanobisMetric"]
+    for module in map(importlib.import_module, MODULES):
+        for name in set(module.__all__) - {"__version__"}:
+            places = [thing for thing in listed if thing is getattr(module, name)]
+            assert len(places) == 1, f"{module.__name__}.{name}: {len(places)} places in docs/api"
+
+
+def test_every_command_is_listed_in_the_reference():
+    typer = pytest.importorskip("typer")
+    cli = importlib.import_module("mdaml.cli")
+    page = (DOCS / "api" / "command_line.rst").read_text()
+    commands = set(typer.main.get_command(cli.build_app()).commands)
+    assert set(re.findall(r"``mdaml ([a-z]+)``", page)) == commands
+
+
+def exists(target):
+    made = any(str(target).startswith(str(DOCS / folder)) for folder in MADE_BY_THE_BUILD)
+    return made or target.exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_work_in_the_repository(page):
+    missing = [
+        link
+        for link in LINK.findall(page.read_text())
+        if not exists((page.parent / link).resolve())
+    ]
+    assert not missing
+
+
+def test_links_of_llms_txt_lead_to_pages():
+    text = (DOCS / "llms.txt").read_text()
+    assert text.startswith("# mdaml\n\n> ")
+    links = LINK.findall(text)
+    assert len(links) > 10
+    for link in links:
+        page = DOCS / link.removeprefix("_sources/").removesuffix(".html")
+        files = (page, page.with_name(f"{page.name}.md"), page.with_name(f"{page.name}.rst"))
+        assert any(exists(file) for file in files), link
+
+
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ("[a](methods.md#which)", "[a](../methods.md#which)"),
+        ("[a](../CHANGELOG.md)", "[a](../changelog.md)"),
+        ("[a](../results/)", "[a]({}/tree/main/results)"),
+        ("[a](../Makefile#L3)", "[a]({}/blob/main/Makefile#L3)"),
+        ("![a](../results/a.png)", "![a](../../results/a.png)"),
+        ("[a](https://example.org) [b](#b)", "[a](https://example.org) [b](#b)"),
+    ],
+)
+def test_links_that_leave_the_docs_lead_to_the_repository(conf, link, shown):
+    resolved = conf.resolve_links(link, DOCS, DOCS / "guide")
+    assert resolved == shown.format(conf.REPOSITORY)
