@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check bench bench-peers clean
+.PHONY: demo test lint check release-check bench bench-peers clean
 
 demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw a picture
 	$(BIN)/mdaml demo
@@ -11,13 +11,17 @@ demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw 
 test: .venv/.test         ## the default test suite, doctests and README included
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q
 
-lint: .venv/.dev          ## format, style, types, import layers
+lint: .venv/.dev          ## format, style, spelling, types, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 check: lint test          ## what continuous integration runs
+
+release-check: .venv/.release  ## build sdist and wheel, look into them, run the tests against the installed wheel
+	SCIPY_ARRAY_API=1 $(BIN)/python tools/release_check.py
 
 bench: .venv/.test        ## speed, growth, memory, all methods side by side
 	$(BIN)/python benchmarks/run.py

@@ -162,6 +162,14 @@ class PairVerifier(BaseEstimator):
         Returns
         -------
         self : PairVerifier
+            The fitted verifier.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean, PairVerifier
+        >>> X, pairs = [[0.0], [1.0], [3.0], [7.0]], [[0, 1], [1, 2], [0, 3], [2, 3]]
+        >>> PairVerifier(Euclidean().fit(X)).fit(X, pairs, [1, 1, -1, -1]).threshold_
+        3.0
         """
         self._check_parameters()
         distances, same = self._labelled(X, pairs, pair_labels)
@@ -193,6 +201,15 @@ class PairVerifier(BaseEstimator):
         Returns
         -------
         scores : array of shape (n_pairs,)
+            The larger, the surer that the two are the same.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean, PairVerifier
+        >>> X, pairs = [[0.0], [1.0], [3.0], [7.0]], [[0, 1], [1, 2], [0, 3], [2, 3]]
+        >>> verifier = PairVerifier(Euclidean().fit(X)).fit(X, pairs, [1, 1, -1, -1])
+        >>> verifier.decision_function(X, pairs)
+        array([ 2.,  1., -4., -1.])
         """
         check_is_fitted(self, "threshold_")
         return self.threshold_ - self._distances(X, pairs)
@@ -200,7 +217,25 @@ class PairVerifier(BaseEstimator):
     def predict(self, X: npt.ArrayLike, pairs: npt.ArrayLike) -> IntArray:
         """Return 1 for pairs within the threshold, the same, and -1 for the others.
 
-        Parameters and shape as for :meth:`decision_function`.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        pairs : array-like of shape (n_pairs, 2)
+            Row numbers of X.
+
+        Returns
+        -------
+        decisions : array of shape (n_pairs,)
+            1 or -1.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean, PairVerifier
+        >>> X, pairs = [[0.0], [1.0], [3.0], [7.0]], [[0, 1], [1, 2], [0, 3], [2, 3]]
+        >>> verifier = PairVerifier(Euclidean().fit(X)).fit(X, pairs, [1, 1, -1, -1])
+        >>> verifier.predict([[10.0], [11.0], [20.0]], [[0, 1], [0, 2]])
+        array([ 1, -1])
         """
         return np.where(self.decision_function(X, pairs) >= 0, 1, -1)
 
@@ -222,6 +257,14 @@ class PairVerifier(BaseEstimator):
         -------
         probabilities : array of shape (n_pairs, 2)
             Columns in the order of ``classes_``.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean, PairVerifier
+        >>> X, pairs = [[0.0], [1.0], [3.0], [7.0]], [[0, 1], [1, 2], [0, 3], [2, 3]]
+        >>> verifier = PairVerifier(Euclidean().fit(X)).fit(X, pairs, [1, -1, -1, 1])
+        >>> verifier.predict_proba(X, pairs)[:, 1].round(1)  # of being the same
+        array([0.6, 0.6, 0.3, 0.5])
         """
         check_is_fitted(self, "threshold_")
         same = self._curve(self._distances(X, pairs))
@@ -245,6 +288,16 @@ class PairVerifier(BaseEstimator):
         -------
         false_accepts, true_accepts, thresholds : arrays of shape (n_thresholds,)
             From no pair accepted to all.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean, PairVerifier
+        >>> X, pairs = [[0.0], [1.0], [3.0], [7.0]], [[0, 1], [1, 2], [0, 3], [2, 3]]
+        >>> false, true, thresholds = PairVerifier(Euclidean().fit(X)).roc_curve(
+        ...     X, pairs, [1, -1, -1, 1]
+        ... )
+        >>> true[false == 0].max()  # found before the first error
+        np.float64(0.5)
         """
         tradeoff = Tradeoff.from_distances(*self._labelled(X, pairs, pair_labels))
         return tradeoff.false_accepts, 1.0 - tradeoff.false_rejects, tradeoff.thresholds
@@ -252,7 +305,27 @@ class PairVerifier(BaseEstimator):
     def score(self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike) -> float:
         """Return the share of pairs decided rightly.
 
-        Parameters as for :meth:`fit`; one kind of pairs is enough.
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        pairs : array-like of shape (n_pairs, 2)
+            Row numbers of X.
+        pair_labels : array-like of shape (n_pairs,)
+            1 for similar, -1 for dissimilar pairs; one kind is enough.
+
+        Returns
+        -------
+        score : float
+            Between 0 and 1.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean, PairVerifier
+        >>> X, pairs = [[0.0], [1.0], [3.0], [7.0]], [[0, 1], [1, 2], [0, 3], [2, 3]]
+        >>> verifier = PairVerifier(Euclidean().fit(X)).fit(X, pairs, [1, 1, -1, -1])
+        >>> verifier.score(X, [[0, 1], [0, 2]], [1, -1])
+        0.5
         """
         decided = self.predict(X, pairs)
         check_pairs(pairs, pair_labels, int(np.max(np.asarray(pairs))) + 1)

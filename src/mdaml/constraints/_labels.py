@@ -75,14 +75,31 @@ def neighbor_triplets(
 ) -> IntArray:
     """Form triplets from labels: the nearest samples of the same and of other classes.
 
-    Parameters and result as for :func:`sample_triplets`, with Euclidean neighbours in ``X`` in
-    place of chance; ties go to the earlier row. An anchor with too few partners repeats them.
-    Memory grows with the number of partners, never with the square of the number of samples.
+    As :func:`sample_triplets`, with Euclidean neighbours in ``X`` in place of chance; ties go to
+    the earlier row. An anchor with too few partners repeats them. Memory grows with the number of
+    partners, never with the square of the number of samples.
 
     Beyond 50 000 labelled rows the search is confined to cells of about ten thousand rows that lie
     together: the time then grows in proportion to the rows, and some neighbours across the border
     of a cell are missed. A row in whose cell there is no other class gets random dissimilar
     partners, the same at every call.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Samples.
+    y : array of shape (n_samples,)
+        Labels; ``-1`` marks rows without a label, which are left out.
+    n_similar, n_dissimilar : int
+        Partners of each anchor.
+    pairing : {"grid", "zip"}
+        All combinations of similar and dissimilar partners, or one triplet per similar partner with
+        the dissimilar ones taken in turn.
+
+    Returns
+    -------
+    triplets : array of shape (n_triplets, 3)
+        Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
 
     Examples
     --------
@@ -145,7 +162,24 @@ def _repeated(found: IntArray) -> IntArray:
 
 @dataclass(frozen=True)
 class Classes:
-    """Labelled rows sorted by class; class c holds the places first[c] to first[c] + size[c]."""
+    """Labelled rows sorted by class; class c holds the places first[c] to first[c] + size[c].
+
+    Parameters
+    ----------
+    rows : array of shape (n_labelled,)
+        The row at each place.
+    of : array of shape (n_labelled,)
+        The class of each place.
+    first, size : array of shape (n_classes,)
+        First place and number of places of each class.
+
+    Examples
+    --------
+    >>> from mdaml.constraints import Classes
+    >>> classes = Classes.from_labels("example", ["b", "a", "b"])
+    >>> classes.rows, classes.size
+    (array([1, 0, 2]), array([1, 2]))
+    """
 
     rows: IntArray  # (n_labelled,)
     of: IntArray  # (n_labelled,) class of each place

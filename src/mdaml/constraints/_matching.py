@@ -25,6 +25,32 @@ def match_pairs(
     The weight of a comparison is proportional to the product of the weights of its pairs. All
     together weigh as much as all pairs do: as comparisons made from n pairs of weight one they
     count like n triplets.
+
+    Parameters
+    ----------
+    similar, dissimilar : PairSet
+        Pairs of either kind.
+    n_samples : int
+        Rows of the samples.
+    rng : RandomState
+        Of the draws.
+
+    Returns
+    -------
+    comparisons : array of shape (n, 4)
+        Similar pair and dissimilar pair.
+    weights : array of shape (n,)
+        Of the comparisons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import PairSet, match_pairs
+    >>> similar = PairSet.from_pairs(np.array([[0, 1]]), 4)
+    >>> dissimilar = PairSet.from_pairs(np.array([[0, 2], [1, 3]]), 4)
+    >>> comparisons, weights = match_pairs(similar, dissimilar, 4, np.random.RandomState(0))
+    >>> sorted(comparisons.tolist()), weights.tolist()
+    ([[0, 1, 0, 2], [0, 1, 1, 3]], [1.5, 1.5])
     """
     near, far = _match(similar.pairs, dissimilar.pairs, N_MATCHES, n_samples, rng)
     missed = np.setdiff1d(np.arange(len(dissimilar.pairs)), far)

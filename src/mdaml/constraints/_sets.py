@@ -15,6 +15,14 @@ class Comparisons(Protocol):
     """What the solver asks of a set of comparisons, each of a near pair and a far pair.
 
     P distinct pairs; the *importance* of a near pair multiplies the losses of its comparisons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import Comparisons, TripletSet
+    >>> grouped: Comparisons = TripletSet.from_triplets(np.array([[0, 1, 2]]), 3)
+    >>> grouped.losses(np.array([[0.0], [1.0], [5.0]]))  # 0 and 1 are nearer than 0 and 2
+    array([0., 0.])
     """
 
     @property
@@ -65,6 +73,29 @@ class TripletSet:
     Distances belong to distinct pairs (anchor, other): ten similar and ten dissimilar partners make
     100 triplets of a sample, but only 20 pairs. All pairs of an anchor are neighbours, and the
     triplets are listed by their near pair.
+
+    Parameters
+    ----------
+    pairs : array of shape (P, 2)
+        Anchor and other, sorted.
+    first, last : array of shape (P,)
+        The triplets with near pair p have the far pairs ``far[first[p]:last[p]]``.
+    far : array
+        Rows of ``pairs``; near pairs side by side with equal lists share one.
+    groups : array of shape (G + 1,)
+        The pairs ``groups[g]`` to ``groups[g + 1]`` share their anchor.
+    n_samples : int
+        Rows of the samples.
+    dtype : dtype, default=float64
+        Of importances and losses; sums of them are double.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import TripletSet
+    >>> grouped = TripletSet.from_triplets(np.array([[0, 1, 2], [0, 3, 2]]), 4)
+    >>> grouped.n_triplets, len(grouped.pairs)
+    (2, 3)
     """
 
     pairs: IntArray  # (P, 2) anchor, other; sorted
@@ -160,6 +191,31 @@ class ComparisonSet:
 
     Pairs are unordered and distinct. Comparisons of the same two pairs are one, their weights
     added. Weights are scaled so that the comparisons as given weigh one on average.
+
+    Parameters
+    ----------
+    pairs : array of shape (P, 2)
+        The lower row first, sorted.
+    groups : array of shape (G + 1,)
+        The pairs ``groups[g]`` to ``groups[g + 1]`` share their first row.
+    first, last : array of shape (P,)
+        The comparisons with near pair p have the far pairs ``far[first[p]:last[p]]``.
+    far : array of shape (C,)
+        Rows of ``pairs``.
+    weights : array of shape (C,)
+        Of the comparisons.
+    n_samples : int
+        Rows of the samples.
+    dtype : dtype, default=float64
+        Of importances and losses; sums of them are double.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import ComparisonSet
+    >>> said = np.array([[0, 1, 2, 3], [1, 0, 2, 3], [0, 2, 1, 3]])  # the first two are the same
+    >>> ComparisonSet.from_comparisons(said, None, 4).weights
+    array([2., 1.])
     """
 
     pairs: IntArray  # (P, 2) the lower row first, sorted
@@ -244,7 +300,24 @@ class ComparisonSet:
 
 @dataclass(frozen=True)
 class PairSet:
-    """Distinct unordered pairs of rows, and how often each was given; never changed."""
+    """Distinct unordered pairs of rows, and how often each was given; never changed.
+
+    Parameters
+    ----------
+    pairs : array of shape (P, 2)
+        The lower row first, sorted.
+    counts : array of shape (P,)
+        How often each was given, or the sum of its weights.
+    groups : array of shape (G + 1,)
+        The pairs ``groups[g]`` to ``groups[g + 1]`` share their first row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import PairSet
+    >>> PairSet.from_pairs(np.array([[0, 1], [2, 1], [1, 0]]), 3).counts
+    array([2., 1.])
+    """
 
     pairs: IntArray  # (P, 2) the lower row first, sorted
     counts: FloatArray  # (P,) or the sum of their weights
@@ -274,7 +347,28 @@ def _groups(pairs: IntArray) -> IntArray:
 
 
 def pairs_of_triplets(triplets: IntArray, n_samples: int) -> tuple[PairSet, PairSet]:
-    """Break triplets into similar pairs (anchor, similar) and dissimilar pairs (anchor, other)."""
+    """Break triplets into similar pairs (anchor, similar) and dissimilar pairs (anchor, other).
+
+    Parameters
+    ----------
+    triplets : array of shape (n_triplets, 3)
+        Row indices ``(anchor, similar, dissimilar)``.
+    n_samples : int
+        Rows of the samples.
+
+    Returns
+    -------
+    similar, dissimilar : PairSet
+        Distinct pairs, counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import pairs_of_triplets
+    >>> similar, dissimilar = pairs_of_triplets(np.array([[0, 1, 2], [0, 1, 3]]), 4)
+    >>> similar.pairs.tolist(), dissimilar.pairs.tolist()
+    ([[0, 1]], [[0, 2], [0, 3]])
+    """
     return (
         PairSet.from_pairs(triplets[:, [0, 1]], n_samples),
         PairSet.from_pairs(triplets[:, [0, 2]], n_samples),

@@ -176,6 +176,11 @@ class Constraints:
     def counts(self) -> ConstraintCounts:
         """Count constraints by kind, points, repetitions and contradictions.
 
+        Returns
+        -------
+        counts : ConstraintCounts
+            Plain numbers.
+
         Examples
         --------
         >>> from mdaml.constraints import Constraints
@@ -203,6 +208,11 @@ class Constraints:
 
         A triplet ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``. Pairs are left out: alone they
         compare nothing.
+
+        Returns
+        -------
+        comparisons : array of shape (n_comparisons, 4)
+            The first two rows are nearer than the last two.
 
         Examples
         --------
@@ -325,8 +335,12 @@ def read_constraints(
 
     Parameters
     ----------
-    path, ids, n_points
+    path : str or path
         As for :meth:`Constraints.read`.
+    ids : sequence of str or int, default=None
+        Ids of the rows of X, in their order. If None, the file must hold row numbers.
+    n_points : int, default=None
+        Rows of X, if there are no ids. If None, the highest row that is named, plus one.
 
     Returns
     -------

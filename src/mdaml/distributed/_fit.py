@@ -76,10 +76,19 @@ def fit(
 
     Examples
     --------
-    >>> from dask.distributed import Client  # doctest: +SKIP
-    >>> client = Client("scheduler:8786")  # doctest: +SKIP
-    >>> mdaml.distributed.fit(MDaML(n_modes=4), X, triplets=triplets)  # doctest: +SKIP
-    MDaML(n_modes=4)
+    With a cluster that runs elsewhere, ``Client("address:8786")`` is all that changes.
+
+    >>> import numpy as np
+    >>> from dask.distributed import Client
+    >>> import mdaml.distributed
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_triplets
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+    >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
+    ...     metric = mdaml.distributed.fit(MDaML(n_modes=1), X, triplets=said, client=client)
+    >>> metric.score_triplets(X, said) > 0.95
+    True
     """
     _check_estimator(estimator)
     _check_counts(n_shards, timeout)

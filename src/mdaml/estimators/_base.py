@@ -57,13 +57,37 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         -------
         X_new : array of shape (n_samples, n_components)
             ``X @ components_.T``, in the precision of X.
+
+        Examples
+        --------
+        >>> from mdaml import LFDA
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> LFDA(n_components=1).fit(X, y).transform(X).shape
+        (300, 1)
         """
         check_is_fitted(self, "components_")
         samples: FloatArray = validate_data(self, X, dtype=_FLOATS, reset=False)
         return self._map(samples)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
-        """Return the matrix ``M`` of the learned distance, symmetric and positive semi-definite."""
+        """Return the matrix ``M`` of the learned distance.
+
+        Returns
+        -------
+        M : array of shape (n_features, n_features)
+            ``components_.T @ components_``, symmetric and positive semi-definite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> M = GMML().fit(X, y).get_mahalanobis_matrix()
+        >>> M.shape, np.allclose(M, M.T)
+        ((2, 2), True)
+        """
         check_is_fitted(self, "components_")
         return self.components_.T @ self.components_
 
@@ -80,6 +104,14 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Returns
         -------
         distances : array of shape (n_pairs,)
+            Not squared.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> metric = Euclidean().fit([[0.0, 1.0], [2.0, 3.0]])
+        >>> metric.pair_distance([[0.0, 0.0], [1.0, 1.0]], [[3.0, 4.0], [1.0, 2.0]])
+        array([5., 1.])
         """
         check_is_fitted(self, "components_")
         a: FloatArray = validate_data(self, A, dtype=_FLOATS, reset=False)
@@ -91,7 +123,24 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         return np.linalg.norm(self._map(a - b), axis=1)
 
     def pair_score(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
-        """Return the similarity of each row of A and the same row of B: minus their distance."""
+        """Return the similarity of each row of A and the same row of B: minus their distance.
+
+        Parameters
+        ----------
+        A, B : array-like of shape (n_pairs, n_features)
+            The two members of each pair.
+
+        Returns
+        -------
+        scores : array of shape (n_pairs,)
+            At most 0; the higher, the more alike.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).pair_score([[0.0, 0.0]], [[3.0, 4.0]])
+        array([-5.])
+        """
         return -self.pair_distance(A, B)
 
     def score_triplets(self, X: npt.ArrayLike, triplets: npt.ArrayLike) -> float:
@@ -108,6 +157,13 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         -------
         score : float
             Between 0 and 1; a tie does not hold.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> X = [[0.0], [1.0], [3.0], [6.0]]
+        >>> Euclidean().fit(X).score_triplets(X, [[0, 1, 2], [2, 3, 1]])
+        0.5
         """
         Y = self.transform(X)
         triplets = check_triplets(triplets, len(Y))
@@ -247,6 +303,7 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Returns
         -------
         embedding : float32 array of shape (n_samples, n_components)
+            ``out``, if it was given.
 
         Examples
         --------
@@ -264,6 +321,11 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         For ``metric=`` of scikit-learn and SciPy; ``transform`` and Euclidean distance is faster.
 
+        Returns
+        -------
+        metric : callable
+            ``metric(a, b)`` is the distance of two vectors of n_features.
+
         Examples
         --------
         >>> from mdaml import Euclidean
@@ -278,7 +340,28 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def to_faiss(self, X: npt.ArrayLike | None = None) -> Any:
         """Return a faiss index that takes vectors as they are and transforms them inside.
 
-        Its distances are squared. X, if given, is added, and its mean taken as the origin.
+        Needs the extra ``faiss``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or None
+            Samples to add. Their mean is taken as the origin inside the index, now and later, which
+            changes no distance but loses less in single precision. None: an empty index.
+
+        Returns
+        -------
+        index : faiss.IndexPreTransform
+            The map before a flat index; the distances it returns are squared.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import Euclidean
+        >>> X = np.array([[0.0, 1.0], [2.0, 3.0], [5.0, 5.0]], dtype=np.float32)
+        >>> index = Euclidean().fit(X).to_faiss(X)
+        >>> sq_dists, rows = index.search(X[:1], 2)
+        >>> rows
+        array([[0, 1]])
         """
         from mdaml.export import faiss_index
 
@@ -288,7 +371,29 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
 
-        Input ``X`` of shape (any, n_features), output ``embedding``, both float32 or float64.
+        Needs the extra ``onnx``.
+
+        Parameters
+        ----------
+        path : str or path or None
+            A file to write as well; it is replaced only once the new one is complete.
+        dtype : {"float32", "float64"} or dtype, default="float32"
+            Of input and output.
+
+        Returns
+        -------
+        model : onnx.ModelProto
+            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import onnxruntime
+        >>> from mdaml import Euclidean
+        >>> model = Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).to_onnx()
+        >>> session = onnxruntime.InferenceSession(model.SerializeToString())
+        >>> session.run(None, {"X": np.array([[4, 5]], dtype=np.float32)})[0]
+        array([[4., 5.]], dtype=float32)
         """
         from mdaml.export import onnx_model
 
@@ -298,7 +403,23 @@ class MahalanobisTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def to_torch(self, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
 
-        Its weight is frozen; ``requires_grad_(True)`` lets it learn.
+        Needs the extra ``torch``.
+
+        Parameters
+        ----------
+        dtype : {"float32", "float64"} or dtype of NumPy or torch, default="float32"
+            Of the weight.
+
+        Returns
+        -------
+        layer : torch.nn.Linear
+            Its weight is frozen; ``requires_grad_(True)`` lets it learn.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).to_torch()
+        Linear(in_features=2, out_features=2, bias=False)
         """
         from mdaml.export import torch_layer
 
@@ -347,13 +468,24 @@ class PairLearner(MahalanobisTransformer, ABC):
             Positive weights of the triplets, pairs and quadruplets, in this order; for the two
             pairs of a triplet or quadruplet alike. Only ratios matter, of similar pairs and of
             dissimilar pairs.
-        **unsupported
+        **unsupported : Any
             Anything else is refused by name.
 
         Returns
         -------
         self : object
             The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import KISSME
+        >>> X = np.random.default_rng(0).normal(size=(100, 3))
+        >>> pairs = np.arange(100).reshape(50, 2)
+        >>> far_in_first = np.abs(X[pairs[:, 0], 0] - X[pairs[:, 1], 0]) > 1
+        >>> metric = KISSME().fit(X, pairs=pairs, pair_labels=np.where(far_in_first, -1, 1))
+        >>> int(metric.get_mahalanobis_matrix().diagonal().argmax())
+        0
         """
         samples, given = check_supervision(
             self,
@@ -401,13 +533,21 @@ class LabelLearner(MahalanobisTransformer, ABC):
             Samples, dense.
         y : array-like of shape (n_samples,)
             Class labels; ``-1`` marks unlabelled rows, which are left out.
-        **unsupported
+        **unsupported : Any
             Other supervision, such as triplets or pairs, is refused with advice.
 
         Returns
         -------
         self : object
             The fitted estimator.
+
+        Examples
+        --------
+        >>> from mdaml import LMNN
+        >>> from mdaml.datasets import load_dataset
+        >>> X, y = load_dataset("balance", return_X_y=True)
+        >>> LMNN().fit(X, y).components_.shape
+        (4, 4)
         """
         samples, given = check_supervision(self, ("y",), X, y, **unsupported)
         self._check_parameters(samples.shape[1])

@@ -124,12 +124,17 @@ class ChunkLearner:
             The samples of the chunk.
         y : array-like of shape (n_samples,), optional
             Their labels; triplets are drawn within the chunk.
-        triplets, pairs, pair_labels, quadruplets, constraints, constraint_weight
+        triplets, pairs, pair_labels, quadruplets : array-like, optional
             As for :meth:`fit`; row numbers are those of the chunk.
+        constraints : Constraints, optional
+            The same in one value.
+        constraint_weight : array-like, optional
+            As for :meth:`fit`.
 
         Returns
         -------
         self : MDaML
+            The estimator, refined.
 
         Examples
         --------

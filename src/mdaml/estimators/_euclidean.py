@@ -39,14 +39,22 @@ class Euclidean(MahalanobisTransformer):
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
-        y : ignored
-        **ignored
+        y : Any
+            Ignored.
+        **ignored : Any
             Whatever supervision the learners take: triplets, pairs, pair_labels, quadruplets,
             constraints, constraint_weight.
 
         Returns
         -------
         self : Euclidean
+            The estimator.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]], triplets=[[0, 1, 1]]).n_features_in_
+        2
         """
         samples = check_array(X, dtype=[np.float64, np.float32], input_name="X", estimator=self)
         self._store(X, np.eye(samples.shape[1]), samples.dtype)

@@ -256,12 +256,24 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
         constraint_weight : array-like of shape (n_constraints,), optional
             Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
             constraint given twice. Only their ratios matter.
-        **unsupported
+        **unsupported : Any
             Anything else is refused by name.
 
         Returns
         -------
         self : MDaML
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_triplets
+        >>> X = np.random.default_rng(0).normal(size=(200, 4))
+        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+        >>> metric = MDaML(n_modes=1).fit(X, triplets=said)
+        >>> metric.score_triplets(X, said) > 0.95
+        True
         """
         samples, given = check_supervision(
             self,

@@ -179,12 +179,24 @@ class MDaMLCV(MahalanobisTransformer):
             Class labels; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
             Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Instead of y.
-        **unsupported
+        **unsupported : Any
             Other supervision, such as pairs, is refused with advice.
 
         Returns
         -------
         self : MDaMLCV
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import MDaMLCV
+        >>> from mdaml.datasets import make_triplets
+        >>> X = np.random.default_rng(0).normal(size=(60, 3))
+        >>> said, _ = make_triplets(X, n_triplets=300, components=np.eye(3)[:1], random_state=0)
+        >>> model = MDaMLCV(random_state=0).fit(X, triplets=said)
+        >>> model.best_score_ > 0.9  # of comparisons held out
+        True
         """
         samples, given = check_supervision(
             self, ("y", "triplets"), X, y, triplets=triplets, **unsupported

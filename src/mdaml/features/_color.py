@@ -20,7 +20,7 @@ def lab_histogram(
     n_jobs: int | None = None,
     callback: Callable[[int], object] | None = None,
 ) -> FloatArray:
-    """Histograms of the lightness L and of the colour axes a and b: 30 numbers each, by default.
+    """Return histograms of the lightness L and of the colour axes a and b, side by side.
 
     Each channel of CIE Lab (white point D65, two degrees) has a histogram of its own, with bins of
     equal width. All three together sum to 1, so each of them to 1/3, as the colour features of

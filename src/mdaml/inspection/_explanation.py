@@ -170,6 +170,22 @@ class ModeMap:
     links : array of shape (n_modes, n_modes)
         Share of the near pairs between each two modes, symmetric, sums to one: the mean of
         ``w_ik w_jl`` over the near pairs (i, j). What lies off the diagonal crosses modes.
+
+    See Also
+    --------
+    mode_map : Makes it of a fitted model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_multimodal
+    >>> from mdaml.inspection import mode_map
+    >>> X, y = make_multimodal(random_state=0)
+    >>> found = mode_map(MDaML(n_modes=4, random_state=0).fit(X, y), X)
+    >>> sizes = np.bincount(found.modes, minlength=4)  # points of each mode
+    >>> int(sizes.sum())
+    300
     """
 
     modes: IntArray
@@ -201,6 +217,7 @@ def mode_map(
     Returns
     -------
     map : ModeMap
+        Modes, weights and links.
 
     Examples
     --------

@@ -79,8 +79,10 @@ def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> floa
 
     Parameters
     ----------
-    metric, X
-        As for :func:`triplet_accuracy`.
+    metric : estimator
+        Any fitted estimator of this library, or a pipeline that ends in one.
+    X : array-like of shape (n_samples, n_features)
+        The points that the constraints refer to.
     constraints : Constraints
         Of these the pairs; both kinds are needed.
 
@@ -168,10 +170,15 @@ def recall_at_k(
 
     Parameters
     ----------
-    metric, X, y, gallery
-        As for :func:`knn_accuracy`.
+    metric : estimator
+        Any fitted estimator of this library, or a pipeline that ends in one.
+    X, y : array-like of shape (n_samples, n_features), array-like of shape (n_samples,)
+        Points that look for their label, and their labels; ``-1`` marks unlabelled ones, which are
+        left out.
     k : int, default=1
         Neighbours that are looked at; all, if there are fewer.
+    gallery : tuple of samples and labels, default=None
+        The points to be found. None: the points themselves, each without itself.
 
     Returns
     -------
@@ -208,8 +215,13 @@ def map_at_r(
 
     Parameters
     ----------
-    metric, X, y, gallery
-        As for :func:`knn_accuracy`.
+    metric : estimator
+        Any fitted estimator of this library, or a pipeline that ends in one.
+    X, y : array-like of shape (n_samples, n_features), array-like of shape (n_samples,)
+        Points that look for their label, and their labels; ``-1`` marks unlabelled ones, which are
+        left out.
+    gallery : tuple of samples and labels, default=None
+        The points to be found. None: the points themselves, each without itself.
 
     Returns
     -------

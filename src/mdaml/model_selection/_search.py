@@ -150,14 +150,27 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             Samples.
         y : array-like of shape (n_samples,), optional
             Labels; instead of everything else.
-        triplets, pairs, pair_labels, quadruplets, constraint_weight : array-like, optional
+        triplets, pairs, pair_labels, quadruplets : array-like, optional
             Comparisons of the rows of X, as for :meth:`mdaml.MDaML.fit`.
         constraints : Constraints, optional
             The same in one value.
+        constraint_weight : array-like, optional
+            Positive weights of the comparisons, as for :meth:`mdaml.MDaML.fit`.
 
         Returns
         -------
         self : MetricSearchCV
+            The fitted search.
+
+        Examples
+        --------
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X, y = make_multimodal(random_state=0)
+        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
+        >>> sorted(search.best_params_)
+        ['t']
         """
         weak = {
             "triplets": triplets,
@@ -241,6 +254,17 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         X_new : array of shape (n_samples, n_components)
+            Euclidean distance there is the learned distance.
+
+        Examples
+        --------
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X, y = make_multimodal(random_state=0)
+        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
+        >>> search.transform(X[:5]).shape
+        (5, 2)
         """
         return self._best().transform(X)
 
@@ -255,6 +279,17 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         distances : array of shape (n_pairs,)
+            Not squared.
+
+        Examples
+        --------
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X, y = make_multimodal(random_state=0)
+        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
+        >>> search.pair_distance(X[:2], X[:2])
+        array([0., 0.])
         """
         best = self._best()
         if best is metric_of(best):
@@ -267,7 +302,28 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         return np.linalg.norm(a - b, axis=1)
 
     def pair_score(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
-        """Return the similarity of each row of A and the same row of B: minus their distance."""
+        """Return the similarity of each row of A and the same row of B: minus their distance.
+
+        Parameters
+        ----------
+        A, B : array-like of shape (n_pairs, n_features)
+            The two members of each pair.
+
+        Returns
+        -------
+        scores : array of shape (n_pairs,)
+            At most 0; the higher, the more alike.
+
+        Examples
+        --------
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X, y = make_multimodal(random_state=0)
+        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
+        >>> bool((search.pair_score(X[:9], X[1:10]) < 0).all())
+        True
+        """
         return -self.pair_distance(A, B)
 
     def score_triplets(self, X: npt.ArrayLike, triplets: npt.ArrayLike) -> float:
@@ -284,15 +340,64 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         -------
         score : float
             Between 0 and 1; a tie does not hold.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_triplets
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X = np.random.default_rng(0).normal(size=(60, 3))
+        >>> said, _ = make_triplets(X, n_triplets=300, components=np.eye(3)[:1], random_state=0)
+        >>> search = MetricSearchCV(MDaML(n_modes=1), {"eta": [2.0, 3.0]}, cv=2, random_state=0)
+        >>> search.fit(X, triplets=said[:200]).score_triplets(X, said[200:]) > 0.9
+        True
         """
         return triplet_accuracy(self._best(), X, Constraints(triplets=triplets))
 
     def get_mahalanobis_matrix(self) -> FloatArray:
-        """Return the matrix of the learned distance; in a pipeline, after its other steps."""
+        """Return the matrix of the learned distance; in a pipeline, after its other steps.
+
+        Returns
+        -------
+        M : array of shape (n_features, n_features)
+            Symmetric and positive semi-definite.
+
+        Examples
+        --------
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X, y = make_multimodal(random_state=0)
+        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
+        >>> search.get_mahalanobis_matrix().shape
+        (2, 2)
+        """
         return metric_of(self._best()).get_mahalanobis_matrix()
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return the names of the columns of ``transform``."""
+        """Return the names of the columns of ``transform``.
+
+        Parameters
+        ----------
+        input_features : Any
+            As everywhere in scikit-learn; ignored by the metrics of this library.
+
+        Returns
+        -------
+        names : array of shape (n_components,)
+            The name of the estimator and a number.
+
+        Examples
+        --------
+        >>> from mdaml import GMML
+        >>> from mdaml.datasets import make_multimodal
+        >>> from mdaml.model_selection import MetricSearchCV
+        >>> X, y = make_multimodal(random_state=0)
+        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
+        >>> search.get_feature_names_out()
+        array(['gmml0', 'gmml1'], dtype=object)
+        """
         return self._best().get_feature_names_out(input_features)
 
     @property

@@ -95,12 +95,21 @@ class ConstraintKFold:
         ----------
         constraints : Constraints
             What is to be split.
-        y : ignored
-            Only there so that both splitters are called alike.
+        y : Any
+            Ignored; there so that both splitters are called alike.
 
         Yields
         ------
         split : Split
+            What to learn from, and what to score by.
+
+        Examples
+        --------
+        >>> from mdaml.constraints import Constraints
+        >>> from mdaml.model_selection import ConstraintKFold
+        >>> said = Constraints(triplets=[[0, 1, 2], [3, 1, 2], [2, 0, 3], [1, 3, 0]])
+        >>> [split.test.n_constraints for split in ConstraintKFold(2).split(said)]
+        [2, 2]
         """
         if constraints is None:
             raise TypeError(
@@ -185,6 +194,13 @@ class PointKFold:
         ------
         split : Split
             Refused with advice if a side has no comparison at all.
+
+        Examples
+        --------
+        >>> from mdaml.model_selection import PointKFold
+        >>> labels = ["a", "b", "a", "b"]
+        >>> [split.test_points for split in PointKFold(2, shuffle=False).split(y=labels)]
+        [array([0, 1]), array([2, 3])]
         """
         if constraints is not None:
             check_constraints(constraints)

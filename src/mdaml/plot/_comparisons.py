@@ -31,6 +31,7 @@ def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -98,6 +99,7 @@ def plot_roc(
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------

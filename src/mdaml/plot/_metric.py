@@ -27,6 +27,7 @@ def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -78,6 +79,7 @@ def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -140,6 +142,7 @@ def plot_feature_relevance(
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -184,6 +187,7 @@ def plot_distance_explanation(
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------

@@ -45,6 +45,7 @@ def plot_modes(
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------
@@ -109,6 +110,7 @@ def plot_metric_ellipse(
     Returns
     -------
     ax : matplotlib.axes.Axes
+        The axes drawn on.
 
     Examples
     --------

@@ -1,0 +1,99 @@
+"""Every public name says what it takes and what it returns, and shows it.
+
+pytest runs the examples themselves, as doctests of ``src``.
+"""
+
+import dataclasses
+import importlib
+import inspect
+
+import pytest
+from numpydoc import docscrape
+from numpydoc import validate as numpydoc_validate
+
+MODULES = [
+    "mdaml",
+    *("mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
+    *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot"),
+]
+# What the solver is given: exported for other modules of the package, with methods that one
+# protocol, Comparisons, describes.
+OF_THE_SOLVER = {"Classes", "ComparisonSet", "Comparisons", "PairSet", "TripletSet"}
+CHECKS = {
+    # sections: known, in order, not empty
+    *("GL03", "GL05", "GL06", "GL07", "GL08", "SS01", "SS02", "SS03", "SS04", "SS05"),
+    # parameters: none unknown, in the order of the signature, each with a type and a description
+    *("PR02", "PR03", "PR04", "PR05", "PR07", "PR10"),
+    # results are described, and there is an example
+    *("RT01", "RT03", "YD01", "EX01"),
+}
+
+
+def members(path, cls):
+    """Methods of a class that this package defines, inherited ones too, by their paths."""
+    for name in dir(cls):
+        if name.startswith("_"):
+            continue
+        found = getattr(cls, name)
+        is_ours = getattr(found, "__module__", "").startswith("mdaml")
+        if callable(found) and is_ours and not inspect.isclass(found):
+            yield f"{path}.{name}", found
+
+
+def public():
+    """Return public classes, functions and methods by their paths, each home once."""
+    things, homes = {}, set()
+    for module_name in MODULES:
+        module = importlib.import_module(module_name)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if not callable(thing):
+                continue  # __version__ and CATEGORIES have no docstring
+            found = {f"{module_name}.{name}": thing}
+            if inspect.isclass(thing) and name not in OF_THE_SOLVER:
+                found |= members(f"{module_name}.{name}", thing)
+            for path, each in found.items():
+                home = (each.__module__, each.__qualname__)
+                if home not in homes:
+                    homes.add(home)
+                    things[path] = each
+    return things
+
+
+PUBLIC = public()
+
+
+def test_the_list_holds_inherited_methods_and_those_that_come_and_go():
+    assert {"mdaml.MDaML.partial_fit", "mdaml.PairVerifier.predict_proba"} <= set(PUBLIC)
+    methods = {path.rpartition(".")[2] for path in PUBLIC}
+    assert {"transform", "score_triplets", "to_faiss", "to_onnx", "to_torch", "embed"} <= methods
+    assert len(PUBLIC) > 90
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_docstrings_are_complete(path):
+    errors = numpydoc_validate.validate(path)["errors"]
+    yields = "Yields\n" in inspect.getdoc(PUBLIC[path])
+    wanted = CHECKS - {"RT01"} if yields else CHECKS
+    assert [error for error in errors if error[0] in wanted] == []
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_every_parameter_of_the_signature_is_documented(path):
+    thing = PUBLIC[path]
+    if getattr(thing, "_is_protocol", False):
+        return  # nothing is made of it
+    doc = docscrape.NumpyDocString(inspect.getdoc(thing))
+    sections = ["Parameters", "Attributes"] if dataclasses.is_dataclass(thing) else ["Parameters"]
+    named = [name for section in sections for entry in doc[section] for name in _names(entry)]
+    signature = [name for name in inspect.signature(thing).parameters if name != "self"]
+    assert [name for name in signature if name not in named] == []
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_no_example_is_left_out(path):
+    assert "doctest: +SKIP" not in inspect.getdoc(PUBLIC[path])
+
+
+def _names(entry):
+    return [name.lstrip("*") for name in entry.name.split(", ")]

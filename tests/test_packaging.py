@@ -1,0 +1,108 @@
+"""What is written in two places says the same in both: versions, dependencies, layers."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+# Where conda-forge has another name, or parts.
+CONDA_NAMES = {"matplotlib": ["matplotlib-base"], "torch": ["pytorch"]}
+CONDA_NAMES["dask"] = ["dask-core", "distributed"]
+
+
+def requirements(*extras):
+    """Dependencies of the package and of some extras, without the package itself."""
+    lines = [*PROJECT["project"]["dependencies"], *(line for e in extras for line in EXTRAS[e])]
+    return [parsed for line in lines if (parsed := Requirement(line)).name != "mdaml"]
+
+
+def lower_bound(requirement):
+    (bound,) = requirement.specifier
+    assert bound.operator in (">=", "==")
+    return Version(bound.version)
+
+
+def test_the_oldest_versions_are_the_lower_bounds():
+    lines = (ROOT / "tests" / "oldest.txt").read_text().splitlines()
+    pinned = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            name, _, version = line.partition("==")
+            pinned[name] = Version(version)
+    tested = requirements("cli", "dask", "faiss", "images", "onnx", "test")
+    wanted = {r.name: lower_bound(r) for r in tested if r.name != "pymanopt"}  # has one version
+    assert pinned == wanted | {"distributed": wanted["dask"]}  # dask's own extra
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+
+
+def conda_specs(*extras):
+    """Dependencies as conda writes them."""
+    return {
+        f"{name} {requirement.specifier}"
+        for requirement in requirements(*extras)
+        for name in CONDA_NAMES.get(requirement.name, [requirement.name])
+    }
+
+
+def test_the_recipe_has_the_dependencies_of_the_package(recipe):
+    needed = recipe["requirements"]
+    assert set(needed["run"]) == conda_specs("cli") | {"python >=${{ python_min }}"}
+    others = conda_specs("torch", "dask", "faiss", "onnx", "images") - conda_specs()
+    assert set(needed["run_constraints"]) == others
+    (backend,) = PROJECT["build-system"]["requires"]
+    assert Requirement(backend) in [Requirement(line) for line in needed["host"] if "{" not in line]
+
+
+def test_the_recipe_is_of_this_version_and_licence(recipe):
+    assert recipe["context"]["version"] == PROJECT["project"]["version"]
+    assert recipe["about"]["license"] == PROJECT["project"]["license"]
+    ((command, function),) = PROJECT["project"]["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [f"{command} = {function}"]
+
+
+@pytest.fixture(scope="module")
+def workflows():
+    paths = (ROOT / ".github" / "workflows").glob("*.yml")
+    return {path.stem: yaml.safe_load(path.read_text()) for path in paths}
+
+
+def test_continuous_integration_runs_every_python_we_claim(workflows):
+    matrix = workflows["tests"]["jobs"]["tests"]["strategy"]["matrix"]
+    claim = "Programming Language :: Python :: 3."
+    claimed = [c for c in PROJECT["project"]["classifiers"] if c.startswith(claim)]
+    assert matrix["python"] == [line.rpartition(" ")[2] for line in claimed]
+    assert f">={matrix['python'][0]}" == PROJECT["project"]["requires-python"]
+
+
+def test_workflows_may_read_and_nothing_else_unless_they_say_so(workflows):
+    for workflow in workflows.values():
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            assert job["timeout-minutes"] <= 60
+            assert set(job.get("permissions", {})) <= {"id-token", "pages"}
+
+
+def test_workflows_call_targets_that_exist(workflows):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    steps = [s for w in workflows.values() for job in w["jobs"].values() for s in job["steps"]]
+    called = {run.split()[1] for s in steps if (run := s.get("run", "")).startswith("make ")}
+    assert called <= targets
+
+
+def test_the_house_of_the_contributors_is_the_one_that_is_enforced():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    drawn = re.search(r"## The house.*?```\n(.*?)```", page, re.S)[1].splitlines()
+    (contract,) = PROJECT["tool"]["importlinter"]["contracts"]
+    enforced = [set(layer.replace("mdaml.", "").split(" | ")) for layer in contract["layers"]]
+    assert [set(re.split(r"  +", line)[0].split()) for line in drawn] == enforced
