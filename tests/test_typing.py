@@ -13,12 +13,15 @@ import mdaml
 
 HERE = Path(__file__).parent
 MISUSE = """\
+import mdaml
 import numpy as np
 from mdaml import MDaML, PairVerifier
 from mdaml.datasets import load_dataset
 from mdaml.model_selection import knn_accuracy
 
 X = np.eye(4)
+mdaml.Metric()  # attr-defined
+mdaml.datasets.load_data("sonar")  # attr-defined
 MDaML(n_modes="three")  # arg-type
 MDaML(3, 2.0)  # call-arg
 MDaML(n_mode=3)  # call-arg

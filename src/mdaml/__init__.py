@@ -18,6 +18,13 @@ from mdaml.estimators import (
 )
 
 if TYPE_CHECKING:
+    from mdaml import datasets as datasets
+    from mdaml import distributed as distributed
+    from mdaml import features as features
+    from mdaml import inspection as inspection
+    from mdaml import model_selection as model_selection
+    from mdaml import plot as plot
+    from mdaml import verification as verification
     from mdaml.constraints import Constraints
     from mdaml.inspection import audit, suggest_queries
     from mdaml.persistence import load
@@ -57,12 +64,14 @@ _MODULES = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in _MODULES:
-        return import_module(f"mdaml.{name}")
-    raise AttributeError(f"module 'mdaml' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(import_module(_HOMES[name]), name)
+        if name in _MODULES:
+            return import_module(f"mdaml.{name}")
+        raise AttributeError(f"module 'mdaml' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
