@@ -604,12 +604,12 @@ def test_audit_takes_a_model_without_its_training_weights(model):
 
 def test_search_equals_the_library(X, T):
     document = run_json(
-        *("search", *FIT[1:6], "--grid", "n_modes=1,2", "--grid", "triplet_weight=3,300"),
+        *("search", *FIT[1:6], "--grid", "n_modes=1,2", "--grid", "triplet_weight=30,300"),
         *("--folds", "3", "--no-scale", "--seed", "4", "--out", "m.mdaml"),
     )
     twin = MetricSearchCV(
         MDaML(random_state=4),
-        {"n_modes": [1, 2], "triplet_weight": [3, 300]},
+        {"n_modes": [1, 2], "triplet_weight": [30, 300]},
         cv=ConstraintKFold(3, random_state=4),
         random_state=4,
     ).fit(X, triplets=T)

@@ -16,7 +16,7 @@ PAGES = (
 )
 # deployment.md runs in test_export.py
 OWN = sorted([*DOCS.glob("guide/*.md"), *DOCS.glob("theory/*.md")])
-RUN = OWN + [DOCS / f"{name}.md" for name in ("inspection", "model_selection", "scaling")]
+RUN = OWN + [DOCS / f"{name}.md" for name in ("index", "inspection", "model_selection", "scaling")]
 LINKED = OWN + [DOCS / f"{page}.md" for page in PAGES]
 NEEDS = {"inspection.md": ["pandas"], "from_pytorch_metric_learning.md": ["torch"]}
 TREES = [ast.parse(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
