@@ -62,6 +62,9 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "subsection_order": [
+        f"../examples/{part}" for part in ("basics", "supervision", "inside", "use")
+    ],
     "within_subsection_order": "FileNameSortKey",
     "doc_module": ("mdaml",),
     "reference_url": {"mdaml": None},
