@@ -124,9 +124,10 @@ def run_task(environment, name, splits, records):
 
 def fitted(python, environment, jobs, records):
     """Hand the jobs to a process of the environment; yield what it says, as it says it."""
-    for job in jobs:
+    for n, job in enumerate(jobs):
         job["data"] = str(RUNS / f"{environment}-{job['set']}-{job['split']}-{job['kind']}.npz")
-        job["out"] = str(RUNS / f"{environment}-{job['set']}.npy")
+        # One file each: the next fit may end while this one is judged.
+        job["out"] = str(RUNS / f"{environment}-{job['set']}-{n}.npy")
         problem(job["set"], job["split"]).write(job["kind"], job["data"])
     task = RUNS / f"{environment}-{jobs[0]['set']}-jobs.json"
     known = {"too_slow": records.too_slow(jobs), "limit_seconds": records.limit}
@@ -156,6 +157,7 @@ def judged(record):
     hidden = ("data", "out")
     if record["status"] == "ok":
         L = np.load(record["out"])
+        Path(record["out"]).unlink()
         accuracy, satisfied = problem(record["set"], record["split"]).judge(L)
         record = record | {"accuracy": accuracy, "satisfied": satisfied, "rank": len(L)}
     return {key: value for key, value in record.items() if key not in hidden}
