@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import mdaml
 from mdaml import KISSME, Euclidean, MDaML, MDaMLCV
@@ -22,6 +24,7 @@ from mdaml.datasets import make_triplets
 from mdaml.inspection import CATEGORIES, audit, suggest_queries
 from mdaml.inspection._redundancy import implied
 from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.model_selection import MetricSearchCV
 
 HIDDEN = np.eye(8)[:4]
 
@@ -488,3 +491,30 @@ def test_a_model_saved_without_its_training_rows_takes_all_points_for_new(tmp_pa
     assert audit(compact, X, triplets=T).equals(expected)
     with pytest.raises(ValueError, match="compact=True"):
         audit(compact, X, triplets=T, training_rows=True)
+
+
+# Pipelines
+
+
+def test_pipelines_are_audited_and_asked_with_the_samples_as_they_came(answers):
+    X, T = 100.0 * answers[0] + 7.0, answers[1]
+    pipeline = make_pipeline(StandardScaler(), MDaML(1))
+    pipeline.fit(X, mdaml__triplets=T)
+    scaled = pipeline[:-1].transform(X)
+    pd.testing.assert_frame_equal(
+        audit(pipeline, X, triplets=T), audit(pipeline[-1], scaled, triplets=T)
+    )
+    np.testing.assert_array_equal(
+        suggest_queries(pipeline, X, 10, random_state=0),
+        suggest_queries(pipeline[-1], scaled, 10, random_state=0),
+    )
+
+
+def test_a_search_over_pipelines_is_audited(answers):
+    X, T = answers[0], answers[1]
+    pipeline = make_pipeline(StandardScaler(), MDaML(random_state=0))
+    search = MetricSearchCV(pipeline, {"mdaml__n_modes": [1, 2]}, cv=2, random_state=0)
+    search.fit(X, triplets=T)
+    pd.testing.assert_frame_equal(
+        audit(search, X, triplets=T), audit(search.best_estimator_, X, triplets=T)
+    )

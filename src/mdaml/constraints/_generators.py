@@ -316,8 +316,11 @@ def _distinct_triples(n_points: int, n: int, rng: np.random.Generator) -> IntArr
     while len(triples) < n:
         more = _distinct_integers(rng, np.full(n, n_points), 3)
         triples = np.concatenate([triples, more])
-        questions = np.column_stack([triples[:, 0], np.sort(triples[:, 1:], axis=1)])
-        first = np.unique(questions, axis=0, return_index=True)[1]
+        low, high = np.sort(triples[:, 1:], axis=1).T
+        # One number for each question; to compare rows takes far longer. Beyond two million points
+        # two may share one: then a question is left out, and another one drawn.
+        questions = (triples[:, 0] * n_points + low) * n_points + high
+        first = np.unique(questions, return_index=True)[1]
         triples = triples[np.sort(first)]
     return triples[:n]
 

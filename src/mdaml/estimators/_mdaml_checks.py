@@ -79,8 +79,8 @@ def warn_if_needed(
     unfinished = outcome.status is Status.MAX_ITER and not few_by_design
     if unfinished and history[-1] < 0.5 * history[-4]:
         warnings.warn(
-            f"{outcome.status.value} The last of {outcome.n_iter} still halved the objective: "
-            "increase max_iter.",
+            f"{outcome.status.value} The last of {outcome.n_iter} rounds still halved the "
+            "objective: increase max_iter.",
             ConvergenceWarning,
             stacklevel=3,
         )

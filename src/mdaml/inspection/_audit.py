@@ -9,8 +9,8 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints import Constraints
 from mdaml.inspection._claims import KINDS, Claims
 from mdaml.inspection._model import (
-    fitted_metric,
     mapped_samples,
+    metric_and_samples,
     mode_weights,
     require_pandas,
     self_weights,
@@ -43,7 +43,7 @@ def audit(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        Any metric of this library, a pipeline that ends in one, or a search over them.
     X : array-like of shape (n_samples, n_features)
         The points that the comparisons index; those of ``fit`` or others.
     triplets : array-like of shape (n_triplets, 3), optional
@@ -129,7 +129,7 @@ def audit(
     True
     """
     pandas = require_pandas("audit")
-    metric = fitted_metric("audit", model)
+    metric, X = metric_and_samples("audit", model, X)
     Y = mapped_samples(metric, X)
     given = Claims.read(
         len(Y),

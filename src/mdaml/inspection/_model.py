@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
@@ -21,6 +22,14 @@ def fitted_metric(caller: str, model: Any) -> Any:
         )
     check_is_fitted(metric, "components_")
     return metric
+
+
+def metric_and_samples(caller: str, model: Any, X: npt.ArrayLike) -> tuple[Any, npt.ArrayLike]:
+    """Return the fitted learner, and samples as it sees them: after other steps of a pipeline."""
+    model = getattr(model, "best_estimator_", model)
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        X, model = model[:-1].transform(X), model[-1]
+    return fitted_metric(caller, model), X
 
 
 def require_pandas(caller: str) -> Any:

@@ -11,8 +11,8 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_triplets
 from mdaml.inspection._model import (
     are_training_rows,
-    fitted_metric,
     mapped_samples,
+    metric_and_samples,
     mode_weights,
     self_weights,
 )
@@ -38,7 +38,7 @@ def suggest_queries(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        Any metric of this library, a pipeline that ends in one, or a search over them.
     X : array-like of shape (n_samples, n_features)
         The points that can be compared, at least three.
     n : int
@@ -82,7 +82,7 @@ def suggest_queries(
     >>> suggest_queries(model, X, 5, random_state=0).shape
     (5, 3)
     """
-    metric = fitted_metric("suggest_queries", model)
+    metric, X = metric_and_samples("suggest_queries", model, X)
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
         raise ValueError(f"suggest_queries(n=...) must be an integer of at least 1, got {n!r}.")
     Y = mapped_samples(metric, X)
