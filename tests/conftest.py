@@ -15,7 +15,7 @@ import pytest
 
 from mdaml.alternation import LocalProblem
 from mdaml.constraints import TripletSet
-from mdaml.kernels import _threads, cpu
+from mdaml.kernels import _threads, modes
 from mdaml.modes import Modes, Neighbors
 
 # Property tests draw new examples at every run, but the same in continuous integration, where a
@@ -183,7 +183,7 @@ def use_threads(monkeypatch):
         _threads._pool.cache_clear()  # the pool is as wide as the threads were when it was made
         monkeypatch.setattr(_threads, "n_threads", lambda: n)
         monkeypatch.setattr(_threads, "GRAIN", 1)
-        monkeypatch.setattr(cpu, "GRAIN", 1)  # imported there by name
+        monkeypatch.setattr(modes, "GRAIN", 1)  # imported there by name
         pools.append(_threads._pool())
 
     yield use

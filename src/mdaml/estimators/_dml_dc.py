@@ -13,7 +13,8 @@ from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints import Classes
-from mdaml.estimators._base import LabelLearner, principal_components
+from mdaml.estimators._base import principal_components
+from mdaml.estimators._learners import LabelLearner
 from mdaml.scatter import weighted_scatter
 
 _SMALLEST_DISTANCE = 1e-6  # the root has no finite slope at zero: closer pairs do not pull

@@ -15,7 +15,8 @@ from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints import PairSet, pairs_of_triplets, sample_triplets
-from mdaml.estimators._base import PairLearner, principal_components
+from mdaml.estimators._base import principal_components
+from mdaml.estimators._learners import PairLearner
 from mdaml.estimators._supervision import Supervision, check_both_kinds
 from mdaml.scatter import cholesky, pair_scatter, ridged, weighted_scatter, whitened
 

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from mdaml._typing import FloatArray
 from mdaml._validation import check_integer, check_number
 from mdaml.constraints import Classes
-from mdaml.estimators._base import LabelLearner
+from mdaml.estimators._learners import LabelLearner
 from mdaml.estimators._rank import Rank, best_rank, check_rank, folds, holdout
 from mdaml.scatter import cholesky, ridged, weighted_scatter
 

@@ -8,7 +8,8 @@ import scipy.linalg
 
 from mdaml._typing import FloatArray
 from mdaml._validation import check_metric, check_number
-from mdaml.estimators._base import PairLearner, principal_components
+from mdaml.estimators._base import principal_components
+from mdaml.estimators._learners import PairLearner
 from mdaml.estimators._supervision import Supervision, check_both_kinds, scatters
 from mdaml.scatter import cholesky, ridged
 

@@ -10,7 +10,7 @@ from mdaml import kernels
 from mdaml._typing import FloatArray
 from mdaml._validation import check_choice, check_integer, check_number
 from mdaml.constraints import Classes
-from mdaml.estimators._base import LabelLearner
+from mdaml.estimators._learners import LabelLearner
 from mdaml.estimators._rank import Rank, best_rank, check_rank, folds
 from mdaml.scatter import cholesky, ridged
 

@@ -14,7 +14,8 @@ from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints import Classes, TripletSet
-from mdaml.estimators._base import LabelLearner, principal_components
+from mdaml.estimators._base import principal_components
+from mdaml.estimators._learners import LabelLearner
 from mdaml.scatter import whitened
 
 # The hinge is rounded over these widths of its argument, one after another; margins are 1 wide.

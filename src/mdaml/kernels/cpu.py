@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from mdaml.kernels._prefetch import pairs_ahead, prefetch_row
-from mdaml.kernels._threads import GRAIN, share
+from mdaml.kernels._threads import share
 
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for
 # NaN: all input was checked to be finite.
@@ -344,80 +344,3 @@ def _triplet_losses_along(begin, end, Y, ahead, scales, triplets, pair_weights, 
                 for n in range(n_padded):
                     total += smooth_hinge(far_dists[s, n] - sq_dists[s, p - offset])[0]
                 losses[g, s] += pair_weights[p] * total
-
-
-def center_sq_dists(Y, centers):
-    """Squared distance of every row of Y to every centre, by differences: no cancellation."""
-    out = np.empty((len(Y), len(centers)), Y.dtype)
-    share(_center_sq_dists, len(Y), out.size * Y.shape[1], Y, centers, out)
-    return out
-
-
-@fast_loop
-def _center_sq_dists(begin, end, Y, centers, out):
-    for i in range(begin, end):
-        for k in range(len(centers)):
-            total = Y.dtype.type(0)
-            for c in range(Y.shape[1]):
-                diff = Y[i, c] - centers[k, c]
-                total += diff * diff
-            out[i, k] = total
-
-
-def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta):
-    """Update ``weights`` and ``powers = weights**eta`` in place, one sample after another.
-
-    ``graph = (indptr, samples, pairs)`` lists, for each sample, those it forms a near pair with and
-    the rows of ``losses``. ``costs`` is the part of the cost of each mode that does not depend on
-    other samples. ``order[colors[c]:colors[c + 1]]`` share no pair: any order among them, and so
-    any number of threads, gives the same result.
-    """
-    args = (weights, powers, costs, *graph, losses, order, eta)
-    work = weights.shape[1] * (len(graph[1]) + 60 * len(weights))
-    if work // (len(colors) - 1) < 2 * GRAIN:
-        _sequential_weights(0, len(order), 0, *args)
-        return
-    for start, stop in zip(colors[:-1].tolist(), colors[1:].tolist(), strict=True):
-        share(_sequential_weights, stop - start, work * (stop - start) // len(order), start, *args)
-
-
-@exact_loop
-def _sequential_weights(
-    begin, end, start, weights, powers, costs, indptr, samples, pairs, losses, order, eta
-):
-    n_modes = weights.shape[1]
-    cost, logs = np.empty(n_modes), np.empty(n_modes)
-    for position in range(start + begin, start + end):
-        i = order[position]
-        for k in range(n_modes):
-            cost[k] = costs[i, k]
-        for e in range(indptr[i], indptr[i + 1]):
-            loss, j = losses[pairs[e]], samples[e]
-            if loss > 0.0:
-                for k in range(n_modes):
-                    cost[k] += loss * powers[j, k]
-        lowest = cost.min()
-        if lowest > 0.0 and eta == 3.0:  # the paper's value needs no logarithm
-            total = 0.0
-            for k in range(n_modes):
-                cost[k] = np.sqrt(lowest / cost[k])
-                total += cost[k]
-            for k in range(n_modes):
-                share_of_k = cost[k] / total
-                weights[i, k] = share_of_k
-                powers[i, k] = share_of_k * share_of_k * share_of_k
-        elif lowest > 0.0:
-            # Relative to the lowest, so that nothing overflows, however close eta is to 1.
-            total = 0.0
-            for k in range(n_modes):
-                logs[k] = np.log(lowest / cost[k]) / (eta - 1.0)
-                total += np.exp(logs[k])
-            log_total = np.log(total)
-            for k in range(n_modes):
-                weights[i, k] = np.exp(logs[k] - log_total)
-                powers[i, k] = np.exp(eta * (logs[k] - log_total))
-        else:  # modes that cost nothing share all the weight
-            n_free = np.sum(cost == 0.0)
-            for k in range(n_modes):
-                weights[i, k] = 1.0 / n_free if cost[k] == 0.0 else 0.0
-                powers[i, k] = weights[i, k] ** eta

@@ -1,0 +1,202 @@
+"""How a fitted metric is handed to files and to other libraries."""
+
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from mdaml._typing import FloatArray
+
+if TYPE_CHECKING:
+    from mdaml.export import MahalanobisMetric
+
+
+class Handover(ABC):
+    """Methods of a fitted metric that give it away."""
+
+    components_: FloatArray  # (n_components, d)
+
+    @abstractmethod
+    def _check(self, X: npt.ArrayLike) -> FloatArray:
+        """Return samples like those of the fit, or say what is wrong with them."""
+
+    @abstractmethod
+    def _map(self, X: FloatArray) -> FloatArray:
+        """Return checked samples under the learned map."""
+
+    @property
+    @abstractmethod
+    def _n_features_out(self) -> int:
+        """Entries of a mapped sample."""
+
+    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
+        """Write the fitted model to a file, which :func:`mdaml.load` reads.
+
+        A zip of arrays and JSON without any code, written beside ``path`` and then renamed. All
+        parameters are saved but ``callback``, and all fitted attributes. What ``set_output`` and
+        metadata routing were told is not.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; ``.mdaml`` is usual, no suffix is added.
+        compact : bool, default=False
+            Leave out what describes the training data only: ``weights_`` and ``triplets_``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from mdaml import Euclidean
+        >>> from mdaml import load
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).save(Path(folder, "plain.mdaml"))
+        ...     load(Path(folder, "plain.mdaml")).transform([[4.0, 5.0]])
+        array([[4., 5.]])
+        """
+        from mdaml.archive import write_model
+
+        write_model(path, self, compact=compact)
+
+    def embed(
+        self, X: npt.ArrayLike, *, out: npt.NDArray[np.float32] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Transform into single precision and C order, as vector indexes take it.
+
+        Works block by block: X and ``out`` may be memory maps larger than memory.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        out : float32 array of shape (n_samples, n_components), C order, or None
+            Where to write. After an error in X some rows may have been written.
+
+        Returns
+        -------
+        embedding : float32 array of shape (n_samples, n_components)
+            ``out``, if it was given.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).embed([[4, 5]])
+        array([[4., 5.]], dtype=float32)
+        """
+        from mdaml.export import embed_blocks
+
+        check_is_fitted(self, "components_")
+        return embed_blocks(lambda rows: self._map(self._check(rows)), X, self._n_features_out, out)
+
+    def get_metric(self) -> "MahalanobisMetric":
+        """Return the learned distance as a function of two vectors, which can be pickled.
+
+        For ``metric=`` of scikit-learn and SciPy; ``transform`` and Euclidean distance is faster.
+
+        Returns
+        -------
+        metric : callable
+            ``metric(a, b)`` is the distance of two vectors of n_features.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).get_metric()([0.0, 0.0], [3.0, 4.0])
+        5.0
+        """
+        from mdaml.export import MahalanobisMetric
+
+        check_is_fitted(self, "components_")
+        return MahalanobisMetric(self.components_)
+
+    def to_faiss(self, X: npt.ArrayLike | None = None) -> Any:
+        """Return a faiss index that takes vectors as they are and transforms them inside.
+
+        Needs the extra ``faiss``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or None
+            Samples to add. Their mean is taken as the origin inside the index, now and later, which
+            changes no distance but loses less in single precision. None: an empty index.
+
+        Returns
+        -------
+        index : faiss.IndexPreTransform
+            The map before a flat index; the distances it returns are squared.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import Euclidean
+        >>> X = np.array([[0.0, 1.0], [2.0, 3.0], [5.0, 5.0]], dtype=np.float32)
+        >>> index = Euclidean().fit(X).to_faiss(X)
+        >>> sq_dists, rows = index.search(X[:1], 2)
+        >>> rows
+        array([[0, 1]])
+        """
+        from mdaml.export import faiss_index
+
+        check_is_fitted(self, "components_")
+        return faiss_index(self.components_, None if X is None else self._check(X))
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
+        """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
+
+        Needs the extra ``onnx``.
+
+        Parameters
+        ----------
+        path : str or path or None
+            A file to write as well; it is replaced only once the new one is complete.
+        dtype : {"float32", "float64"} or dtype, default="float32"
+            Of input and output.
+
+        Returns
+        -------
+        model : onnx.ModelProto
+            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import onnxruntime
+        >>> from mdaml import Euclidean
+        >>> model = Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).to_onnx()
+        >>> session = onnxruntime.InferenceSession(model.SerializeToString())
+        >>> session.run(None, {"X": np.array([[4, 5]], dtype=np.float32)})[0]
+        array([[4., 5.]], dtype=float32)
+        """
+        from mdaml.export import onnx_model
+
+        check_is_fitted(self, "components_")
+        return onnx_model(self.components_, path, dtype=dtype)
+
+    def to_torch(self, *, dtype: Any = "float32") -> Any:
+        """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
+
+        Needs the extra ``torch``.
+
+        Parameters
+        ----------
+        dtype : {"float32", "float64"} or dtype of NumPy or torch, default="float32"
+            Of the weight.
+
+        Returns
+        -------
+        layer : torch.nn.Linear
+            Its weight is frozen; ``requires_grad_(True)`` lets it learn.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).to_torch()
+        Linear(in_features=2, out_features=2, bias=False)
+        """
+        from mdaml.export import torch_layer
+
+        check_is_fitted(self, "components_")
+        return torch_layer(self.components_, dtype=dtype)
