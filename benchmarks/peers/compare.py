@@ -158,8 +158,12 @@ def judged(record):
     if record["status"] == "ok":
         L = np.load(record["out"])
         Path(record["out"]).unlink()
-        accuracy, satisfied = problem(record["set"], record["split"]).judge(L)
-        record = record | {"accuracy": accuracy, "satisfied": satisfied, "rank": len(L)}
+        if L.size > 0 and np.all(np.isfinite(L)):
+            accuracy, satisfied = problem(record["set"], record["split"]).judge(L)
+            record = record | {"accuracy": accuracy, "satisfied": satisfied, "rank": len(L)}
+        else:
+            message = f"returned a map of shape {L.shape} that is empty or not finite"
+            record = record | {"status": "failed", "message": message}
     return {key: value for key, value in record.items() if key not in hidden}
 
 
