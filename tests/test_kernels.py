@@ -3,6 +3,9 @@
 import os
 import select
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from itertools import pairwise
 
@@ -594,3 +597,34 @@ def test_a_forked_child_can_fit_after_its_parent(use_threads):
     finally:
         os.close(receiver)
         os.waitpid(child, 0)
+
+
+@pytest.mark.slow
+def test_no_bit_depends_on_whether_the_code_was_compiled_or_read_from_its_cache(tmp_path):
+    code = """
+        import hashlib
+        import numpy as np
+        from mdaml import kernels
+        from mdaml.constraints import TripletSet, sample_triplets
+        rng = np.random.default_rng(0)
+        T = sample_triplets(rng.integers(0, 3, 100), 5, 5, random_state=0)
+        grouped = TripletSet.from_triplets(T, 100)
+        Y, weights = rng.normal(size=(100, 7)), rng.random(len(grouped.pairs))
+        scales = rng.random((4, 7))
+        results = [
+            kernels.laplacian_product(Y, grouped.pairs, grouped.groups, weights),
+            kernels.pair_sq_dists(Y, grouped.pairs, scales[0]),
+            kernels.triplet_losses(Y, grouped),
+            kernels.triplet_losses_along(Y, scales, grouped, weights),
+            kernels.triplet_gradient(Y, scales[0], grouped, weights)[1],
+            kernels.transposed_times(Y, Y),
+        ]
+        print(*(hashlib.md5(result.tobytes()).hexdigest() for result in results))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == second

@@ -17,6 +17,9 @@ from mdaml.kernels._threads import share
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for
 # NaN: all input was checked to be finite.
 fast_loop: Any = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+# Sums stay in the order written: where a term is added to many entries, vector units need no other.
+# Reordered ones came out differently from compiled code and from the same code out of its cache.
+ordered_loop: Any = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz", "nnan"})
 # Without licence to reorder: for logarithms and comparisons.
 exact_loop: Any = numba.njit(nogil=True, cache=True)
 
@@ -225,7 +228,7 @@ def laplacian_product_loop(begin, end, Y, ahead, pairs, groups, weights, degree,
         _subtract_rows(groups[g], groups[g + 1], Y, ahead, pairs, weights, degree, product, row)
 
 
-@fast_loop
+@ordered_loop
 def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
     """Subtract from a row of ``product`` the weighted rows of the partners of an anchor."""
     real, p = Y.dtype.type, begin
@@ -238,7 +241,10 @@ def _subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
             a0, a1, a2, a3 = real(w0), real(w1), real(w2), real(w3)
             degree[pairs[p, 0]] += w0 + w1 + w2 + w3
             for c in range(Y.shape[1]):
-                product[row, c] -= a0 * Y[j0, c] + a1 * Y[j1, c] + a2 * Y[j2, c] + a3 * Y[j3, c]
+                total = product[row, c] - a0 * Y[j0, c]
+                total -= a1 * Y[j1, c]
+                total -= a2 * Y[j2, c]
+                product[row, c] = total - a3 * Y[j3, c]
             p += 4
         else:
             j, pull = pairs[p, 1], real(weights[p])
