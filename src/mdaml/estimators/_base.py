@@ -243,8 +243,9 @@ class MahalanobisTransformer(
         return len(self.components_)
 
     def __sklearn_tags__(self) -> Tags:
-        """Keep single precision where it is given."""
+        """Keep single precision; labels are the usual supervision, comparisons replace them."""
         tags: Any = super().__sklearn_tags__()
+        tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

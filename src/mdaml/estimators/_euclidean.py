@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array
+from sklearn.utils import Tags, check_array
 
 from mdaml.estimators._base import MahalanobisTransformer
 
@@ -59,3 +59,9 @@ class Euclidean(MahalanobisTransformer):
         samples = check_array(X, dtype=[np.float64, np.float32], input_name="X", estimator=self)
         self._store(X, np.eye(samples.shape[1]), samples.dtype)
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """There is nothing to learn, and so no need of labels."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import Tags
 
 from mdaml import kernels
 from mdaml._typing import FloatArray
@@ -103,12 +102,6 @@ class PairLearner(MahalanobisTransformer, ABC):
     def _learn(self, X: FloatArray, given: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         """Return components and further attributes for centred samples in double precision."""
 
-    def __sklearn_tags__(self) -> Tags:
-        """Labels are the usual supervision; comparisons replace them."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
 
 class LabelLearner(MahalanobisTransformer, ABC):
     """A learner from class labels only."""
@@ -156,12 +149,6 @@ class LabelLearner(MahalanobisTransformer, ABC):
 
         They are centred, in double precision and in the order of the places of the classes.
         """
-
-    def __sklearn_tags__(self) -> Tags:
-        """Without labels there is nothing to learn from."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 def _centred(samples: FloatArray) -> FloatArray:

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
@@ -459,12 +459,6 @@ class MDaML(ChunkLearner, MahalanobisTransformer):
             return np.ones((len(X), 1))
         make = mixture_weights if self.init == "gmm" else kmeans_weights
         return make(X, self.n_modes, rng)
-
-    def __sklearn_tags__(self) -> Tags:
-        """Labels are the usual supervision; comparisons replace them."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 def _is_identity(F: FloatArray) -> bool:

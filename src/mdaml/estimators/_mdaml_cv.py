@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 
 from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
@@ -239,12 +239,6 @@ class MDaMLCV(MahalanobisTransformer):
             n_iter_=model.n_iter_,
         )
         return self
-
-    def __sklearn_tags__(self) -> Tags:
-        """Labels are the usual supervision; triplets replace them."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 class Part:
