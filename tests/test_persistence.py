@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as hnp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import mdaml
-from mdaml.archive import replacing
 from mdaml.datasets import make_multimodal
+from mdaml.io.atomic import replace_file
 from mdaml.persistence import load
 
 ALL = [
@@ -248,8 +248,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(fitted, tmp_pat
 
 def test_an_interrupted_write_leaves_nothing(tmp_path):
     def write():
-        with replacing(tmp_path / "file") as file:
-            file.write(b"half")
+        with replace_file(tmp_path / "file") as part:
+            part.write_bytes(b"half")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

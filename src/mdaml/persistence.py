@@ -3,8 +3,9 @@
 import os
 from typing import Any
 
-from mdaml import archive, estimators
+from mdaml import estimators
 from mdaml.estimators import MDaML, MDaMLCV
+from mdaml.io.model_file import check_learned, is_learned_name, read_model
 
 # The only classes a file can name; nothing is imported because a file says so.
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
@@ -49,7 +50,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.transform(X) == model.transform(X)).all())
     True
     """
-    return archive.read_model(path, _build)
+    return read_model(path, _build)
 
 
 def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
@@ -62,9 +63,9 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
         raise ValueError(f"{name} has no parameter {unknown[0][:60]!r}")
     for key in learned:
         # What the class defines, such as a method, must not be hidden by a value.
-        if not archive.is_learned_name(key) or hasattr(cls, key):
+        if not is_learned_name(key) or hasattr(cls, key):
             raise ValueError(f"{key[:60]!r} is no attribute that {name} learns")
-    archive.check_learned(learned)
+    check_learned(learned)
     if cls is MDaML and "centers_" not in learned:
         raise ValueError("centers_ is missing")
     if cls is MDaMLCV:

@@ -16,7 +16,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from mdaml.archive import replacing
 from mdaml.constraints._checks import check_ids, check_points
 from mdaml.constraints._table import (
     COLUMNS,
@@ -27,6 +26,7 @@ from mdaml.constraints._table import (
     TableReader,
     find_layout,
 )
+from mdaml.io.atomic import replace_file
 
 if TYPE_CHECKING:  # the class takes its method from here
     from mdaml.constraints._value import Constraints
@@ -317,7 +317,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> Non
     if suffix == ".parquet":
         pyarrow = _import_pyarrow()
         table = pyarrow.table(_columns(arrays))
-    with replacing(path) as file:
+    with replace_file(path) as part, part.open("wb") as file:
         if suffix == ".npz":
             np.savez(file, **{name: value for name, value in arrays.items() if value is not None})
         elif suffix == ".csv":

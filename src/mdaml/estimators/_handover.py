@@ -1,27 +1,27 @@
-"""How a fitted metric is handed to files and to other libraries."""
+"""Saving a fitted metric, and exporting it to other libraries."""
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
-
-if TYPE_CHECKING:
-    from mdaml.export import MahalanobisMetric
+from mdaml.io import export
+from mdaml.io.export import MahalanobisMetric
+from mdaml.io.model_file import write_model
 
 
 class Handover(ABC):
-    """Methods of a fitted metric that give it away."""
+    """Methods of a fitted metric that save or export it."""
 
     components_: FloatArray  # (n_components, d)
 
     @abstractmethod
     def _check(self, X: npt.ArrayLike) -> FloatArray:
-        """Return samples like those of the fit, or say what is wrong with them."""
+        """Return samples like those of the fit, or raise an error that says what is wrong."""
 
     @abstractmethod
     def _map(self, X: FloatArray) -> FloatArray:
@@ -36,8 +36,8 @@ class Handover(ABC):
         """Write the fitted model to a file, which :func:`mdaml.load` reads.
 
         A zip of arrays and JSON without any code, written beside ``path`` and then renamed. All
-        parameters are saved but ``callback``, and all fitted attributes. What ``set_output`` and
-        metadata routing were told is not.
+        parameters but ``callback`` are saved, and all fitted attributes. Settings of ``set_output``
+        and metadata routing are not.
 
         Parameters
         ----------
@@ -57,8 +57,6 @@ class Handover(ABC):
         ...     load(Path(folder, "plain.mdaml")).transform([[4.0, 5.0]])
         array([[4., 5.]])
         """
-        from mdaml.archive import write_model
-
         write_model(path, self, compact=compact)
 
     def embed(
@@ -86,12 +84,12 @@ class Handover(ABC):
         >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).embed([[4, 5]])
         array([[4., 5.]], dtype=float32)
         """
-        from mdaml.export import embed_blocks
-
         check_is_fitted(self, "components_")
-        return embed_blocks(lambda rows: self._map(self._check(rows)), X, self._n_features_out, out)
+        return export.embed_blocks(
+            lambda rows: self._map(self._check(rows)), X, self._n_features_out, out
+        )
 
-    def get_metric(self) -> "MahalanobisMetric":
+    def get_metric(self) -> MahalanobisMetric:
         """Return the learned distance as a function of two vectors, which can be pickled.
 
         For ``metric=`` of scikit-learn and SciPy; ``transform`` and Euclidean distance is faster.
@@ -107,8 +105,6 @@ class Handover(ABC):
         >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).get_metric()([0.0, 0.0], [3.0, 4.0])
         5.0
         """
-        from mdaml.export import MahalanobisMetric
-
         check_is_fitted(self, "components_")
         return MahalanobisMetric(self.components_)
 
@@ -138,10 +134,8 @@ class Handover(ABC):
         >>> rows
         array([[0, 1]])
         """
-        from mdaml.export import faiss_index
-
         check_is_fitted(self, "components_")
-        return faiss_index(self.components_, None if X is None else self._check(X))
+        return export.make_faiss_index(self.components_, None if X is None else self._check(X))
 
     def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
@@ -170,10 +164,8 @@ class Handover(ABC):
         >>> session.run(None, {"X": np.array([[4, 5]], dtype=np.float32)})[0]
         array([[4., 5.]], dtype=float32)
         """
-        from mdaml.export import onnx_model
-
         check_is_fitted(self, "components_")
-        return onnx_model(self.components_, path, dtype=dtype)
+        return export.make_onnx_model(self.components_, path, dtype=dtype)
 
     def to_torch(self, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
@@ -196,7 +188,5 @@ class Handover(ABC):
         >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).to_torch()
         Linear(in_features=2, out_features=2, bias=False)
         """
-        from mdaml.export import torch_layer
-
         check_is_fitted(self, "components_")
-        return torch_layer(self.components_, dtype=dtype)
+        return export.make_torch_layer(self.components_, dtype=dtype)

@@ -1,0 +1,316 @@
+"""The learned map as an object of other libraries, each of which is imported only here.
+
+All of it is made from the matrix ``components_``; methods of the estimators call these functions.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import FloatArray
+from mdaml.io.atomic import replace_file
+
+_EMBEDDED = 1 << 16  # values of the samples embedded at a time: half a megabyte in double precision
+_INDEXED = 1 << 20  # values added to an index at a time
+# Old enough for every runtime of the last years; a product of matrices has not changed since.
+_OPSET, _IR_VERSION = 13, 8
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class MahalanobisMetric:
+    """The learned distance as a function of two vectors, for ``metric=`` of other libraries.
+
+    It can be pickled, and two with the same components are equal. It is slow, since it is called
+    from Python for each pair: where the library takes vectors, pass ``model.transform(X)`` and let
+    it compute Euclidean distances.
+
+    Parameters
+    ----------
+    components : array-like of shape (n_components, n_features)
+        The linear map ``L``; the distance is ``|L u - L v|``.
+
+    Attributes
+    ----------
+    components : array of shape (n_components, n_features)
+        In double precision, read-only.
+
+    Examples
+    --------
+    >>> from scipy.spatial.distance import pdist
+    >>> from mdaml.io.export import MahalanobisMetric
+    >>> metric = MahalanobisMetric([[1.0, 0.0], [0.0, 2.0]])
+    >>> metric([0.0, 0.0], [3.0, 2.0])
+    5.0
+    >>> pdist([[0.0, 0.0], [3.0, 2.0]], metric)
+    array([5.])
+    """
+
+    components: FloatArray
+
+    def __init__(self, components: npt.ArrayLike) -> None:
+        given = np.array(components, dtype=np.float64, order="C")
+        if given.ndim != 2 or given.size == 0 or not np.all(np.isfinite(given)):
+            raise ValueError(
+                "components must be finite numbers of shape (n_components, n_features), got shape "
+                f"{given.shape}. Take components_ of a fitted model."
+            )
+        given.setflags(write=False)
+        object.__setattr__(self, "components", given)
+
+    def __call__(self, u: npt.ArrayLike, v: npt.ArrayLike) -> float:
+        """Return the distance of two vectors of length n_features."""
+        a, b = np.asarray(u, dtype=np.float64), np.asarray(v, dtype=np.float64)
+        wanted = self.components.shape[1:]
+        if a.shape != wanted or b.shape != wanted:
+            raise ValueError(
+                f"u and v must be vectors of {wanted[0]} features, got shapes {a.shape} and "
+                f"{b.shape}. For many pairs at once use pair_distance of the model."
+            )
+        mapped = self.components @ (a - b)
+        return math.sqrt(mapped.dot(mapped))
+
+    def __reduce__(self) -> tuple[type["MahalanobisMetric"], tuple[FloatArray]]:
+        """Pickle the components alone."""
+        return type(self), (self.components,)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the components."""
+        if not isinstance(other, MahalanobisMetric):
+            return NotImplemented
+        return np.array_equal(self.components, other.components)
+
+    def __hash__(self) -> int:
+        """Hash the components; zeros of either sign are equal."""
+        return hash((self.components.shape, (self.components + 0.0).tobytes()))
+
+    def __repr__(self) -> str:
+        """Name the shape."""
+        n_components, n_features = self.components.shape
+        return f"MahalanobisMetric(<{n_components} x {n_features}>)"
+
+
+def embed_blocks(
+    transform: Callable[[Any], FloatArray],
+    X: Any,
+    n_components: int,
+    out: npt.NDArray[np.float32] | None = None,
+) -> npt.NDArray[np.float32]:
+    """Transform block by block into single precision, C order.
+
+    Parameters
+    ----------
+    transform : callable
+        Maps and checks some rows.
+    X : array-like of shape (n_samples, n_features)
+        Sliced by rows, so that a memory map is never read as a whole.
+    n_components : int
+        Columns of what ``transform`` returns.
+    out : float32 array of shape (n_samples, n_components), C order, or None
+        Where to write, for instance a memory map.
+
+    Returns
+    -------
+    out : float32 array of shape (n_samples, n_components)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.io.export import embed_blocks
+    >>> embed_blocks(lambda rows: rows @ np.ones((2, 1)), np.eye(2), 1)
+    array([[1.],
+           [1.]], dtype=float32)
+    """
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    rows, shape = getattr(X, "iloc", X), X.shape
+    n_samples = shape[0] if len(shape) == 2 else 0
+    if n_samples == 0:
+        transform(X)  # raises an error that says what is wrong
+        raise ValueError(f"X must have rows and columns, got shape {shape}.")
+    if out is None:
+        out = np.empty((n_samples, n_components), np.float32)
+    _check_out(out, (n_samples, n_components))
+    step = max(1, _EMBEDDED // max(1, shape[1]))
+    for start in range(0, n_samples, step):
+        with np.errstate(over="ignore"):  # checked below
+            block = transform(rows[start : start + step]).astype(np.float32)
+        if not np.all(np.isfinite(block)):
+            raise ValueError(
+                f"Rows {start} to {start + len(block) - 1} of X, transformed, exceed single "
+                "precision. Scale the features, for instance by StandardScaler, and fit again."
+            )
+        out[start : start + len(block)] = block
+    return out
+
+
+def _check_out(out: Any, shape: tuple[int, int]) -> None:
+    fits = isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape
+    if not fits or not out.flags.c_contiguous or not out.flags.writeable:
+        got = type(out).__name__
+        if isinstance(out, np.ndarray):
+            got = f"{out.dtype} of shape {out.shape}"
+            got += "" if out.flags.c_contiguous else ", not in C order"
+            got += "" if out.flags.writeable else ", read-only"
+        raise ValueError(
+            f"out must be a writable float32 array of shape {shape} in C order, got {got}."
+        )
+
+
+def make_faiss_index(components: FloatArray, X: FloatArray | None = None) -> Any:
+    """Return a faiss index of untransformed vectors that searches by the learned distance.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+        The linear map.
+    X : array of shape (n_samples, n_features) or None
+        Samples to add. Their mean is subtracted from all vectors inside the index, now and later:
+        distances do not change, but lose less in faiss's single precision.
+
+    Returns
+    -------
+    index : faiss.IndexPreTransform
+        A LinearTransform before an IndexFlatL2; distances it returns are squared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.io.export import make_faiss_index
+    >>> index = make_faiss_index(np.diag([1.0, 2.0]), np.eye(2))
+    >>> index.search(np.zeros((1, 2), np.float32), 1)
+    (array([[1.]], dtype=float32), array([[0]]))
+    """
+    faiss = _import("faiss")
+    n_components, n_features = components.shape
+    linear = faiss.LinearTransform(n_features, n_components, X is not None)
+    faiss.copy_array_to_vector(_cast(components).ravel(), linear.A)
+    if X is not None:
+        offset = -components.astype(np.float64) @ X.mean(axis=0, dtype=np.float64)
+        faiss.copy_array_to_vector(_cast(offset), linear.b)
+    linear.is_trained = True
+    index = faiss.IndexPreTransform(linear, faiss.IndexFlatL2(n_components))
+    if X is not None:
+        step = max(1, _INDEXED // n_features)
+        for start in range(0, len(X), step):
+            index.add(_cast(X[start : start + step]))
+    return index
+
+
+def make_onnx_model(
+    components: FloatArray,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    dtype: Any = "float32",
+) -> Any:
+    """Return an ONNX model that maps ``X`` of shape (any, n_features) to ``embedding``.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+        The linear map.
+    path : str or path or None
+        A file to write as well; it is replaced only once the new one is complete.
+    dtype : {"float32", "float64"} or dtype
+        Of input and output.
+
+    Returns
+    -------
+    model : onnx.ModelProto
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.io.export import make_onnx_model
+    >>> model = make_onnx_model(np.diag([1.0, 2.0]))
+    >>> [node.op_type for node in model.graph.node]
+    ['MatMul']
+    """
+    precision = _check_precision(dtype)
+    onnx = _import("onnx")
+    helper = onnx.helper
+    weight = _cast(components.T, precision)
+    element = helper.np_dtype_to_tensor_dtype(precision)
+    n_features, n_components = weight.shape
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["X", "components"], ["embedding"])],
+        "mdaml",
+        [helper.make_tensor_value_info("X", element, ["n_samples", n_features])],
+        [helper.make_tensor_value_info("embedding", element, ["n_samples", n_components])],
+        [onnx.numpy_helper.from_array(weight, "components")],
+        doc_string="Euclidean distance of rows of the embedding is the learned distance.",
+    )
+    opsets = [helper.make_opsetid("", _OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, producer_name="mdaml")
+    model.ir_version = _IR_VERSION
+    onnx.checker.check_model(model)
+    if path is not None:
+        with replace_file(path) as part:
+            part.write_bytes(model.SerializeToString())
+    return model
+
+
+def make_torch_layer(components: FloatArray, *, dtype: Any = "float32") -> Any:
+    """Return a linear layer without bias, frozen.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+        The weight.
+    dtype : {"float32", "float64"} or dtype of NumPy or torch
+        Of the weight.
+
+    Returns
+    -------
+    layer : torch.nn.Linear
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.io.export import make_torch_layer
+    >>> make_torch_layer(np.diag([1.0, 2.0]))
+    Linear(in_features=2, out_features=2, bias=False)
+    """
+    precision = _check_precision(dtype)
+    torch = _import("torch")
+    n_components, n_features = components.shape
+    weight = torch.tensor(_cast(components, precision))
+    layer = torch.nn.Linear(n_features, n_components, bias=False, dtype=weight.dtype, device="meta")
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    return layer
+
+
+def _check_precision(dtype: Any) -> np.dtype[Any]:
+    try:
+        # torch's own dtypes are known by their names only: it need not be imported for this.
+        name = str(dtype).removeprefix("torch.")
+        precision = np.dtype(name if name != str(dtype) else dtype)
+    except TypeError:
+        precision = None
+    if dtype is None or precision not in (np.float32, np.float64):  # None is double to NumPy
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
+    return precision
+
+
+def _cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArray[Any]:
+    """Return an array in another precision, in C order, unless it does not fit."""
+    with np.errstate(over="ignore"):  # checked below
+        cast = np.ascontiguousarray(array, dtype=dtype)
+    if not np.all(np.isfinite(cast)):
+        raise ValueError(
+            f"Values up to {np.abs(array).max():.1e} do not fit into {dtype}. Scale the features, "
+            "for instance by StandardScaler, and fit again."
+        )
+    return cast
+
+
+def _import(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError as error:
+        message = f'to_{library} needs {library}: pip install "mdaml[{library}]"'
+        raise ImportError(message) from error
