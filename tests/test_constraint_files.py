@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_constraint_values import constraints, small
 
-from mdaml.constraints import Constraints, Problem, _files, read_constraints
+from mdaml.constraints import Constraints, Problem, read_constraints
+from mdaml.io import texts
 
 SUFFIXES = (".csv", ".parquet", ".npz")
 # Everything that a cell, a quotation mark or the end of a line could trip over.
@@ -250,9 +251,9 @@ def test_a_wrong_triplet_is_named_by_line_and_reason(line, reason, write):
     ("line", "reason"),
     [
         ("word,0,1,2,,,", "kind is 'word', not triplet, pair or quadruplet"),
-        ("triplet,0,1,2,3,,", "d is '3', which a triplet has not got"),
-        ("triplet,0,1,2,x,,", "d is 'x', which a triplet has not got"),
-        ("triplet,0,1,2,,1,", "label is '1', which a triplet has not got"),
+        ("triplet,0,1,2,3,,", "d is '3', which a triplet does not have"),
+        ("triplet,0,1,2,x,,", "d is 'x', which a triplet does not have"),
+        ("triplet,0,1,2,,1,", "label is '1', which a triplet does not have"),
         ("triplet,0,1,,,,", "c is missing"),
         ("pair,0,1,,,,", "label is '', not 1 (similar) or -1 (dissimilar)"),
         ("pair,0,1,,,2,", "label is '2', not 1 (similar) or -1 (dissimilar)"),
@@ -261,7 +262,7 @@ def test_a_wrong_triplet_is_named_by_line_and_reason(line, reason, write):
         ("quadruplet,0,1,2,,,", "d is missing"),
         ("quadruplet,0,1,2,2,,", "c and d are the same point, '2'"),
         ("quadruplet,0,1,1,0,,", "a,b and c,d are the same pair"),
-        ("quadruplet,0,1,0,3,1,", "label is '1', which a quadruplet has not got"),
+        ("quadruplet,0,1,0,3,1,", "label is '1', which a quadruplet does not have"),
         ("triplet,0,1,2,,,0", "weight is '0', not a positive finite number"),
         ("triplet,0,1,2,,,-1", "weight is '-1', not a positive finite number"),
         ("triplet,0,1,2,,,inf", "weight is 'inf', not a positive finite number"),
@@ -279,7 +280,7 @@ def test_a_wrong_line_of_a_mixture_is_named(line, reason, write):
 
 @pytest.mark.parametrize("block", [1, 2, 3, 100])
 def test_problems_are_in_the_order_of_lines_whatever_the_blocks(block, write, monkeypatch):
-    monkeypatch.setattr(_files, "_BLOCK", block)
+    monkeypatch.setattr(texts, "BLOCK_ROWS", block)
     lines = ["0,1,2", "0,0,2", "0,1", "3,1,2", "x,1,2", "0", "0,1,3"]
     value, problems = read_constraints(write("a,b,c\n" + "\n".join(lines)))
     assert [problem.line for problem in problems] == [3, 4, 6, 7]
@@ -310,9 +311,9 @@ def test_lines_are_counted_through_cells_with_line_ends(write):
         ("a,b,c,label\n0,1,2,1\n", "fits no kind"),
         ("a,b,c,wieght\n0,1,2,1\n", "unknown column 'wieght'"),
         ("a,b,c,a\n0,1,2,1\n", "a column twice"),
-        ('a,b,c\n0,1,2\n"0,1,2\n0,1,3\n', "line 3: .* quotation mark"),
-        ('a,b,c\n0,1,2\n"0"x,1,2\n', "line 3: .* quotation mark"),
-        (b"a,b,c\n0,1,\xff\n", "is not UTF-8 text.*Save it as UTF-8"),
+        ('a,b,c\n0,1,2\n"0,1,2\n0,1,3\n', ":3: .* quotation mark"),
+        ('a,b,c\n0,1,2\n"0"x,1,2\n', ":3: .* quotation mark"),
+        (b"a,b,c\n0,1,\xff\n", "2: this is not UTF-8 text.*Save it as UTF-8"),
         ("a,b,c\n0,1,2\n".encode("utf-16"), "is not UTF-8 text"),
     ],
 )
@@ -429,7 +430,7 @@ def test_wrong_rows_of_parquet_are_named(tmp_path):
     [
         ({"x": [0], "y": [1]}, "no columns a and b, but x, y"),
         ({"a": [0], "b": [1]}, "fits no kind"),
-        ({"a": [[0]], "b": [1], "c": [2]}, "column a holds list<"),
+        ({"a": [[0]], "b": [1], "c": [2]}, "column 'a' holds list<"),
         ({"a": [], "b": [], "c": []}, "there is no constraint"),
         ({"a": [0.5], "b": [1.0], "c": [2.0]}, "a is '0.5', not an integer"),
     ],
@@ -451,8 +452,8 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
 
 
 def npz(path, **changes):
-    arrays = {name: getattr(small(), name) for name in _files._NPZ_PARTS}
-    arrays |= {"n_points": np.array(6)} | changes
+    names = ("triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points")
+    arrays = {name: getattr(small(), name) for name in names} | changes
     np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
     return path
 
@@ -462,18 +463,18 @@ def npz(path, **changes):
     [
         ({"triplets": None}, "it holds pairs"),
         ({"more": np.ones(3)}, "it holds .*more"),
-        ({"triplets": np.ones((2, 3))}, r"triplets has shape \(2, 3\), dtype float64"),
-        ({"triplets": np.zeros((2, 4), int)}, r"triplets has shape \(2, 4\)"),
-        ({"pair_labels": np.array(1)}, r"pair_labels has shape \(\)"),
-        ({"pair_labels": np.array([1])}, "another length"),
+        ({"triplets": np.ones((2, 3))}, "triplets must be integers .* got dtype float64"),
+        ({"triplets": np.zeros((2, 4), int)}, r"triplets must be .* got shape \(2, 4\)"),
+        ({"pair_labels": np.array(1)}, r"pair_labels must .* got shape \(\)"),
+        ({"pair_labels": np.array([1])}, r"got shape \(1,\) for 2 pairs"),
         ({"pair_labels": np.array([1, 2])}, "pair_labels must hold"),
-        ({"weights": np.ones(4)}, "another length"),
+        ({"weights": np.ones(4)}, r"got shape \(4,\) for 5 constraints"),
         ({"weights": np.full(5, np.nan)}, "weight 0 is nan"),
         ({"n_points": np.array([6])}, "n_points is no integer"),
-        ({"n_points": np.array(3)}, "not below n_points"),
-        ({"triplets": np.array([[0, 1, -1], [0, 1, 2]])}, "not below n_points"),
+        ({"n_points": np.array(3)}, "triplets name row 3, but X has 3 rows"),
+        ({"triplets": np.array([[0, 1, -1], [0, 1, 2]])}, "triplets name row -1"),
         ({"triplets": np.array([[0, 1, 1], [0, 1, 2]])}, r"triplet 0 is \(0, 1, 1\)"),
-        ({"ids": np.array(["a", "b"])}, "another length"),
+        ({"ids": np.array(["a", "b"])}, "2 ids, but n_points is 6"),
         ({"ids": np.array(list("aabcde"))}, "'a' occurs 2 times"),
         ({"ids": np.array(["a", 1, None, 2, 3, 4], dtype=object)}, "allow_pickle=False"),
     ],

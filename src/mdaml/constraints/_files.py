@@ -7,49 +7,30 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from itertools import chain
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from mdaml.constraints._checks import check_ids, check_points
-from mdaml.constraints._table import (
-    COLUMNS,
-    KINDS,
-    MEMBERS,
-    Points,
-    Problem,
-    TableReader,
-    find_layout,
-)
+from mdaml.constraints._checks import check_points
+from mdaml.constraints._table import COLUMNS, KINDS, MEMBERS, LineReader, Problem
 from mdaml.io.atomic import replace_file
+from mdaml.io.texts import check_suffix, load_arrow, read_texts
 
 if TYPE_CHECKING:  # the class takes its method from here
     from mdaml.constraints._value import Constraints
 
-Arrays = dict[str, Any]  # the arguments of Constraints, or some of them
-
-_BLOCK = 1 << 16  # lines held as text at a time
-_NPZ_PARTS = {  # kind of the numbers, and width
-    "triplets": ("i", 3),
-    "pairs": ("i", 2),
-    "pair_labels": ("i",),
-    "quadruplets": ("i", 4),
-    "weights": ("f",),
-}
-
-
-def check_suffix(path: str | os.PathLike[str]) -> tuple[Path, str]:
-    """Return the path and its suffix in small letters, which must be one that can be read."""
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".parquet", ".npz"):
-        raise ValueError(f"{path}: the name must end in .csv, .parquet or .npz, to say the format.")
-    return path, suffix
+_SUFFIXES = (".csv", ".parquet", ".npz")
+_PARTS = {"triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points"}
+# What NumPy and zipfile raise for archives that are not as they should be. A header of an array is
+# Python source to NumPy, hence the errors of a parser.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, tokenize.TokenError),
+    *(ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError),
+)
 
 
 def read(
@@ -108,228 +89,73 @@ def read(
 
 
 def read_lines(
-    cls: type["Constraints"], path: Any, ids: Any, n_points: int | None
+    cls: type["Constraints"], path: str | os.PathLike[str], ids: Any, n_points: int | None
 ) -> tuple["Constraints", list[Problem], int]:
     """Return the constraints of a file, its lines that are none, and the number of its lines."""
-    names, limit = check_points(cls.__new__(cls), n_points, ids)
-    parts, problems, n_lines = _read_arrays(path, names, limit)
-    try:
-        return cls(**parts), problems, n_lines
-    except (TypeError, ValueError) as error:  # only NPZ files come here unchecked
-        raise ValueError(f"{path}: {error}") from None
+    from mdaml.constraints._value import _restore
+
+    names, n_points = check_points(cls.__new__(cls), n_points, ids)
+    path = Path(path)
+    if check_suffix(path, _SUFFIXES) == ".npz":
+        stored = _read_npz(cls, path)
+        if names is None or stored.ids is None or np.array_equal(names, stored.ids):
+            if n_points not in (None, stored.n_points):
+                raise ValueError(
+                    f"{path}: it was written for {stored.n_points} points, but X has {n_points}. "
+                    "Restrict the constraints to the points that are left before they are "
+                    "written, or write their ids."
+                )
+            ids = stored.ids if names is None else names
+            return _restore(_get_parts(stored) | {"ids": ids}), [], stored.n_constraints
+        # Rows may have another order by now: read the file of text that would say the same.
+        table = _to_columns(_get_parts(stored))
+        cells = [["" if cell is None else str(cell) for cell in cells] for cells in table.values()]
+        blocks = iter([([0], [[name] for name in table]), (range(1, len(cells[0]) + 1), cells)])
+    else:
+        blocks = read_texts(path)
+    reader = LineReader(path, names, n_points)
+    parts = reader.read(blocks) | {"ids": names, "n_points": n_points}
+    return _restore(parts), reader.problems, reader.n_lines  # checked line by line
 
 
-def _read_arrays(
-    path: str | os.PathLike[str], ids: npt.NDArray[Any] | None, n_points: int | None
-) -> tuple[Arrays, list[Problem], int]:
-    """Return the arguments for Constraints, the lines that are none, and the number of lines."""
-    path, suffix = check_suffix(path)
-    try:
-        if suffix == ".npz":
-            stored = _read_npz(path)
-            if ids is None or np.array_equal(stored.get("ids", ids), ids):
-                return _attach(stored, ids, n_points), [], len(stored["weights"])
-            reader = _read_by_id(stored, ids)
-        elif suffix == ".csv":
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                reader = _read_csv(file, ids, n_points)
-        else:
-            reader = _read_parquet(path, ids, n_points)
-        if not reader.n_lines:
-            raise ValueError("there is no constraint in this file.")
-        arrays: Arrays = reader.finish()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8.") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if reader.n_lines == len(reader.problems):
-        raise ValueError(
-            f"{path}: none of {reader.n_lines} lines is a constraint; {reader.problems[0]}."
-        )
-    arrays |= {"ids": ids, "n_points": n_points}
-    return arrays, reader.problems, reader.n_lines
+def _get_parts(value: "Constraints") -> dict[str, Any]:
+    return {name: getattr(value, name) for name in (*_PARTS, "ids")}
 
 
-def _attach(stored: Arrays, ids: npt.NDArray[Any] | None, n_points: int | None) -> Arrays:
-    """Return stored arrays for the X at hand, which must have the rows they were written for."""
-    if n_points not in (None, stored["n_points"]):
-        raise ValueError(
-            f"it was written for {stored['n_points']} points, but X has {n_points}. Restrict the "
-            "constraints to the points that are left before they are written, or write their ids."
-        )
-    return {"ids": ids, **stored}
-
-
-def _read_by_id(stored: Arrays, ids: npt.NDArray[Any]) -> TableReader:
-    """Read stored arrays as the file of text they could be: rows may have another order by now."""
-    table = _columns(stored)
-    reader = TableReader(list(table), ids, len(ids))
-    _add_columns(reader, [list(map(_text, column)) for column in table.values()])
-    return reader
-
-
-def _read_csv(file: TextIO, ids: npt.NDArray[Any] | None, n_points: int | None) -> TableReader:
-    records = _records(file)
-    first = next(records, None)
-    if first is None:
-        raise ValueError("the file is empty.")
-    columns = find_layout(first[1])
-    if columns is None:
-        columns = _layout_without_header(first[1], Points(ids, n_points))
-        records = chain([first], records)
-    reader = TableReader(columns, ids, n_points)
-    _add_records(reader, records)
-    return reader
-
-
-def _records(file: TextIO) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line on which each record begins, and its cells."""
-    lines = csv.reader(_without_comments(file), skipinitialspace=True, strict=True)
-    begin = 1
-    try:
-        for row in lines:
-            if row:
-                yield begin, row
-            begin = lines.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"line {begin}: {error}. Is a quotation mark not closed?") from None
-
-
-def _without_comments(file: TextIO) -> Iterator[str]:
-    """Yield the lines, those that begin with # at the top as blank ones, so that numbers stay."""
-    for line in file:
-        if not line.startswith("#") and line.strip():
-            yield line
-            break
-        yield "\n"
-    yield from file
-
-
-def _layout_without_header(row: Sequence[str], points: Points) -> tuple[str, ...]:
-    if any(points[cell] < 0 for cell in row):
-        raise ValueError(
-            f"the first line, {','.join(row)}, is no header (a,b,c or a,b,label or a,b,c,d) and "
-            f"holds no constraint: {next(points.fault(c) for c in row if points[c] < 0)}."
-        )
-    if len(row) not in (3, 4):
-        advice = " Pairs need a header: a,b,label." if len(row) == 2 else ""
-        raise ValueError(
-            "without a header, lines hold three points (a triplet) or four (a quadruplet), got "
-            f"{len(row)}.{advice}"
-        )
-    return MEMBERS[: len(row)]
-
-
-def _add_records(reader: TableReader, records: Iterable[tuple[int, list[str]]]) -> None:
-    # Cells are kept in one list: to keep a list for each line costs more than to read it.
-    width, lines, cells = len(reader.columns), list[int](), list[str]()
-    for line, row in records:
-        if len(row) != width:
-            reader.refuse(line, row)
-            continue
-        lines.append(line)
-        cells += row
-        if len(lines) == _BLOCK:
-            reader.add(lines, [cells[place::width] for place in range(width)])
-            lines, cells = [], []
-    reader.add(lines, [cells[place::width] for place in range(width)])
-
-
-def _add_columns(reader: TableReader, columns: Sequence[list[str]]) -> None:
-    for begin in range(0, len(columns[0]), _BLOCK):
-        cells = [column[begin : begin + _BLOCK] for column in columns]
-        reader.add(range(begin + 1, begin + 1 + len(cells[0])), cells)
-
-
-def _read_parquet(path: Path, ids: npt.NDArray[Any] | None, n_points: int | None) -> TableReader:
-    pyarrow = _import_pyarrow()
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except FileNotFoundError:
-        raise
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"not a Parquet file, or damaged: {error}") from None
-    columns = find_layout(table.column_names)
-    if columns is None:
-        raise ValueError(f"there are no columns a and b, but {', '.join(table.column_names)}.")
-    reader = TableReader(columns, ids, n_points)
-    _add_columns(reader, [_cells_of(pyarrow, table, n) for n in range(len(columns))])
-    return reader
-
-
-def _cells_of(pyarrow: Any, table: Any, n: int) -> list[str]:
-    """Return a column as text, empty where there is no value."""
-    column, kind = table.column(n), table.schema.field(n).type
-    if pyarrow.types.is_floating(kind):  # whole numbers with gaps, as data frames hold them
-        column = pyarrow.compute.if_else(pyarrow.compute.is_nan(column), None, column)
-    try:
-        return column.cast(pyarrow.string()).fill_null("").to_pylist()
-    except pyarrow.ArrowException:
-        name = table.column_names[n]
-        raise ValueError(f"column {name} holds {kind}, not numbers or strings.") from None
-
-
-# What NumPy and zipfile raise for archives that are not as they should be. A header of an array is
-# Python source to NumPy, hence the errors of a parser.
-_DAMAGE = (
-    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, tokenize.TokenError),
-    *(ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, RuntimeError),
-    *(SyntaxError, TypeError, ValueError),
-)
-
-
-def _read_npz(path: Path) -> Arrays:
-    """Return the arrays of an NPZ file, of the right names, dimensions and kinds."""
-    problem = "not an NPZ file of Constraints.write, or damaged"
+def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
     try:
         with path.open("rb") as file:  # np.load would leave a damaged one open
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it holds a single array")
             arrays = {name: archive[name] for name in archive.files}
+        if not arrays.keys() >= _PARTS >= arrays.keys() - {"ids"}:
+            raise ValueError(f"it holds {', '.join(arrays) or 'nothing'}")
+        if arrays["n_points"].shape != () or arrays["n_points"].dtype.kind != "i":
+            raise ValueError("n_points is no integer")
+        return cls(**arrays | {"n_points": int(arrays["n_points"])})
     except _DAMAGE as error:
-        raise ValueError(f"{problem}: {error}.") from None
-    names = {*_NPZ_PARTS, "n_points"}
-    if not names <= arrays.keys() <= names | {"ids"}:
-        raise ValueError(f"{problem}: it holds {', '.join(arrays) or 'nothing'}.")
-    for name, (kind, *shape) in _NPZ_PARTS.items():
-        array = arrays[name]
-        if array.dtype.kind != kind or array.shape[1:] != tuple(shape) or array.ndim == 0:
-            raise ValueError(f"{problem}: {name} has shape {array.shape}, dtype {array.dtype}.")
-    if arrays["n_points"].shape != () or arrays["n_points"].dtype.kind != "i":
-        raise ValueError(f"{problem}: n_points is no integer.")
-    arrays |= {"n_points": int(arrays["n_points"])}
-    members = [arrays[name] for name in ("triplets", "pairs", "quadruplets")]
-    named = np.concatenate([part.ravel() for part in members])
-    if not np.all((named >= 0) & (named < arrays["n_points"])):
-        raise ValueError(f"{problem}: there are rows that are not below n_points.")
-    fits = len(arrays["pair_labels"]) == len(arrays["pairs"])
-    fits &= len(arrays["weights"]) == sum(map(len, members))
-    fits &= "ids" not in arrays or arrays["ids"].shape == (arrays["n_points"],)
-    if not fits:
-        raise ValueError(f"{problem}: pair_labels, weights or ids have another length.")
-    return arrays | ({"ids": check_ids(arrays["ids"])} if "ids" in arrays else {})
+        message = f"{path}: not an NPZ file of Constraints.write, or damaged: {error}"
+        raise ValueError(message.rstrip(".") + ".") from None
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Write all parts of a Constraints; the file appears whole or not at all."""
-    path, suffix = check_suffix(path)
-    if suffix == ".parquet":
-        pyarrow = _import_pyarrow()
-        table = pyarrow.table(_columns(arrays))
+    suffix = check_suffix(Path(path), _SUFFIXES)
+    arrow = load_arrow() if suffix == ".parquet" else None
     with replace_file(path) as part, part.open("wb") as file:
         if suffix == ".npz":
             np.savez(file, **{name: value for name, value in arrays.items() if value is not None})
-        elif suffix == ".csv":
-            _write_csv(file, _columns(arrays))
+        elif arrow is None:
+            _write_csv(file, _to_columns(arrays))
         else:
-            pyarrow.parquet.write_table(table, file)
+            arrow.parquet.write_table(arrow.table(_to_columns(arrays)), file)
 
 
-def _write_csv(file: IO[bytes], table: dict[str, list[Any]]) -> None:
+def _write_csv(file: BinaryIO, table: Mapping[str, list[Any]]) -> None:
     # Cells that begin with a space or hold the end of a line keep them only within quotes.
     texts = (cell for name in MEMBERS for cell in table.get(name, []) if isinstance(cell, str))
-    plain = all(map(_is_plain, texts))
+    plain = all(cell.isprintable() and cell[0] != " " for cell in texts)
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(
         text, quoting=csv.QUOTE_MINIMAL if plain else csv.QUOTE_ALL, lineterminator="\n"
@@ -339,17 +165,12 @@ def _write_csv(file: IO[bytes], table: dict[str, list[Any]]) -> None:
     text.detach()
 
 
-def _is_plain(cell: str) -> bool:
-    return cell.isprintable() and cell[0] != " "
-
-
-def _columns(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _to_columns(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the table that says the same, with None where a kind has no such cell."""
-    parts = [arrays["triplets"], arrays["pairs"], arrays["quadruplets"]]
-    present = [kind for kind, part in zip(KINDS, parts, strict=True) if len(part)]
+    parts = {kind: arrays[f"{kind}s"] for kind in KINDS}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for kind, part in zip(KINDS, parts, strict=True):
-        members = part if arrays.get("ids") is None else arrays["ids"][part]
+    for kind, part in parts.items():
+        members = part if arrays["ids"] is None else arrays["ids"][part]
         missing = [None] * len(part)
         columns["kind"] += [kind] * len(part)
         for place, name in enumerate(MEMBERS):
@@ -357,20 +178,6 @@ def _columns(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
         columns["label"] += arrays["pair_labels"].tolist() if kind == "pair" else missing
     columns["weight"] = arrays["weights"].tolist()
     unused = {"weight"} if np.all(arrays["weights"] == 1) else set()
-    if len(present) == 1:
-        empty = {name for name in columns if all(cell is None for cell in columns[name])}
-        unused |= empty | {"kind"}
+    if sum(len(part) > 0 for part in parts.values()) == 1:
+        unused |= {name for name in columns if set(columns[name]) == {None}} | {"kind"}
     return {name: column for name, column in columns.items() if name not in unused}
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _import_pyarrow() -> Any:
-    try:
-        for module in ("pyarrow.compute", "pyarrow.parquet"):
-            import_module(module)
-    except ImportError as error:
-        raise ImportError('Parquet files need pyarrow: pip install "mdaml[cli]"') from error
-    return import_module("pyarrow")

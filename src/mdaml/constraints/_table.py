@@ -1,8 +1,10 @@
-"""Constraints as a table of text cells: which columns there are, and what each line says."""
+"""Lines of a file of constraints: which columns there are, and what each line says."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, starmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,10 @@ COLUMNS = ("kind", *MEMBERS, "label", "weight")
 _TRIPLET, _PAIR, _QUADRUPLET = range(3)
 _WIDTH = np.array([3, 2, 4])
 _LAYOUTS = {("a", "b", "c"): _TRIPLET, ("a", "b", "label"): _PAIR, MEMBERS: _QUADRUPLET}
+_ADVICE = (
+    "Columns are a,b,c (triplets), a,b,label (pairs) or a,b,c,d (quadruplets), or "
+    "kind,a,b,c,d,label for a mixture; a column weight may be added to each."
+)
 
 _BAD, _EMPTY = -1, -2  # in place of a row number; of a label, 0 and _EMPTY
 _LABELS = {"1": 1, "-1": -1, "0": -1, "similar": 1, "dissimilar": -1, "same": 1, "different": -1}
@@ -52,133 +58,183 @@ class Problem:
         return f"line {self.line}: {self.reason} ({self.text})"
 
 
-def find_layout(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the columns a header names, None if it is no header; refuse those that fit no kind."""
-    columns = tuple(name.strip().lower() for name in names)
-    if not {"a", "b"} <= set(columns):
-        return None
-    unknown = [name for name in columns if name not in COLUMNS]
-    advice = (
-        "Columns are a,b,c (triplets), a,b,label (pairs) or a,b,c,d (quadruplets), or "
-        "kind,a,b,c,d,label for a mixture; a column weight may be added to each."
-    )
-    if unknown or len(set(columns)) < len(columns):
-        what = f"unknown column {unknown[0]!r}" if unknown else "a column twice"
-        raise ValueError(f"the header has {what}. {advice}")
-    if "kind" not in columns and _kind_of(columns) is None:
-        raise ValueError(f"the header {','.join(columns)} fits no kind of constraint. {advice}")
-    return columns
+class _Lookup(dict[str, Any]):
+    """The meaning of each text, found once: points occur in many lines."""
+
+    def __init__(self, known: Iterable[tuple[str, Any]], parse: Callable[[str], Any]) -> None:
+        super().__init__(known)
+        self._parse = parse
+
+    def __missing__(self, text: str) -> Any:
+        self[text] = self._parse(text)
+        return self[text]
+
+    def get_all(self, cells: Sequence[str], dtype: Any = np.int64) -> npt.NDArray[Any]:
+        return np.fromiter(map(self.__getitem__, cells), dtype, len(cells))
 
 
-def _kind_of(columns: Iterable[str]) -> int | None:
-    return _LAYOUTS.get(tuple(sorted(set(columns) - {"weight"})))
+class LineReader:
+    """Turns lines of cells into arrays, block by block, and collects the lines that are wrong."""
 
-
-class TableReader:
-    """Turns lines of cells into arrays, block by block, and collects the lines that are wrong.
-
-    A cell is looked up in a dictionary that parses each text once: points occur in many lines.
-    """
-
-    def __init__(
-        self, columns: Sequence[str], ids: npt.NDArray[Any] | None, n_points: int | None
-    ) -> None:
-        self.columns = columns
-        self.points = Points(ids, n_points)
+    def __init__(self, path: Path, ids: npt.NDArray[Any] | None, n_points: int | None) -> None:
         self.problems: list[Problem] = []
         self.n_lines = 0
-        self._labels = _Labels()
-        self._weights = _Weights()
-        self._blocks: list[tuple[npt.NDArray[Any], ...]] = []
+        self._path, self._n_points, self._has_ids = path, n_points, ids is not None
+        self._columns: Sequence[str] = ()
+        names = [] if ids is None else map(str, ids.tolist())
+        rows = chain(zip(names, range(MOST_POINTS), strict=False), [("", _EMPTY)])
+        self._points = _Lookup(rows, self._parse_point)
+        self._kinds = _Lookup([], _parse_kind)
+        self._labels = _Lookup([("", _EMPTY)], lambda text: _LABELS.get(_strip(text).lower(), 0))
+        self._weights = _Lookup([("", 1.0)], _parse_weight)
 
-    def add(self, lines: Sequence[int], columns: Sequence[Sequence[str]]) -> None:
-        """Take some lines, given by their numbers and their columns."""
-        block = self._parse(dict(zip(self.columns, columns, strict=True)), len(lines))
-        valid = _are_valid(*block)
-        self.n_lines += int(valid.sum())
-        if not valid.all():
-            block = tuple(part[valid] for part in block)
-            for n in np.flatnonzero(~valid).tolist():
-                self.refuse(lines[n], [column[n] for column in columns])
-        self._blocks.append(block)
+    def read(
+        self, blocks: Iterator[tuple[Sequence[int], list[list[str]]]]
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the parts of a :class:`Constraints` that lines hold; refuse a file with none.
 
-    def refuse(self, line: int, row: Sequence[str]) -> None:
-        """Note a line that is no constraint, unless it is blank."""
-        text = ",".join(row)
-        if text.strip(", \t"):  # spreadsheets end in lines of commas
-            self.n_lines += 1
-            self.problems.append(Problem(line, text, self._reason(row)))
-
-    def finish(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arguments for :class:`Constraints`; sort the problems by line."""
+        Blocks are those of :func:`mdaml.io.texts.read_texts`.
+        """
+        lines, first = next(blocks)
+        columns = self._find_columns([cell for (cell,) in first])
+        if columns is None:
+            columns = self._find_columns_without_header([cell for (cell,) in first], lines[0])
+            blocks = chain([(lines, first)], blocks)
+        self._columns = columns
+        found = list(starmap(self._parse_block, blocks))  # a block is freed before the next is read
         self.problems.sort(key=lambda problem: problem.line)
-        if self._labels.keys() >= {"0", "-1"}:
+        if not self.n_lines:
+            raise ValueError(f"{self._path}: there is no constraint in this file.")
+        if self.n_lines == len(self.problems):
             raise ValueError(
-                "the labels 0 and -1 both occur: does 0 mean dissimilar, or not known? Use 1 and "
-                "-1, or 1 and 0, and leave out pairs that are not known."
+                f"{self._path}: none of {self.n_lines} lines is a constraint; {self.problems[0]}."
             )
-        kind, members, label, weight = map(np.concatenate, zip(*self._blocks, strict=True))
-        order = np.argsort(kind, kind="stable")
+        if {_strip(text) for text in self._labels} >= {"0", "-1"}:
+            raise ValueError(
+                f"{self._path}: the labels 0 and -1 both occur: does 0 mean dissimilar, or not "
+                "known? Use 1 and -1, or 1 and 0, and leave out pairs that are not known."
+            )
+        kind, members, label, weight = map(np.concatenate, zip(*found, strict=True))
         of_kind = [members[kind == k, :width] for k, width in enumerate(_WIDTH)]
         return {
             "triplets": of_kind[_TRIPLET],
             "pairs": of_kind[_PAIR],
             "pair_labels": label[kind == _PAIR],
             "quadruplets": of_kind[_QUADRUPLET],
-            "weights": weight[order],
+            "weights": weight[np.argsort(kind, kind="stable")],
         }
 
-    def _parse(self, cells: Mapping[str, Sequence[str]], n: int) -> tuple[npt.NDArray[Any], ...]:
-        kinds = {name: k for k, name in enumerate(KINDS)}
-        members = np.full((n, 4), _EMPTY)
+    def _find_columns(self, names: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the columns that a header names; None if it is no header."""
+        columns = tuple(name.strip().lower() for name in names)
+        if not {"a", "b"} <= set(columns):
+            return None
+        unknown = [name for name in columns if name not in COLUMNS]
+        if unknown or len(set(columns)) < len(columns):
+            what = f"unknown column {unknown[0]!r}" if unknown else "a column twice"
+            raise ValueError(f"{self._path}: the header has {what}. {_ADVICE}")
+        if "kind" not in columns and _kind_of(columns) is None:
+            what = f"the header {','.join(columns)} fits no kind of constraint"
+            raise ValueError(f"{self._path}: {what}. {_ADVICE}")
+        return columns
+
+    def _find_columns_without_header(self, row: Sequence[str], line: int) -> tuple[str, ...]:
+        if line == 0:  # names of columns, which no file without a header has
+            raise ValueError(f"{self._path}: there are no columns a and b, but {', '.join(row)}.")
+        wrong = [cell for cell in row if self._points[cell] < 0]
+        if wrong:
+            raise ValueError(
+                f"{self._path}: the first line, {','.join(row)}, is no header (a,b,c or a,b,label "
+                f"or a,b,c,d) and holds no constraint: {self._describe_point(wrong[0])}."
+            )
+        if len(row) not in (3, 4):
+            advice = " Pairs need a header: a,b,label." if len(row) == 2 else ""
+            raise ValueError(
+                f"{self._path}: without a header, lines hold three points (a triplet) or four (a "
+                f"quadruplet), got {len(row)}.{advice}"
+            )
+        return MEMBERS[: len(row)]
+
+    def _parse_block(
+        self, lines: Sequence[int], columns: Sequence[Sequence[str]]
+    ) -> tuple[npt.NDArray[Any], ...]:
+        """Return kind, members, label and weight of the lines that are constraints."""
+        if len(columns) != len(self._columns):
+            self._refuse(lines[0], [cell for (cell,) in columns])
+            lines, columns = [], [[] for _ in self._columns]
+        cells, n = dict(zip(self._columns, columns, strict=True)), len(lines)
+        kind, label = np.full(n, _kind_of(self._columns) or 0), np.full(n, _EMPTY)
+        members, weight = np.full((n, 4), _EMPTY), np.ones(n)
         for place, name in enumerate(MEMBERS):
             if name in cells:
-                members[:, place] = _looked_up(self.points, cells[name])
-        kind = np.full(n, _kind_of(self.columns) or 0)
+                members[:, place] = self._points.get_all(cells[name])
         if "kind" in cells:
-            texts = (text.strip().lower() for text in cells["kind"])
-            kind = np.fromiter((kinds.get(text, _BAD) for text in texts), np.int64, n)
-        label, weight = np.full(n, _EMPTY), np.ones(n)
+            kind = self._kinds.get_all(cells["kind"])
         if "label" in cells:
-            label = _looked_up(self._labels, cells["label"])
+            label = self._labels.get_all(cells["label"])
         if "weight" in cells:
-            weight = _looked_up(self._weights, cells["weight"])
-        return kind, members, label, weight
+            weight = self._weights.get_all(cells["weight"], np.float64)
+        block = kind, members, label, weight
+        valid = _are_valid(*block)
+        self.n_lines += int(valid.sum())
+        for place in np.flatnonzero(~valid).tolist():
+            self._refuse(lines[place], [column[place] for column in columns])
+        return block if valid.all() else tuple(part[valid] for part in block)
 
-    def _reason(self, row: Sequence[str]) -> str:
+    def _refuse(self, line: int, row: Sequence[str]) -> None:
+        """Note a line that is no constraint, unless it is blank."""
+        text = ",".join(row)
+        if text.strip(", \t"):  # spreadsheets end in lines of commas
+            self.n_lines += 1
+            self.problems.append(Problem(line, text, self._find_reason(row)))
+
+    def _find_reason(self, row: Sequence[str]) -> str:
         """Return the first thing that is wrong with a line."""
-        if len(row) != len(self.columns):
-            wanted = ",".join(self.columns)
-            return f"{len(row)} cells where {len(self.columns)} are wanted, {wanted}"
-        cells = dict.fromkeys(COLUMNS, "") | dict(zip(self.columns, row, strict=True))
-        kind = _kind_of(self.columns)
-        if "kind" in self.columns:
-            name = cells["kind"].strip().lower()
-            if name not in KINDS:
-                return f"kind is {cells['kind']!r}, not triplet, pair or quadruplet"
-            kind = KINDS.index(name)
-        assert kind is not None
+        if len(row) != len(self._columns):
+            wanted = ",".join(self._columns)
+            return f"{len(row)} cells where {len(self._columns)} are wanted, {wanted}"
+        cells = dict.fromkeys(COLUMNS, "") | dict(zip(self._columns, row, strict=True))
+        by_column = "kind" in self._columns
+        kind: Any = self._kinds[cells["kind"]] if by_column else _kind_of(self._columns)
+        if kind == _BAD:
+            return f"kind is {cells['kind']!r}, not triplet, pair or quadruplet"
         width = int(_WIDTH[kind])
         for name in MEMBERS[:width]:
-            if self.points[cells[name]] < 0:
-                return f"{name} is {self.points.fault(cells[name])}"
+            if self._points[cells[name]] < 0:
+                return f"{name} is {self._describe_point(cells[name])}"
         for name in (*MEMBERS[width:], *(["label"] if kind != _PAIR else [])):
             if cells[name]:
-                return f"{name} is {cells[name]!r}, which a {KINDS[kind]} has not got"
-        if (kind == _PAIR) and abs(self._labels[cells["label"]]) != 1:
+                return f"{name} is {cells[name]!r}, which a {KINDS[kind]} does not have"
+        if kind == _PAIR and abs(self._labels[cells["label"]]) != 1:
             return f"label is {cells['label']!r}, not 1 (similar) or -1 (dissimilar)"
         if not self._weights[cells["weight"]] > 0:
             return f"weight is {cells['weight']!r}, not a positive finite number"
-        return self._repetition([cells[name] for name in MEMBERS[:width]])
-
-    def _repetition(self, cells: Sequence[str]) -> str:
-        """Name the members of a line that are the same point, or the pairs that are the same."""
-        rows = [self.points[cell] for cell in cells]
-        couples = [(0, 1), (2, 3)] if len(cells) == 4 else [(0, 1), (0, 2), (1, 2)]
-        for i, j in couples:
-            if j < len(cells) and rows[i] == rows[j]:
-                return f"{MEMBERS[i]} and {MEMBERS[j]} are the same point, {cells[i]!r}"
+        rows = [self._points[cells[name]] for name in MEMBERS[:width]]
+        for i, j in [(0, 1), (2, 3)] if kind == _QUADRUPLET else [(0, 1), (0, 2), (1, 2)]:
+            if j < width and rows[i] == rows[j]:
+                same = f"{MEMBERS[i]} and {MEMBERS[j]}"
+                return f"{same} are the same point, {cells[MEMBERS[i]]!r}"
         return "a,b and c,d are the same pair"
+
+    def _parse_point(self, text: str) -> int:
+        """Return the row that a cell names which is no id; negative if it names none."""
+        digits = _strip(text)
+        if self._has_ids or not (digits.isascii() and digits.isdigit() and len(digits) < 12):
+            return _BAD
+        return int(digits) if int(digits) < (self._n_points or MOST_POINTS) else _BAD
+
+    def _describe_point(self, text: str) -> str:
+        """Say what is wrong with a cell that names no row."""
+        if not text:
+            return "missing"
+        if self._has_ids:
+            return f"{text!r}, which is none of the ids"
+        digits = _strip(text)
+        if digits.isascii() and digits.isdigit():
+            return f"row {digits}, but X has {self._n_points or f'at most {MOST_POINTS}'} rows"
+        if digits.startswith("-") and digits[1:].isascii() and digits[1:].isdigit():
+            return f"{digits}, but rows are counted from 0"
+        return f"{text!r}, not an integer; if points have names, pass ids="
 
 
 def _are_valid(
@@ -193,70 +249,23 @@ def _are_valid(
     return valid & ~np.where(kind == _QUADRUPLET, compares_nothing(members), same)
 
 
-def _looked_up(table: dict[str, Any], cells: Sequence[str]) -> npt.NDArray[Any]:
-    dtype = np.float64 if isinstance(table, _Weights) else np.int64
-    return np.fromiter(map(table.__getitem__, cells), dtype, len(cells))
+def _kind_of(columns: Iterable[str]) -> int | None:
+    return _LAYOUTS.get(tuple(sorted(set(columns) - {"weight"})))
 
 
-class Points(dict[str, int]):
-    """The row of each point, by the text of a cell; negative where it names none."""
-
-    def __init__(self, ids: npt.NDArray[Any] | None, n_points: int | None) -> None:
-        names = [] if ids is None else map(str, ids.tolist())
-        super().__init__(zip(names, range(MOST_POINTS), strict=False))
-        self._by_id = ids is not None
-        self._n_points = n_points
-        self[""] = _EMPTY
-
-    def __missing__(self, text: str) -> int:
-        row = _BAD
-        if not self._by_id:
-            digits = _digits(text)
-            if digits.isascii() and digits.isdigit() and len(digits) < 12:
-                row = int(digits) if int(digits) < (self._n_points or MOST_POINTS) else _BAD
-        self[text] = row
-        return row
-
-    def fault(self, text: str) -> str:
-        """Say what is wrong with a cell that names no row."""
-        if not text:
-            return "missing"
-        if self._by_id:
-            return f"{text!r}, which is none of the ids"
-        digits = _digits(text)
-        if digits.isascii() and digits.isdigit():
-            return f"row {digits}, but X has {self._n_points or f'at most {MOST_POINTS}'} rows"
-        if digits.startswith("-") and digits[1:].isascii() and digits[1:].isdigit():
-            return f"{digits}, but rows are counted from 0"
-        return f"{text!r}, not an integer; if points have names, pass ids="
+def _parse_kind(text: str) -> int:
+    name = text.strip().lower()
+    return KINDS.index(name) if name in KINDS else _BAD
 
 
-def _digits(text: str) -> str:
+def _parse_weight(text: str) -> float:
+    try:
+        weight = float(text.replace("_", "?"))
+    except ValueError:
+        return -1.0
+    return weight if math.isfinite(weight) else -1.0
+
+
+def _strip(text: str) -> str:
     # A table with missing cells is often written with whole numbers as 3.0.
     return text.strip().removesuffix(".0")
-
-
-class _Labels(dict[str, int]):
-    """The meaning of a label; 0 for a text that has none."""
-
-    def __init__(self) -> None:
-        super().__init__({"": _EMPTY})
-
-    def __missing__(self, text: str) -> int:
-        text = _digits(text).lower()
-        return self.setdefault(text, _LABELS.get(text, 0))
-
-
-class _Weights(dict[str, float]):
-    """The value of a weight, 1 where it is missing; -1 for a text that is none."""
-
-    def __init__(self) -> None:
-        super().__init__({"": 1.0})
-
-    def __missing__(self, text: str) -> float:
-        try:
-            weight = float(text.replace("_", "?"))
-        except ValueError:
-            weight = -1.0
-        self[text] = weight if math.isfinite(weight) else -1.0
-        return self[text]

@@ -1,0 +1,161 @@
+"""Tables as text: the lines of a CSV file, the rows of a Parquet file, cell by cell."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy.typing as npt
+
+Texts = npt.NDArray[Any]  # Python strings
+
+BLOCK_ROWS = 1 << 16  # held at a time
+
+
+def list_suffixes(suffixes: Sequence[str]) -> str:
+    """Return suffixes for a message, such as ``.csv, .parquet or .npy``."""
+    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+
+
+def check_suffix(path: Path, suffixes: Sequence[str]) -> str:
+    """Return the suffix of a file name in lower case, or refuse the name."""
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
+        raise ValueError(f"{path}: the name must end in {list_suffixes(suffixes)}.")
+    return suffix
+
+
+def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    r"""Read a CSV or Parquet file in blocks: the numbers of lines, and the columns of their cells.
+
+    Parameters
+    ----------
+    path : Path
+        CSV in UTF-8 with commas, whatever its cells hold; or Parquet, of texts and numbers.
+
+    Yields
+    ------
+    lines : sequence of int
+        Lines of a CSV file on which the records begin, or rows of a Parquet file, from 1.
+    columns : list of list of str
+        One list of cells for each column. The first block is the first line of a CSV file alone,
+        or the names of the columns of a Parquet file. A line of a CSV file that has another number
+        of cells than the first is a block of its own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from mdaml.io.texts import read_texts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pets.csv")
+    ...     _ = path.write_text("name,age\ncat,3\ndog,5\n")
+    ...     list(read_texts(path))
+    [([1], [['name'], ['age']]), ([2, 3], [['cat', 'dog'], ['3', '5']])]
+    """
+    if path.suffix.lower() == ".parquet":
+        yield from _read_parquet_texts(path)
+        return
+    records = read_records(path)
+    line, first = next(records, (0, []))
+    if not first:
+        raise ValueError(f"{path}: the file is empty.")
+    yield [line], [[cell] for cell in first]
+    # Cells are kept in one list: to keep a list for each line costs more than to read it.
+    width, lines, cells = len(first), list[int](), list[str]()
+    for line, row in records:
+        if len(row) != width:
+            yield [line], [[cell] for cell in row]
+            continue
+        lines.append(line)
+        cells += row
+        if len(lines) == BLOCK_ROWS:
+            yield lines, [cells[place::width] for place in range(width)]
+            lines, cells = [], []
+    if lines:
+        yield lines, [cells[place::width] for place in range(width)]
+
+
+def _read_parquet_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    with open_parquet(path) as file:
+        names = file.schema_arrow.names
+        yield [0], [[name] for name in names]
+        n_rows = 0
+        for batch in file.iter_batches(BLOCK_ROWS):
+            lines = range(n_rows + 1, n_rows + 1 + batch.num_rows)
+            yield lines, [to_texts(path, batch, name).tolist() for name in names]
+            n_rows += batch.num_rows
+
+
+def read_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each record of a CSV file begins, from 1, and its cells.
+
+    Blank lines are left out, and at the top those that begin with # too.
+    """
+    line = 1
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(_blank_comments(file), skipinitialspace=True, strict=True)
+            for row in rows:
+                if row:
+                    yield line, row
+                line = rows.line_num + 1
+    except csv.Error as error:
+        message = f"{path}:{line}: {error}. Is a quotation mark not closed?"
+        raise ValueError(message) from None
+    except UnicodeDecodeError:
+        with path.open("rb") as binary:
+            decoded = ((n, text, text.decode(errors="ignore")) for n, text in enumerate(binary, 1))
+            line = next(n for n, text, kept in decoded if kept.encode() != text)
+        raise ValueError(f"{path}:{line}: this is not UTF-8 text. Save it as UTF-8.") from None
+
+
+def _blank_comments(file: TextIO) -> Iterator[str]:
+    """Yield the lines; comments at the top become blank lines, which keeps the count of lines."""
+    for line in file:
+        if not line.startswith("#") and line.strip():
+            yield line
+            break
+        yield "\n"
+    yield from file
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file; errors of Arrow become ones that name the file."""
+    arrow = load_arrow()
+    try:
+        with arrow.parquet.ParquetFile(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: it is no Parquet file, or damaged: {error}.") from None
+
+
+def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
+    """Return a column of an Arrow batch as text, empty where there is no value."""
+    arrow, column = load_arrow(), batch.column(name)
+    if arrow.types.is_floating(column.type):  # whole numbers with gaps, as data frames hold them
+        column = arrow.compute.if_else(arrow.compute.is_nan(column), None, column)
+    try:
+        texts = column.cast("string").fill_null("")
+    except arrow.ArrowException:
+        message = f"{path}: column {name!r} holds {column.type}, not text or numbers."
+        raise ValueError(message) from None
+    if trim:
+        texts = arrow.compute.utf8_trim_whitespace(texts)
+    return texts.to_numpy(zero_copy_only=False)
+
+
+def load_arrow() -> Any:
+    """Return pyarrow with the parts that are used here."""
+    try:
+        for part in ("compute", "csv", "parquet"):
+            import_module(f"pyarrow.{part}")
+    except ModuleNotFoundError as error:
+        message = 'This table needs pyarrow: pip install "mdaml[cli]"'
+        raise ModuleNotFoundError(message, name="pyarrow") from error
+    return import_module("pyarrow")
