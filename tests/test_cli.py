@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import mdaml.cli.demo as demo_module
 from mdaml.cli import build_app, main
+from mdaml.cli._screen import show_progress
 from mdaml.datasets import make_multimodal
 from mdaml.experiments.toy_figure import draw_toy
 
@@ -153,15 +154,20 @@ def forget(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
 
 
-@pytest.mark.parametrize("package", ["typer", "rich", "matplotlib"])
-def test_missing_extra_is_one_clear_line(monkeypatch, capsys, package):
+@pytest.mark.parametrize(
+    ("package", "words"), [("typer", ["--help"]), ("rich", ["--help"]), ("matplotlib", ["demo"])]
+)
+def test_missing_extra_is_one_clear_line(monkeypatch, capsys, tmp_path, package, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["mdaml", *words])
     forget(monkeypatch, package)
     with pytest.raises(SystemExit) as leaving:
         main()
     assert leaving.value.code == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == ("mdaml's command line needs the cli extra: pip install 'mdaml[cli]'\n")
+    assert captured.err == "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_other_missing_modules_are_not_blamed_on_the_extra(monkeypatch):
@@ -229,6 +235,7 @@ def test_demo_learns_on_bundled_data(run, monkeypatch, tmp_path):
 def test_progress_names_the_data_set_on_a_terminal(monkeypatch):
     monkeypatch.setattr(demo_module, "_BUNDLED", ())
     screen = io.StringIO()
-    demo_module._learn(Console(file=screen, force_terminal=True, width=100), 1, 0)
+    with show_progress(Console(file=screen, force_terminal=True, width=100)) as start_bar:
+        demo_module._learn(start_bar, 1, 0)
     assert "compiling" in screen.getvalue()
     assert "toy, 2-D" in screen.getvalue()

@@ -12,17 +12,14 @@ from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import mdaml
-import mdaml.cli._binary_tables as binary_tables
-import mdaml.cli._csv_tables as csv_tables
 import mdaml.cli.transform as transform_module
 from mdaml import GMML, KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.cli import build_app
-from mdaml.cli._columns import Wanted
-from mdaml.cli._output import CommandError
-from mdaml.cli._scaling import Scaling, fold_scaling
-from mdaml.cli._tables import read_table
+from mdaml.cli._models import fold_scaling
 from mdaml.constraints import Constraints
 from mdaml.inspection import audit
+from mdaml.io import tables
+from mdaml.io.tables import read_table
 from mdaml.model_selection import (
     ConstraintKFold,
     MetricSearchCV,
@@ -107,12 +104,11 @@ def distances(model, X):
 
 @pytest.mark.parametrize("estimator", [MDaML(2), GMML(), KISSME(), Euclidean(), MDaMLCV()])
 def test_folded_model_has_the_same_distances_on_raw_samples(estimator, X, T):
-    scaling = Scaling.from_samples(X)
-    scaled = scaling.apply(X)
-    np.testing.assert_allclose(scaled, StandardScaler().fit_transform(X))
+    scaler = StandardScaler().fit(X)
+    scaled = scaler.transform(X)
     estimator.fit(scaled, triplets=T)
     before = distances(estimator, scaled)
-    fold_scaling(estimator, scaling)
+    assert fold_scaling(estimator, scaler) is estimator
     np.testing.assert_allclose(distances(estimator, X), before, rtol=1e-9)
     mapped = estimator.transform(X)
     np.testing.assert_allclose(mapped - mapped[0], (X - X[0]) @ estimator.components_.T, atol=1e-9)
@@ -120,20 +116,23 @@ def test_folded_model_has_the_same_distances_on_raw_samples(estimator, X, T):
 
 @pytest.mark.parametrize("cls", [MDaML, MDaMLCV])
 def test_folded_centres_keep_their_distances_to_the_samples(cls, X, T):
-    scaling = Scaling.from_samples(X)
-    model = cls(random_state=0).fit(scaling.apply(X), triplets=T)
+    scaler = StandardScaler().fit(X)
+    scaled = scaler.transform(X)
+    model = cls(random_state=0).fit(scaled, triplets=T)
     metric = getattr(model, "best_estimator_", model)
     weights = metric.weights_.copy()
-    before = [metric.pair_distance(scaling.apply(X), np.tile(c, (N, 1))) for c in metric.centers_]
-    fold_scaling(model, scaling)
+    before = [metric.pair_distance(scaled, np.tile(c, (N, 1))) for c in metric.centers_]
+    fold_scaling(model, scaler)
     after = [metric.pair_distance(X, np.tile(c, (N, 1))) for c in metric.centers_]
     np.testing.assert_allclose(after, before, rtol=1e-9)
     np.testing.assert_array_equal(metric.weights_, weights)
 
 
-def test_constant_features_are_not_divided_by_zero(X):
-    scaling = Scaling.from_samples(np.hstack([X, np.full((N, 1), 7.0)]))
-    assert scaling.scale[-1] == 1.0
+def test_constant_features_are_not_divided_by_zero(X, model):
+    wide = np.hstack([X, np.full((N, 1), 7.0)])
+    np.save("wide.npy", wide)
+    run("fit", "wide.npy", "--triplets", "rows.csv", *ONE_MODE, "--out", "wide.mdaml")
+    np.testing.assert_allclose(distances(load("wide.mdaml"), wide), distances(model, X), rtol=1e-4)
 
 
 def test_fit_equals_the_library_on_standardised_features(model, X, T):
@@ -209,8 +208,8 @@ WRONG_TABLES = {
     "": "t.csv: the file is empty",
     "# only a remark\n\n": "t.csv: the file is empty",
     "id,x,y\n": "t.csv: there is a header, but no row",
-    "id,x,y\na,1,2\nb,1\n": "t.csv:3: 2 cells, but 3 cells are wanted",
-    "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: 4 cells, but 3 cells are wanted",
+    "id,x,y\na,1,2\nb,1\n": "t.csv:3: 2 cells, but 3 are wanted",
+    "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: 4 cells, but 3 are wanted",
     "id,x,y\na,1,2\nb,1,two\n": "t.csv:3: column 'y' holds 'two', not a finite number.\n",
     "# remark\nid,x,y\na,1,2\nb,1,two\n": "t.csv:4: column 'y'",
     "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds 'cat', not a finite number. If it names",
@@ -250,12 +249,12 @@ def test_text_that_is_not_utf8_is_refused_with_its_line():
 
 
 def test_fault_after_the_first_block_is_found(monkeypatch):
-    monkeypatch.setattr(csv_tables, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 64)
     rows = [f"r{n},{n},2\n" for n in range(500)]
     rows[400] = "r400,oops,2\n"
     Path("t.csv").write_text("id,x,y\n" + "".join(rows))
-    with pytest.raises(CommandError, match=r"t\.csv:402: column 'x' holds 'oops'"):
-        read_table(Path("t.csv"), Wanted())
+    with pytest.raises(ValueError, match=r"t\.csv:402: column 'x' holds 'oops'"):
+        read_table(Path("t.csv"))
 
 
 @pytest.mark.parametrize(
@@ -273,15 +272,15 @@ def test_fault_after_the_first_block_is_found(monkeypatch):
 )
 def test_csv_is_read_as_people_write_it(text, names, wanted_ids, first):
     Path("t.csv").write_bytes(text.encode())
-    table = read_table(Path("t.csv"), Wanted())
-    assert table.columns.features == names
+    table = read_table(Path("t.csv"))
+    assert table.features == names
     assert (None if table.ids is None else table.ids.tolist()) == wanted_ids
     np.testing.assert_array_equal(table.X[0], first)
     assert len(table.X) == 2
 
 
 def test_numbers_are_read_exactly(X):
-    np.testing.assert_array_equal(read_table(Path("items.csv"), Wanted(labels="class")).X, X)
+    np.testing.assert_array_equal(read_table(Path("items.csv"), label_column="class").X, X)
 
 
 @pytest.mark.parametrize(
@@ -317,15 +316,15 @@ def test_wrong_parquet_is_refused_with_its_row():
         "text": "text.parquet: column 'name' holds",
         "empty": "empty.parquet: there are columns, but no row",
     }.items():
-        with pytest.raises(CommandError) as error:
-            read_table(Path(f"{name}.parquet"), Wanted())
+        with pytest.raises(ValueError) as error:
+            read_table(Path(f"{name}.parquet"))
         assert message in str(error.value)
 
 
 def test_parquet_takes_whole_numbers_and_the_index_of_a_frame():
     frame = pd.DataFrame({"x": [1, 2], "y": [True, False]}, index=["a", "b"])
     frame.to_parquet("t.parquet")
-    table = read_table(Path("t.parquet"), Wanted())
+    table = read_table(Path("t.parquet"))
     assert table.ids.tolist() == ["a", "b"]
     np.testing.assert_array_equal(table.X, [[1, 1], [2, 0]])
 
@@ -345,39 +344,38 @@ def test_wrong_npy_is_refused(X):
         "objects": "it is no NPY file of numbers",
         "nan": "nan.npy: row 7 (from 0): column 'x2' is missing",
     }.items():
-        with pytest.raises(CommandError) as error:
-            read_table(Path(f"{name}.npy"), Wanted())
+        with pytest.raises(ValueError) as error:
+            read_table(Path(f"{name}.npy"))
         assert message in str(error.value)
 
 
 def test_npy_is_mapped_not_copied():
-    assert isinstance(read_table(Path("items.npy"), Wanted()).X, np.memmap)
+    assert isinstance(read_table(Path("items.npy")).X, np.memmap)
     np.save("whole.npy", np.arange(6).reshape(3, 2))
-    assert read_table(Path("whole.npy"), Wanted()).X.dtype == np.float64
+    assert read_table(Path("whole.npy")).X.dtype == np.float64
 
 
 def test_npy_takes_names_and_labels_from_other_files(ids, X):
     np.save("ids.npy", np.array(ids))
     np.save("y.npy", (X[:, 0] > 0).astype(int))
-    table = read_table(Path("items.npy"), Wanted("ids.npy", "y.npy"))
+    table = read_table(Path("items.npy"), id_column="ids.npy", label_column="y.npy")
     assert table.ids.tolist() == ids
-    np.testing.assert_array_equal(table.codes(), X[:, 0] > 0)
-    with pytest.raises(CommandError, match="one entry for each row"):
-        read_table(Path("items.npy"), Wanted("name"))
+    np.testing.assert_array_equal(table.encode_labels(), X[:, 0] > 0)
+    with pytest.raises(ValueError, match="one entry for each row"):
+        read_table(Path("items.npy"), id_column="name")
     np.save("short.npy", np.arange(5))
-    with pytest.raises(CommandError, match="it must hold 60 texts or whole numbers"):
-        read_table(Path("items.npy"), Wanted("short.npy"))
+    with pytest.raises(ValueError, match="it must hold 60 texts or whole numbers"):
+        read_table(Path("items.npy"), id_column="short.npy")
 
 
 def test_labels_are_numbers_or_texts_in_order():
     Path("t.csv").write_text("id,x,y\na,1,10\nb,2,2\nc,3,\nd,4,-1\n")
-    assert read_table(Path("t.csv"), Wanted(labels="y")).codes().tolist() == [10, 2, -1, -1]
+    assert read_table(Path("t.csv"), label_column="y").encode_labels().tolist() == [10, 2, -1, -1]
     Path("t.csv").write_text("id,x,y\na,1,dog\nb,2,cat\nc,3,\nd,4,-1\n")
-    table = read_table(Path("t.csv"), Wanted(labels="y"))
-    assert table.codes().tolist() == [1, 0, -1, -1]
-    assert table.count_labels() == (2, 2)
+    table = read_table(Path("t.csv"), label_column="y")
+    assert table.encode_labels().tolist() == [1, 0, -1, -1]
     pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": [5.0, None, 7.0]}).to_parquet("t.parquet")
-    assert read_table(Path("t.parquet"), Wanted(labels="y")).count_labels() == (2, 1)
+    assert read_table(Path("t.parquet"), label_column="y").encode_labels().tolist() == [5, -1, 7]
 
 
 NONSENSE = "item 0,zebra,item 1\nitem 1,item 1,item 2\nitem 4,item 5\nitem 6,item 7,\n"
@@ -392,7 +390,7 @@ def test_wrong_comparisons_are_named_by_file_and_line():
         "answers.csv:303: a and b are the same point, 'item 1' (item 1,item 1,item 2)",
         "answers.csv:304: 2 cells where 3 are wanted, a,b,c (item 4,item 5)",
         "answers.csv:305: c is missing (item 6,item 7,)",
-        "4 of 304 lines cannot be used. Mend them, or say --skip-invalid.",
+        "4 of 304 lines cannot be used. Fix them, or pass --skip-invalid.",
     ]
     assert not Path("m.mdaml").exists()
 
@@ -404,7 +402,7 @@ def test_long_lists_of_problems_are_cut():
     assert len(lines) == 12
     assert lines[-2:] == [
         "… and 20 more",
-        "30 of 330 lines cannot be used. Mend them, or say --skip-invalid.",
+        "30 of 330 lines cannot be used. Fix them, or pass --skip-invalid.",
     ]
 
 
@@ -715,7 +713,7 @@ def test_neighbors_of_new_vectors_and_of_listed_ids(X, ids):
 @pytest.mark.usefixtures("model")
 def test_neighbors_say_what_can_be_asked():
     for arguments, message in {
-        (): "Say what to look for",
+        (): "Choose what to look for",
         ("--query", "zebra"): "There is no id 'zebra' in items.csv; its ids are such as 'item 0'",
     }.items():
         result = run("neighbors", "model.mdaml", "items.csv", *arguments, code=2)
@@ -727,11 +725,11 @@ def test_neighbors_say_what_can_be_asked():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Make even a short file many blocks."""
-    monkeypatch.setattr(csv_tables, "_BLOCK_BYTES", 512)
-    monkeypatch.setattr(binary_tables, "_ROWS", 7)
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 512)
+    monkeypatch.setattr(tables, "BLOCK_ROWS", 7)
     monkeypatch.setattr(
         transform_module,
-        "row_slices",
+        "slice_rows",
         lambda n, _: (slice(start, start + 5) for start in range(0, n, 5)),
     )
 

@@ -1,130 +1,98 @@
-"""Estimators by name, their parameters as text, and models in files."""
+"""Estimators by name, their parameters as text, their scaling, and models in files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
-from mdaml.cli._columns import Columns
-from mdaml.cli._comparisons import Given
+from mdaml.cli._inputs import check_file
 from mdaml.cli._options import Method
-from mdaml.cli._output import WORK_FAILED, CommandError
-from mdaml.cli._screen import blaming_input
-from mdaml.cli._tables import Table, check_file
+from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
+from mdaml.constraints import Constraints
+from mdaml.io.tables import Table
 
-_CLASSES = {
-    Method.MDAML: "MDaML",
-    Method.MDAMLCV: "MDaMLCV",
-    Method.LMNN: "LMNN",
-    Method.GMML: "GMML",
-    Method.KISSME: "KISSME",
-    Method.DML_EIG: "DMLeig",
-    Method.DMLMJ: "DMLMJ",
-    Method.LFDA: "LFDA",
-    Method.DML_DC: "DMLdc",
-    Method.EUCLIDEAN: "Euclidean",
-}
 _LABELS_ONLY = (Method.LMNN, Method.DMLMJ, Method.LFDA, Method.DML_DC)
-_OWN = ("callback", "random_state", "device")  # set otherwise, or without use in a file
-
-
-@dataclass(frozen=True)
-class SavedModel:
-    """A model from a file, and the names of the columns it was fitted to.
-
-    The names are taken off the model, so that it takes arrays without a warning.
-    """
-
-    path: Path
-    estimator: Any
-    features: tuple[str, ...] | None
-
-    def describe(self) -> str:
-        """Return file and class."""
-        return f"{self.path}: {type(self.estimator).__name__}"
-
-    def check(self, path: Path, columns: Columns) -> None:
-        """Refuse a table of the wrong width; columns are chosen by name where both have names."""
-        wanted = self.estimator.n_features_in_
-        if len(columns.features) != wanted:
-            raise CommandError(
-                f"{path} has {len(columns.features)} columns of features, but {self.path} was "
-                f"fitted to {wanted}."
-            )
+_HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
 
 
 def make_estimator(method: Method, params: dict[str, Any], seed: int) -> Any:
     """Return an estimator with these parameters, or refuse unknown ones."""
-    import mdaml
+    from mdaml import estimators
 
-    estimator = getattr(mdaml, _CLASSES[method])()
+    classes = {name.lower(): getattr(estimators, name) for name in estimators.__all__}
+    estimator = classes[method.replace("-", "")]()
     known = estimator.get_params()
     for name in params:
-        if name not in known or name in _OWN:
-            names = [other for other in known if other not in _OWN]
-            told = f"Its parameters are {', '.join(names)}." if names else "It has none."
-            raise CommandError(f"{method} has no parameter {name!r}. {told}")
+        if name not in known or name in _HIDDEN:
+            names = ", ".join(get_params(estimator))
+            advice = f"Its parameters are {names}." if names else "It has none."
+            raise CommandError(f"{method} has no parameter {name!r}. {advice}")
     seeds = {"random_state": seed} if "random_state" in known else {}
     return estimator.set_params(**params, **seeds)
 
 
+def get_params(estimator: Any) -> dict[str, Any]:
+    """Return the parameters that a user may set."""
+    return {n: v for n, v in estimator.get_params().items() if n not in _HIDDEN}
+
+
 def parse_params(given: Sequence[str] | None) -> dict[str, Any]:
-    """Return parameters from texts like n_modes=3."""
-    return {name: _parse(value) for name, value in _split("--param", given)}
+    """Return parameters from texts like ``n_modes=3``."""
+    return {name: _parse_value(value) for name, value in _split("--param", given).items()}
 
 
 def parse_grid(given: Sequence[str] | None) -> dict[str, list[Any]]:
-    """Return values to try from texts like n_modes=1,3,10."""
-    grid = {}
-    for name, values in _split("--grid", given):
-        grid[name] = [_parse(value) for value in values.split(",")]
-    return grid
+    """Return values to try from texts like ``n_modes=1,3,10``."""
+    texts = {name: values.split(",") for name, values in _split("--grid", given).items()}
+    return {name: [_parse_value(value) for value in values] for name, values in texts.items()}
 
 
-def _split(option: str, given: Sequence[str] | None) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
+def _split(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    params: dict[str, str] = {}
     for text in given or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise CommandError(f"{option} {text}: NAME=VALUE is wanted, such as n_modes=3.")
-        if name in (other for other, _ in pairs):
+        if name in params:
             raise CommandError(f"{option} {text}: {name} is there twice.")
-        pairs.append((name, value))
-    return pairs
+        params[name] = value
+    return params
 
 
-def _parse(text: str) -> Any:
+def _parse_value(text: str) -> Any:
+    text = text.strip()
     words = {"none": None, "true": True, "false": False}
-    if text.strip().lower() in words:
-        return words[text.strip().lower()]
+    if text.lower() in words:
+        return words[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    return text.strip()
+    return text
 
 
-def check_supervision(method: Method, given: bool, labels: str | None) -> None:
+def check_usage(method: Method, has_comparisons: bool, labels: str | None) -> None:
     """Refuse what the method cannot learn from, before any file is read."""
-    if given and labels is not None:
+    if has_comparisons and labels is not None:
         raise CommandError("Learn from comparisons or from --labels, not from both.")
-    if method in _LABELS_ONLY and given:
+    if method in _LABELS_ONLY and has_comparisons:
         raise CommandError(f"{method} learns from --labels only; mdaml learns from comparisons.")
-    if not given and labels is None and method is not Method.EUCLIDEAN:
+    if not has_comparisons and labels is None and method is not Method.EUCLIDEAN:
         what = "--labels COLUMN"
         if method not in _LABELS_ONLY:
             what = f"--triplets FILE, --pairs FILE, --quadruplets FILE or {what}"
         raise CommandError(f"There is nothing to learn from: give {what}.")
 
 
-def supervise(method: Method, given: Given | None, table: Table) -> dict[str, Any]:
+def choose_supervision(
+    method: Method, constraints: Constraints | None, table: Table
+) -> dict[str, Any]:
     """Return what to pass to ``fit`` beside X."""
-    if given is None:
-        return {} if table.labels is None else {"y": table.codes()}
-    constraints = given.constraints
+    if constraints is None:
+        return {} if table.labels is None else {"y": table.encode_labels()}
     if method is not Method.MDAMLCV:
         return {"constraints": constraints}
     if len(constraints.triplets) < constraints.n_constraints or np.ptp(constraints.weights) > 0:
@@ -134,36 +102,56 @@ def supervise(method: Method, given: Given | None, table: Table) -> dict[str, An
     return {"triplets": constraints.triplets}
 
 
-def save_model(model: Any, path: Path, columns: Columns) -> None:
-    """Write a model with the names of its columns; what it cannot carry is taken off before."""
+def fold_scaling(model: Any, scaler: StandardScaler) -> Any:
+    """Turn a model of scaled samples into one of samples as they are, in place, and return it.
+
+    For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, since
+    distances do not depend on the means. Centers of modes go back to the units of the samples;
+    weights in the modes depend on distances only and stay.
+    """
+    for metric in _list_metrics(model):
+        L = metric.components_
+        metric.components_ = (L / scaler.scale_).astype(L.dtype)
+        if hasattr(metric, "centers_"):
+            centers = metric.centers_ * scaler.scale_ + scaler.mean_
+            metric.centers_ = centers.astype(metric.centers_.dtype)
+    return model
+
+
+def save_model(model: Any, path: Path, table: Table) -> None:
+    """Write a model with the names of its columns, without its callback."""
     if "callback" in model.get_params():
         model.set_params(callback=None)
-    if columns.named:
-        for metric in _both(model):
-            metric.feature_names_in_ = np.array(columns.features, dtype=object)
+    if table.is_named:
+        for metric in _list_metrics(model):
+            metric.feature_names_in_ = np.array(table.features, dtype=object)
     model.save(path)
 
 
-def load_model(path: Path) -> SavedModel:
-    """Read a model, or say why it cannot be one."""
+def load_model(path: Path) -> tuple[Any, tuple[str, ...] | None]:
+    """Return a model, and the names of its columns if it knows them.
+
+    They are taken off the model, so that it takes arrays without a warning.
+    """
     from mdaml.persistence import load
 
     check_file(path)
-    with blaming_input(WORK_FAILED):
+    with convert_errors(code=WORK_FAILED):
         model = load(path)
-    names: tuple[str, ...] | None = None
-    for metric in _both(model):
-        found = vars(metric).pop("feature_names_in_", None)
-        names = names if found is None else tuple(found.tolist())
-    return SavedModel(path, model, names)
+    found = [vars(metric).pop("feature_names_in_", None) for metric in _list_metrics(model)]
+    return model, None if found[0] is None else tuple(found[0].tolist())
 
 
-def _both(model: Any) -> list[Any]:
+def check_width(model: Any, path: Path, table: Table) -> None:
+    """Refuse a table of the wrong width; columns are chosen by name where both have names."""
+    if len(table.features) != model.n_features_in_:
+        raise CommandError(
+            f"{table.path} has {len(table.features)} columns of features, but {path} was fitted to "
+            f"{model.n_features_in_}."
+        )
+
+
+def _list_metrics(model: Any) -> list[Any]:
     """Return the model, and the one that it chose, if it chooses."""
     best = getattr(model, "best_estimator_", None)
     return [model] if best is None else [model, best]
-
-
-def shown_params(estimator: Any) -> dict[str, Any]:
-    """Return the parameters that a user may set."""
-    return {n: v for n, v in estimator.get_params().items() if n not in _OWN}

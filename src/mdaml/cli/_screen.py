@@ -1,56 +1,82 @@
-"""How commands speak: tables for people, plain lines for pipes, one JSON document for machines."""
+"""What commands print, how they end, and how they write files.
+
+Results are tables for people, plain lines for pipes or one JSON document for programs.
+"""
 
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import typer
+from rich import progress
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Table as Box
 
-from mdaml.cli._output import BAD_INPUT, WORK_FAILED, CommandError
+from mdaml.io.atomic import replace_file
+from mdaml.io.texts import list_suffixes
 
+WORK_FAILED = 1
+BAD_INPUT = 2
 INTERRUPTED = 130
+
+# Starts a progress bar by its title and the number of steps, if known; called with steps done.
+StartBar: TypeAlias = Callable[[str, int | None], Callable[[int], None]]
+
+
+class CommandError(Exception):
+    """What is wrong, in words that a user can act on.
+
+    Attributes
+    ----------
+    code : int
+        Exit code of the command.
+    details : sequence of str
+        Lines to print above the message.
+    """
+
+    def __init__(self, message: str, *, code: int = BAD_INPUT, details: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
 
 
 class Screen:
-    """Results go to stdout, as text or as JSON; notes, warnings and progress to stderr."""
+    """Prints results to stdout, as text or as JSON; notes, warnings and progress to stderr."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.document: dict[str, Any] = {}
+        self.console = Console(highlight=False)
         self._facts: list[tuple[str, str]] = []
-        self.warnings: list[str] = []
-        self._console = Console(highlight=False)
-        self._progress = Console(stderr=True)
+        self._warnings: list[str] = []
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody watches the results."""
-        return self._console.is_terminal
+        """Whether stdout is a terminal."""
+        return self.console.is_terminal
 
-    def say(self, line: str = "") -> None:
+    def print(self, line: str = "") -> None:
         """Print a line for people."""
         if not self.as_json:
             typer.echo(line)
 
-    def tell(self, name: str, text: str, value: Any) -> None:
+    def add_fact(self, name: str, text: str, value: Any) -> None:
         """Keep a fact, as text for people and as a value for the document."""
         self._facts.append((name, text))
         self.document[name] = value
 
-    def say_facts(self) -> None:
-        """Print the facts that were told, one a line; on a terminal aligned."""
+    def print_facts(self) -> None:
+        """Print all facts, one a line; on a terminal aligned."""
         width = max(len(name) for name, _ in self._facts) + 2
         for name, text in self._facts:
-            self.say(f"{name:<{width}}{text}" if self.is_terminal else f"{name}: {text}")
+            self.print(f"{name:<{width}}{text}" if self.is_terminal else f"{name}: {text}")
 
-    def say_table(
+    def print_table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> None:
         """Print a table: boxed on a terminal, tab-separated under a header otherwise."""
@@ -60,102 +86,133 @@ class Screen:
             for row in (columns, *rows):
                 typer.echo("\t".join(" ".join(str(cell).split()) for cell in row))
             return
-        typer.echo(title)  # not the table's own title, which would be as narrow as the table
-        table = Table(box=SIMPLE_HEAD)
+        typer.echo(title)  # not the title of the box, which would be as narrow as the box
+        box = Box(box=SIMPLE_HEAD)
         for place, name in enumerate(columns):
-            is_text = any(
-                isinstance(row[place], str) and not _is_number(row[place]) for row in rows
-            )
-            table.add_column(escape(name), justify="left" if is_text else "right")
+            is_text = any(not _is_number(row[place]) for row in rows)
+            box.add_column(escape(name), justify="left" if is_text else "right")
         for row in rows:
-            table.add_row(*(escape(str(cell)) for cell in row))
-        self._console.print(table)
-
-    def note(self, line: str) -> None:
-        """Print a line to stderr."""
-        typer.echo(line, err=True)
+            box.add_row(*(escape(str(cell)) for cell in row))
+        self.console.print(box)
 
     @contextmanager
-    def working(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Show progress while something is done; call what is yielded with the steps made."""
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(
-            *columns,
-            console=self._progress,
-            transient=True,
-            disable=not self._progress.is_terminal,
-        ) as bar:
-            task = bar.add_task(escape(title), total=total)
-            yield lambda n_done: bar.update(task, completed=n_done)
+    def show_progress(
+        self, title: str, total: int | None = None
+    ) -> Iterator[Callable[[int], None]]:
+        """Show one progress bar on stderr; call what is yielded with the steps done."""
+        with show_progress(Console(stderr=True)) as start:
+            yield start(title, total)
 
     @contextmanager
-    def collecting_warnings(self) -> Iterator[None]:
-        """Print warnings of the library as notes, each once, and keep them for the document."""
+    def collect_warnings(self) -> Iterator[None]:
+        """Print warnings of the library to stderr, each once, and keep them for the document."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield
         for text in dict.fromkeys(str(warning.message) for warning in caught):
-            self.warnings.append(text)
-            self.note(f"warning: {text}")
+            self._warnings.append(text)
+            typer.echo(f"warning: {text}", err=True)
 
-    def finish(self) -> None:
-        """Print the document, if one is wanted."""
+    def print_document(self) -> None:
+        """Print the JSON document, if one is wanted."""
         if self.as_json:
-            document = self.document | {"warnings": self.warnings}
+            document = self.document | {"warnings": self._warnings}
             typer.echo(json.dumps(document, allow_nan=False, default=_to_json, ensure_ascii=False))
 
-    def fail(self, refusal: CommandError) -> None:
+    def print_error(self, error: CommandError) -> None:
         """Print what went wrong, and the document that says so, if one is wanted."""
-        for line in refusal.details:
-            self.note(line)
-        self.note(str(refusal))
+        for line in (*error.details, str(error)):
+            typer.echo(line, err=True)
         if self.as_json:
-            error = {"message": str(refusal), "details": list(refusal.details)}
-            typer.echo(json.dumps({"error": error, "exit_code": refusal.code}, ensure_ascii=False))
+            described = {"message": str(error), "details": list(error.details)}
+            document = {"error": described, "exit_code": error.code}
+            typer.echo(json.dumps(document, ensure_ascii=False))
 
 
 @contextmanager
-def talking(as_json: bool) -> Iterator[Screen]:
+def run_command(
+    as_json: bool = False, *, interrupted: str = "Interrupted: nothing was written."
+) -> Iterator[Screen]:
     """Run a command: print its document at the end, and turn errors into words and exit codes."""
     screen = Screen(as_json)
     try:
-        yield screen
-        screen.finish()
-    except CommandError as refusal:
-        screen.fail(refusal)
-        raise typer.Exit(refusal.code) from None
-    except KeyboardInterrupt:
-        screen.fail(CommandError("Interrupted: nothing was written.", code=INTERRUPTED))
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        raise  # whoever read us has seen enough, which typer knows to handle
-    except (OSError, MemoryError) as error:
-        what = "Not enough memory." if isinstance(error, MemoryError) else str(error)
-        screen.fail(CommandError(what, code=WORK_FAILED))
-        raise typer.Exit(WORK_FAILED) from None
+        try:
+            yield screen
+            screen.print_document()
+        except KeyboardInterrupt:
+            raise CommandError(interrupted, code=INTERRUPTED) from None
+        except BrokenPipeError:
+            raise  # whoever read the output has seen enough; typer handles it
+        except (OSError, MemoryError) as error:
+            what = "Not enough memory." if isinstance(error, MemoryError) else str(error)
+            raise CommandError(what, code=WORK_FAILED) from None
+    except CommandError as error:
+        screen.print_error(error)
+        raise typer.Exit(error.code) from None
 
 
 @contextmanager
-def blaming_input(code: int = BAD_INPUT) -> Iterator[None]:
-    """Pass on what the library says of wrong parameters and data as the user's to mend."""
+def convert_errors(*more: type[Exception], code: int = BAD_INPUT) -> Iterator[None]:
+    """Report errors that the library raises for wrong parameters and data as the user's."""
     from numpy.linalg import LinAlgError
 
     try:
         yield
     except LinAlgError as error:
         raise CommandError(f"The work failed: {error}.", code=WORK_FAILED) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, *more) as error:  # type: ignore[misc]
         raise CommandError(str(error), code=code) from error
+
+
+@contextmanager
+def replace_output(out: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Write a file beside ``--out`` that takes its name at the end; refuse it before the work."""
+    reason = None
+    with ExitStack() as stack:
+        if out.suffix.lower() not in suffixes:
+            reason = f"the name must end in {list_suffixes(suffixes)}"
+        elif out.is_dir():
+            reason = "this is a folder"
+        else:
+            try:
+                part = stack.enter_context(replace_file(out))
+            except OSError as error:
+                cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+                reason = cause.strerror
+        if reason is not None:
+            raise CommandError(f"--out: cannot write {out}: {reason}.")
+        yield part
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[StartBar]:
+    """Show progress bars on a terminal, and nothing elsewhere."""
+    columns = (
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+
+        def start(title: str, total: int | None = None) -> Callable[[int], None]:
+            task = bar.add_task(escape(title), total=total)
+
+            def update(n_done: int) -> None:
+                text = escape(title) if total is None else f"{escape(title)} {n_done}/{total}"
+                bar.update(task, completed=n_done, description=text)
+
+            return update
+
+        yield start
 
 
 def _is_number(cell: object) -> bool:
     try:
-        float(str(cell).rstrip("%"))
+        float(str(cell).partition(" ± ")[0].rstrip("%"))
     except ValueError:
         return False
     return True
@@ -163,6 +220,4 @@ def _is_number(cell: object) -> bool:
 
 def _to_json(value: Any) -> Any:
     """Return what JSON knows for a number or array of NumPy, and text for all else."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return str(value)
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,31 +1,26 @@
 """``mdaml features``: a folder of images to a table of features, one image a row."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from mdaml._typing import FloatArray
-from mdaml.cli._output import replacing
+from mdaml.cli._screen import (
+    WORK_FAILED,
+    CommandError,
+    StartBar,
+    replace_output,
+    run_command,
+    show_progress,
+)
 from mdaml.features import gist, lab_histogram, list_images
 from mdaml.features._images import unreadable
-
-# Make a callback that shows the number of images done of a total, under a title.
-_Steps: TypeAlias = Callable[[str, int], Callable[[int], None]]
+from mdaml.io.writers import write_frame
 
 
 class Kind(StrEnum):
@@ -59,20 +54,16 @@ def features(
     ] = False,
 ) -> None:
     """Compute features of all images in a folder: a table with a row for each file."""
-    console = Console(highlight=False)
     out = out.resolve()
-    try:
-        with replacing(out, (".parquet", ".csv")) as temporary:
+    with run_command(interrupted="Interrupted: no table was written.") as screen:
+        with replace_output(out, (".parquet", ".csv")) as part:
             _import_extras(out, kind)
-            with _progress(console) as steps:
-                paths = _readable(_listed(folder, recursive), skip_unreadable, steps)
-                table = np.hstack([_compute(f, paths, steps) for f in _FUNCTIONS[kind]])
+            with show_progress(screen.console) as start_bar:
+                paths = _keep_readable(_listed(folder, recursive), skip_unreadable, start_bar)
+                table = np.hstack([_compute(f, paths, start_bar) for f in _FUNCTIONS[kind]])
             names = [path.relative_to(folder).as_posix() for path in paths]
-            _write(temporary, out.suffix.lower(), names, table)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted: no table was written.", err=True)
-        raise typer.Exit(130) from None
-    console.print(f"{len(names)} images, {table.shape[1]} features each: {out}", soft_wrap=True)
+            _write(part, out.suffix.lower(), names, table)
+        screen.print(f"{len(names)} images, {table.shape[1]} features each: {out}")
 
 
 def _import_extras(out: Path, kind: Kind) -> None:
@@ -87,56 +78,34 @@ def _import_extras(out: Path, kind: Kind) -> None:
             import_module(name)
 
 
-@contextmanager
-def _progress(console: Console) -> Iterator[_Steps]:
-    """Progress bars on a terminal, one for each step."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:<8}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-
-        def start(title: str, total: int) -> Callable[[int], None]:
-            task = bar.add_task(title, total=total)
-            return lambda n_done: bar.update(task, completed=n_done)
-
-        yield start
-
-
 def _listed(folder: Path, recursive: bool) -> list[Path]:
     try:
         return list_images(folder, recursive=recursive)
     except ValueError as error:
-        message = str(error).replace("recursive=True", "--recursive")
-        typer.echo(message, err=True)
-        raise typer.Exit(2) from None
+        raise CommandError(str(error).replace("recursive=True", "--recursive")) from None
 
 
-def _readable(paths: list[Path], skip: bool, steps: _Steps) -> list[Path]:
+def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[Path]:
     """Return the files that can be read, once all have been tried; the others are named."""
-    refused = unreadable(paths, n_jobs=-1, callback=steps("reading", len(paths)))
-    for reason in refused.values():
-        typer.echo(reason, err=True)
+    refused = unreadable(paths, n_jobs=-1, callback=start_bar("reading", len(paths)))
     kept = [path for path in paths if path not in refused]
     if not refused:
         return kept
-    count = f"{len(refused)} of {len(paths)} images"
+    reasons, count = list(refused.values()), f"{len(refused)} of {len(paths)} images"
     if skip and kept:
-        typer.echo(f"{count} left out.", err=True)
+        for line in (*reasons, f"{count} left out."):
+            typer.echo(line, err=True)
         return kept
     hint = "" if skip else " --skip-unreadable leaves them out."
-    typer.echo(f"{count} cannot be read: no table was written.{hint}", err=True)
-    raise typer.Exit(1)
+    message = f"{count} cannot be read: no table was written.{hint}"
+    raise CommandError(message, code=WORK_FAILED, details=reasons)
 
 
-def _compute(function: Callable[..., FloatArray], paths: list[Path], steps: _Steps) -> FloatArray:
+def _compute(
+    function: Callable[..., FloatArray], paths: list[Path], start_bar: StartBar
+) -> FloatArray:
     title = "GIST" if function is gist else "Lab"
-    return function(paths, n_jobs=-1, callback=steps(title, len(paths)))
+    return function(paths, n_jobs=-1, callback=start_bar(title, len(paths)))
 
 
 def _write(path: Path, suffix: str, names: list[str], table: FloatArray) -> None:
@@ -144,7 +113,4 @@ def _write(path: Path, suffix: str, names: list[str], table: FloatArray) -> None
 
     frame = DataFrame(table, columns=[f"f{i + 1}" for i in range(table.shape[1])])
     frame.insert(0, "file", names)
-    if suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path, index=False, engine="pyarrow")
+    write_frame(path, suffix, frame)

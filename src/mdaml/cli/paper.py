@@ -1,22 +1,17 @@
 """``mdaml paper``: run the experiments of the paper, and report them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import joblib
 import typer
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
+from mdaml import experiments
+from mdaml.cli._screen import CommandError, convert_errors, run_command
 from mdaml.experiments import (
     CONFIRMATION,
     DATASETS,
@@ -24,7 +19,6 @@ from mdaml.experiments import (
     Job,
     make_plan,
     read_records,
-    run,
 )
 
 _OUT = Path("mdaml-paper")
@@ -32,7 +26,7 @@ paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper
 
 
 @paper.command("run")
-def run_command(
+def run(
     datasets: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,33 +57,27 @@ def run_command(
 
     Interrupt it when you like, and start it again with the same options: it goes on where it was.
     """
-    console = Console(highlight=False)
     names = None if datasets is None else [n for given in datasets for n in given.split(",") if n]
-    try:
-        plan, left_out = make_plan(names, methods, trials, quick=quick)
-    except (ValueError, FileNotFoundError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    if left_out:
-        console.print(
-            f"Left out, because their files are not here: {', '.join(left_out)}. Set MDAML_DATA to "
-            "the folder that holds them.",
-            soft_wrap=True,
-        )
     path = out / ("quick.jsonl" if quick else "records.jsonl")
-    before = len(read_records(path))
-    if before:
-        console.print(f"Going on: {path} holds {before} records.", soft_wrap=True)
-    try:
-        with _progress(console) as show, joblib.parallel_config("loky", inner_max_num_threads=1):
-            records = run(plan, path, n_jobs=jobs, progress=show)
-    except KeyboardInterrupt:
-        console.print(f"Interrupted. Nothing is lost: run the same again to go on. {path}")
-        raise typer.Exit(130) from None
-    except (ValueError, BlockingIOError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    console.print(f"{len(records)} records: {path}. Now: mdaml paper report", soft_wrap=True)
+    interrupted = f"Interrupted. Nothing is lost: run the same again to go on. {path}"
+    with run_command(interrupted=interrupted) as screen:
+        with convert_errors(FileNotFoundError):
+            plan, left_out = make_plan(names, methods, trials, quick=quick)
+        if left_out:
+            screen.print(
+                f"Left out, because their files are not here: {', '.join(left_out)}. Set "
+                "MDAML_DATA to the folder that holds them."
+            )
+        before = len(read_records(path))
+        if before:
+            screen.print(f"Going on: {path} holds {before} records.")
+        with (
+            convert_errors(BlockingIOError),
+            _show_jobs(screen.console) as show,
+            joblib.parallel_config("loky", inner_max_num_threads=1),
+        ):
+            records = experiments.run(plan, path, n_jobs=jobs, progress=show)
+        screen.print(f"{len(records)} records: {path}. Now: mdaml paper report")
 
 
 @paper.command()
@@ -105,44 +93,37 @@ def report(
     """Write tables, figures and one page with all of it from the records of a run."""
     from mdaml.experiments.report import write_report
 
-    if records is None:
-        found = sorted(_OUT.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
-        if not found:
-            typer.echo("No records in mdaml-paper: mdaml paper run first, or --records.", err=True)
-            raise typer.Exit(2)
-        records = found[-1]
-    elif not records.exists():
-        typer.echo(f"--records: there is no file {records}.", err=True)
-        raise typer.Exit(2)
-    try:
-        with Console().status("Writing the report …"):
+    with run_command() as screen:
+        if records is None:
+            found = sorted(_OUT.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+            if not found:
+                raise CommandError(
+                    "No records in mdaml-paper: mdaml paper run first, or --records."
+                )
+            records = found[-1]
+        elif not records.exists():
+            raise CommandError(f"--records: there is no file {records}.")
+        with convert_errors(OSError), screen.console.status("Writing the report …"):
             page = write_report(read_records(records), out or records.parent / "report")
-    except (ValueError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None
-    typer.echo(f"Report: {page}")
+        screen.print(f"Report: {page}")
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator["_Show"]:
+def _show_jobs(console: Console) -> Iterator[Callable[[Job, float, float], None]]:
+    """Show the work that is done; the time left follows from its share of all work."""
     columns = (
-        TextColumn("{task.description:<32}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
+        progress.TextColumn("{task.description:<32}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left:"),
+        progress.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        yield _Show(bar)
+    with progress.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=None)
 
+        def show(job: Job, done: float, total: float) -> None:
+            what = f"{job.dataset}: {job.method}"
+            bar.update(task, completed=done, total=total, description=what, refresh=True)
 
-class _Show:
-    """Tells a bar of the work that is done; the time left follows from its share of all work."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar, self._task = bar, bar.add_task("starting", total=None)
-
-    def __call__(self, job: Job, done: float, total: float) -> None:
-        what = f"{job.dataset}: {job.method}"
-        self._bar.update(self._task, completed=done, total=total, description=what, refresh=True)
+        yield show

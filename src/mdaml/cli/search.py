@@ -5,45 +5,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
-from mdaml.cli._columns import Wanted
-from mdaml.cli._comparisons import ComparisonFiles
+from mdaml.cli import _options as options
+from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
-    check_supervision,
+    check_usage,
+    choose_supervision,
+    fold_scaling,
     make_estimator,
     parse_grid,
     parse_params,
     save_model,
-    supervise,
 )
-from mdaml.cli._options import (
-    ConstraintsOption,
-    DataArgument,
-    DropOption,
-    IdOption,
-    JsonOption,
-    LabelsOption,
-    Method,
-    MethodOption,
-    ModelOut,
-    PairsOption,
-    ParamOption,
-    QuadrupletsOption,
-    ScaleOption,
-    SeedOption,
-    SkipOption,
-    TripletsOption,
-    split_names,
-)
-from mdaml.cli._output import CommandError, staging
-from mdaml.cli._scaling import Scaling, fold_scaling
-from mdaml.cli._screen import Screen, blaming_input, talking
-from mdaml.cli._tables import Table
-from mdaml.cli.fit import read_inputs
+from mdaml.cli._options import Method
+from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
 _STEP = "metric"
 _MODES, _WEIGHTS = (1, 3, 10), (10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -71,184 +54,153 @@ class HoldOut(StrEnum):
 
 
 def search(
-    data: DataArgument,
-    out: ModelOut,
-    triplets: TripletsOption = None,
-    pairs: PairsOption = None,
-    quadruplets: QuadrupletsOption = None,
-    constraints: ConstraintsOption = None,
-    skip_invalid: SkipOption = False,
-    labels: LabelsOption = None,
-    id_column: IdOption = None,
-    drop: DropOption = None,
-    method: MethodOption = Method.MDAML,
+    data: options.Data,
+    out: options.ModelOut,
+    triplets: options.Triplets = None,
+    pairs: options.Pairs = None,
+    quadruplets: options.Quadruplets = None,
+    constraints: options.Mixed = None,
+    skip_invalid: options.SkipInvalid = False,
+    labels: options.Labels = None,
+    id_column: options.Id = None,
+    drop: options.Drop = None,
+    method: options.MethodName = Method.MDAML,
     grid: Annotated[
         list[str] | None,
-        typer.Option(
+        options.method_option(
             metavar="NAME=V1,V2,...",
             help="Values to try for a parameter; repeat the option for more, all combinations are "
             "tried. By default a grid that suits the method.",
-            rich_help_panel="Method",
         ),
     ] = None,
-    param: ParamOption = None,
-    folds: Annotated[
-        int, typer.Option(min=2, help="Parts, each held out once.", rich_help_panel="Method")
-    ] = 5,
+    param: options.Params = None,
+    folds: Annotated[int, options.method_option(min=2, help="Parts, each held out once.")] = 5,
     hold_out: Annotated[
         HoldOut,
-        typer.Option(
+        options.method_option(
             help="Hold out comparisons, or points with all their comparisons, to know how the "
             "metric does on new ones. With --labels always points.",
-            rich_help_panel="Method",
         ),
     ] = HoldOut.COMPARISONS,
-    scale: ScaleOption = True,
-    seed: SeedOption = 0,
+    scale: options.Scale = True,
+    seed: options.Seed = 0,
     jobs: Annotated[int, typer.Option(help="Folds at a time; -1 is one for every core.")] = 1,
-    as_json: JsonOption = False,
+    as_json: options.Json = False,
 ) -> None:
     """Choose parameters by what is held out, learn with the best, and save the model.
 
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """
-    files = ComparisonFiles(triplets, pairs, quadruplets, constraints)
-    wanted = Wanted(id_column, labels, split_names(drop))
-    with talking(as_json) as screen:
+    from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
+
+    files = list_files(
+        triplets=triplets, pairs=pairs, quadruplets=quadruplets, constraints=constraints
+    )
+    with run_command(as_json) as screen:
         if method is Method.MDAMLCV:
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
-        check_supervision(method, bool(files), labels)
+        check_usage(method, bool(files), labels)
         estimator = make_estimator(method, parse_params(param), seed)
-        values = _check_grid(method, parse_grid(grid), seed)
-        with staging(out, (".mdaml",)) as temporary:
-            table, given = read_inputs(data, wanted, files, screen, skip_invalid)
-            told = supervise(method, given, table)
-            if not told:
+        grids = _choose_grids(method, parse_grid(grid), seed)
+        n_fits = len(ParameterGrid(grids)) * folds
+        if scale:  # inside the search, so that the scale of held-out points is not known to a fit
+            estimator = Pipeline([("scale", StandardScaler()), (_STEP, estimator)])
+            grids = [{f"{_STEP}__{name}": grid[name] for name in grid} for grid in grids]
+        columns = choose_columns(id_column, drop, labels)
+        with replace_output(out, (".mdaml",)) as part:
+            table, compared = read_inputs(data, columns, files, screen, skip_invalid)
+            supervision = choose_supervision(method, compared, table)
+            if not supervision:
                 raise CommandError(
                     "There is nothing to score by: give --triplets, --pairs or --labels."
                 )
+            by_points = compared is None or hold_out is HoldOut.POINTS
+            splitter: Any = PointKFold if by_points else ConstraintKFold
             start = time.perf_counter()
-            plan = _Plan(values, folds, hold_out, scale, seed, jobs)
-            found = _search(estimator, plan, table, told, screen)
+            is_counted = compared is not None and jobs == 1
+            with _show_fits(screen, n_fits if is_counted else None) as scoring, _name_options():
+                searched = MetricSearchCV(
+                    estimator,
+                    grids,
+                    cv=splitter(folds, random_state=seed),
+                    scoring=scoring,
+                    n_jobs=jobs,
+                    random_state=seed,
+                )
+                with screen.collect_warnings(), convert_errors():
+                    searched.fit(table.X, **supervision)
             seconds = time.perf_counter() - start
-            save_model(_unscaled(found.best_estimator_), temporary, table.columns)
-        _report(screen, out, found, seconds, has_labels=table.labels is not None)
+            best = searched.best_estimator_
+            if scale:
+                best = fold_scaling(best.named_steps[_STEP], best.named_steps["scale"])
+            save_model(best, part, table)
+        _report(screen, out, searched, seconds, has_labels=compared is None)
 
 
-class _Plan:
-    """What is tried, and how it is scored."""
-
-    def __init__(
-        self, values: Any, folds: int, hold_out: HoldOut, scale: bool, seed: int, jobs: int
-    ) -> None:
-        self.grids: list[dict[str, list[Any]]] = values if isinstance(values, list) else [values]
-        self.folds, self.hold_out, self.scale = folds, hold_out, scale
-        self.seed, self.jobs = seed, jobs
-
-    @property
-    def n_trials(self) -> int:
-        from sklearn.model_selection import ParameterGrid
-
-        return len(ParameterGrid(self.grids)) * self.folds
-
-
-def _check_grid(method: Method, grid: dict[str, list[Any]], seed: int) -> Any:
+def _choose_grids(
+    method: Method, grid: dict[str, list[Any]], seed: int
+) -> list[dict[str, list[Any]]]:
     """Return the values to try, those of the method if none are given."""
-    if not grid:
-        return _GRIDS[method]
     make_estimator(method, {name: values[0] for name, values in grid.items()}, seed)
-    return grid
-
-
-def _search(estimator: Any, plan: _Plan, table: Table, told: dict[str, Any], screen: Screen) -> Any:
-    """Return the search, fitted; its best estimator is a pipeline where features are scaled."""
-    from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
-
-    grids = plan.grids
-    if plan.scale:  # inside, so that points that are held out do not tell their scale
-        estimator = Pipeline([("scale", StandardScaler()), (_STEP, estimator)])
-        grids = [{f"{_STEP}__{name}": grid[name] for name in grid} for grid in grids]
-    by_points = "y" in told or plan.hold_out is HoldOut.POINTS
-    splitter: Any = PointKFold if by_points else ConstraintKFold
-    with _showing_trials(plan, told, screen) as scoring:
-        found = MetricSearchCV(
-            estimator,
-            grids,
-            cv=splitter(plan.folds, random_state=plan.seed),
-            scoring=scoring,
-            n_jobs=plan.jobs,
-            random_state=plan.seed,
-        )
-        try:
-            with screen.collecting_warnings(), blaming_input():
-                return found.fit(table.X, **told)
-        except CommandError as error:
-            message = re.sub(r"\w+\(n_splits=(\d+)\)", r"--folds \1", str(error))
-            message = message.replace("n_splits", "--folds").replace(f"{_STEP}__", "")
-            raise CommandError(message, code=error.code) from error
+    grids = grid or _GRIDS[method]
+    return grids if isinstance(grids, list) else [grids]
 
 
 @contextmanager
-def _showing_trials(
-    plan: _Plan, told: dict[str, Any], screen: Screen
-) -> Iterator[Callable[..., float] | None]:
-    """Count trials where their scores are computed; other processes cannot tell."""
+def _name_options() -> Iterator[None]:
+    """Name the options in messages of the library that speak of its arguments."""
+    try:
+        yield
+    except CommandError as error:
+        message = re.sub(r"\w+\(n_splits=(\d+)\)", r"--folds \1", str(error))
+        message = message.replace("n_splits", "--folds").replace(f"{_STEP}__", "")
+        raise CommandError(message, code=error.code) from error
+
+
+@contextmanager
+def _show_fits(screen: Screen, n_fits: int | None) -> Iterator[Callable[..., float] | None]:
+    """Count fits where their scores are computed, if that is in this process."""
     from mdaml.model_selection import triplet_accuracy
 
-    if "y" in told or plan.jobs != 1:
-        with screen.working("searching"):
+    if n_fits is None:
+        with screen.show_progress("searching"):
             yield None
         return
-    with screen.working(f"trying {plan.n_trials} fits", plan.n_trials) as advance:
-        n_done = 0
+    with screen.show_progress("searching", n_fits) as update:
+        numbers = count(1)
 
         def score(metric: Any, X: Any, constraints: Any) -> float:
-            nonlocal n_done
-            n_done += 1
-            advance(n_done)
+            update(next(numbers))
             return triplet_accuracy(metric, X, constraints)
 
         yield score
 
 
-def _unscaled(best: Any) -> Any:
-    """Return the metric at the end of a pipeline, made to take the features as they are."""
-    if not hasattr(best, "steps"):
-        return best
-    scaler, metric = best.named_steps["scale"], best.named_steps[_STEP]
-    fold_scaling(metric, Scaling(scaler.mean_, scaler.scale_))
-    return metric
-
-
-def _report(screen: Screen, out: Path, found: Any, seconds: float, *, has_labels: bool) -> None:
-    results = found.cv_results_
-    order = results["rank_test_score"].argsort(kind="stable")
+def _report(screen: Screen, out: Path, searched: Any, seconds: float, *, has_labels: bool) -> None:
+    results = searched.cv_results_
     records: list[dict[str, Any]] = [
         {
-            "params": _bare(results["params"][row]),
+            "params": {n.removeprefix(f"{_STEP}__"): v for n, v in results["params"][row].items()},
             "mean": float(results["mean_test_score"][row]),
             "std": float(results["std_test_score"][row]),
             "finished": bool(results["finished"][row]),
         }
-        for row in order
+        for row in results["rank_test_score"].argsort(kind="stable")
     ]
     screen.document |= {
         "command": "search",
         "model": str(out),
         "results": records,
         "best_params": records[0]["params"],
-        "best_score": found.best_score_,
+        "best_score": searched.best_score_,
         "seconds": seconds,
     }
-    screen.say_facts()
-    screen.say()
+    screen.print_facts()
+    screen.print()
     names = list(dict.fromkeys(name for record in records for name in record["params"]))
     rows = [
         [
-            *(_shown(record["params"].get(name, "")) for name in names),
+            *(_format_value(record["params"].get(name, "")) for name in names),
             f"{record['mean']:.4f}",
             f"{record['std']:.4f}",
             "" if record["finished"] else "given up early",
@@ -256,14 +208,10 @@ def _report(screen: Screen, out: Path, found: Any, seconds: float, *, has_labels
         for record in records
     ]
     what = "3-NN accuracy" if has_labels else "comparisons that hold"
-    title = f"Held-out {what}: mean and deviation of {found.n_splits_} folds, the best first"
-    screen.say_table(title, (*names, "score", "deviation", "note"), rows)
-    screen.say(f"Best of {len(records)} in {seconds:.1f} s, fitted to everything: {out}")
+    title = f"Held-out {what}: mean and deviation of {searched.n_splits_} folds, the best first"
+    screen.print_table(title, (*names, "score", "deviation", "note"), rows)
+    screen.print(f"Best of {len(records)} in {seconds:.1f} s, fitted to everything: {out}")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def _bare(params: dict[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(f"{_STEP}__"): value for name, value in params.items()}

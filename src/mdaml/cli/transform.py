@@ -1,5 +1,7 @@
 """``mdaml transform``: vectors to vectors whose Euclidean distance is the learned one."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,20 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from mdaml.cli._columns import Block, Source, Wanted
-from mdaml.cli._models import SavedModel, load_model
-from mdaml.cli._options import (
-    DataArgument,
-    DropOption,
-    IdOption,
-    JsonOption,
-    ModelArgument,
-    split_names,
-)
-from mdaml.cli._output import CommandError, staging
-from mdaml.cli._screen import Screen, blaming_input, talking
-from mdaml.cli._tables import SUFFIXES, open_table, row_slices
-from mdaml.cli._writers import open_writer
+from mdaml.cli import _options as options
+from mdaml.cli._inputs import check_file, choose_columns
+from mdaml.cli._models import check_width, load_model
+from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
+from mdaml.io.tables import SUFFIXES, Table, read_blocks, slice_rows
+from mdaml.io.writers import write_blocks
 
 
 class Precision(StrEnum):
@@ -31,8 +25,8 @@ class Precision(StrEnum):
 
 
 def transform(
-    model: ModelArgument,
-    data: DataArgument,
+    model: options.Model,
+    data: options.Data,
     out: Annotated[
         Path,
         typer.Option(
@@ -45,60 +39,46 @@ def transform(
         Precision | None,
         typer.Option(help="Precision of the numbers; by default that of the data."),
     ] = None,
-    id_column: IdOption = None,
-    drop: DropOption = None,
-    as_json: JsonOption = False,
+    id_column: options.Id = None,
+    drop: options.Drop = None,
+    as_json: options.Json = False,
 ) -> None:
     """Map vectors so that Euclidean distance between them is the learned distance.
 
     Files are read and written in blocks: they may be larger than memory.
     """
-    with talking(as_json) as screen:
+    with run_command(as_json) as screen:
         if out.resolve() == data.resolve():
             raise CommandError(f"--out: {out} is the data itself. Choose another name.")
-        saved = load_model(model)
-        source = open_table(data, Wanted(id_column, None, split_names(drop), saved.features))
-        saved.check(data, source.columns)
-        with staging(out, SUFFIXES) as temporary:
-            n_rows = _transform(saved, source, temporary, out.suffix.lower(), dtype, screen)
-        n_columns = len(saved.estimator.components_)
-        screen.say(f"{n_rows} rows of {n_columns} numbers: {out}")
+        estimator, features = load_model(model)
+        names = [str(name) for name in estimator.get_feature_names_out()]
+        check_file(data)
+        blocks = read_blocks(data, **choose_columns(id_column, drop, features=features))
+        mapped = _map_blocks(estimator, model, blocks, dtype)
+        renamed = (replace(block, features=tuple(names)) for block in mapped)
+        progress = screen.show_progress(f"transforming {data}")
+        with replace_output(out, SUFFIXES) as part, convert_errors(), progress:
+            n_rows = write_blocks(part, out.suffix.lower(), renamed)
+        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}")
         screen.document = {
             "command": "transform",
             "out": str(out),
             "rows": n_rows,
-            "columns": list(saved.estimator.get_feature_names_out()),
+            "columns": names,
         }
 
 
-def _transform(
-    saved: SavedModel,
-    source: Source,
-    path: Path,
-    suffix: str,
-    dtype: Precision | None,
-    screen: Screen,
-) -> int:
-    """Write all rows, block by block, and return how many."""
-    names = [str(name) for name in saved.estimator.get_feature_names_out()]
-    n_rows = 0
-    with screen.working(f"transforming {source.path}"), open_writer(path, suffix, names) as writer:
-        for block in source.blocks():
-            id_name = (source.columns.id or "id") if source.columns.named else "id"
-            for ids, Y in _mapped(saved.estimator, block, dtype):
-                writer.add(Y, id_name if ids is not None else None, ids)
-                n_rows += len(Y)
-    return n_rows
-
-
-def _mapped(model: Any, block: Block, dtype: Precision | None) -> Any:
-    """Yield ids and mapped rows, few enough at a time for a map that stays on disk."""
-    for rows in row_slices(*block.X.shape):
-        with blaming_input():
-            Y = model.transform(block.X[rows])
-        if dtype is not None:
-            with np.errstate(over="ignore"):
-                Y = Y.astype(dtype.value, copy=False)
-        if not np.isfinite(Y).all():
-            raise CommandError("Mapped rows exceed this precision. Say --dtype float64.")
-        yield None if block.ids is None else block.ids[rows], Y
+def _map_blocks(
+    estimator: Any, model: Path, blocks: Iterable[Table], dtype: Precision | None
+) -> Iterator[Table]:
+    """Yield mapped rows, few enough at a time for a memory map that is larger than memory."""
+    for block in blocks:
+        check_width(estimator, model, block)
+        for rows in slice_rows(*block.X.shape):
+            Y = estimator.transform(block.X[rows])
+            if dtype is not None:
+                with np.errstate(over="ignore"):
+                    Y = Y.astype(dtype.value, copy=False)
+            if not np.isfinite(Y).all():
+                raise CommandError("Mapped rows exceed this precision. Pass --dtype float64.")
+            yield replace(block, X=Y, ids=None if block.ids is None else block.ids[rows])

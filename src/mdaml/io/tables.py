@@ -385,3 +385,10 @@ def _map_npy(path: Path) -> npt.NDArray[Any]:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path}: it is no NPY file of numbers, or damaged: {error}.") from None
+
+
+def slice_rows(n_rows: int, n_columns: int, n_values: int = 1 << 20) -> Iterator[slice]:
+    """Yield slices of rows that hold about so many values each."""
+    step = max(1, n_values // max(1, n_columns))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))

@@ -1,0 +1,182 @@
+"""Data and comparisons in files: read, checked against each other, counted and described."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mdaml.cli._screen import CommandError, Screen, convert_errors
+from mdaml.constraints import Constraints, read_constraints
+from mdaml.io.tables import Table, read_table
+
+KINDS = ("triplets", "pairs", "quadruplets")
+_MAX_PROBLEMS = 10  # shown
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that is no file which can be read."""
+    try:
+        with path.open("rb"):
+            pass
+    except FileNotFoundError:
+        raise CommandError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise CommandError(f"{path}: it cannot be read: {error.strerror}.") from None
+
+
+def choose_columns(
+    id_column: str | None,
+    drop: Sequence[str] | None,
+    labels: str | None = None,
+    features: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return the options of :func:`read_table`; names to drop may be separated by commas."""
+    dropped = [name.strip() for names in drop or () for name in names.split(",")]
+    return {
+        "id_column": id_column,
+        "label_column": labels,
+        "drop": dropped,
+        "features": features,
+    }
+
+
+def list_files(**by_kind: Sequence[Path] | None) -> list[tuple[str, Path]]:
+    """Return files of comparisons with the kind that each should hold, or "constraints"."""
+    return [(kind, path) for kind, paths in by_kind.items() for path in paths or ()]
+
+
+def read_inputs(
+    data: Path,
+    columns: dict[str, Any],
+    files: Sequence[tuple[str, Path]],
+    screen: Screen,
+    skip_invalid: bool,
+) -> tuple[Table, Constraints | None]:
+    """Read the table and the comparisons of its rows, if there are any, and describe them."""
+    constraints = None
+    with screen.show_progress(f"reading {data}"):
+        table = read_data(data, columns)
+        if files:
+            constraints, problems = _read_comparisons(files, table, skip_invalid)
+    screen.add_fact("data", _describe_table(table), describe_data(table))
+    if constraints is not None:
+        _describe_comparisons(constraints, [str(path) for _, path in files], problems, screen)
+    if table.labels is not None:
+        codes = table.encode_labels()
+        n_classes, n_without = len(np.unique(codes[codes != -1])), int(np.sum(codes == -1))
+        text = f"{n_classes} classes; {count(n_without, 'row')} without a label"
+        screen.add_fact("labels", text, {"classes": n_classes, "rows_without": n_without})
+    return table, constraints
+
+
+def read_data(path: Path, columns: dict[str, Any]) -> Table:
+    """Read a table; report what is wrong with it as bad input."""
+    check_file(path)
+    with convert_errors():
+        return read_table(path, **columns)
+
+
+def describe_data(table: Table) -> dict[str, Any]:
+    """Return what the JSON document says of a table."""
+    return {
+        "file": str(table.path),
+        "rows": len(table.X),
+        "features": list(table.features),
+        "id": table.id_column,
+        "labels": table.label_column,
+    }
+
+
+def _describe_table(table: Table) -> str:
+    ids = "row numbers"
+    if table.ids is not None:
+        ids = f"ids in column {table.id_column!r}" if table.id_column else "ids in the first column"
+        ids = ids if table.is_named else f"ids in {table.id_column}"
+    n, d = table.X.shape
+    return f"{table.path}: {n} rows, {d} features, {ids}"
+
+
+def _describe_comparisons(
+    constraints: Constraints, files: list[str], problems: list[str], screen: Screen
+) -> None:
+    counts = constraints.counts()
+    parts = [count(n, kind[:-1]) for kind in KINDS if (n := len(getattr(constraints, kind)))]
+    odd = [
+        count(len(problems), "line skipped", "lines skipped"),
+        count(counts.duplicates, "duplicate"),
+        count(counts.contradictions, "contradiction"),
+    ]
+    text = f"{', '.join(files)}: {', '.join(parts)} of {counts.points} points; {', '.join(odd)}"
+    skipped = {"skipped": len(problems), "problems": problems[:_MAX_PROBLEMS]}
+    screen.add_fact("comparisons", text, {"files": files, **asdict(counts), **skipped})
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def _read_comparisons(
+    files: Sequence[tuple[str, Path]], table: Table, skip_invalid: bool
+) -> tuple[Constraints, list[str]]:
+    """Return the comparisons of all files, and their wrong lines, if these may be skipped."""
+    parts, problems, n_lines = list[Constraints](), list[str](), 0
+    for kind, path in files:
+        value, wrong = _read_file(path, table)
+        others = [name for name in KINDS if name != kind and len(getattr(value, name))]
+        if others and kind != "constraints":
+            raise CommandError(
+                f"--{kind}: {path} holds {others[0]}. Pass --{others[0]} {path}, or --constraints "
+                "for a mixture."
+            )
+        n_lines += value.n_constraints + len(wrong)
+        problems += wrong
+        parts.append(value)
+    if problems and not skip_invalid:
+        more = len(problems) - _MAX_PROBLEMS
+        details = problems[:_MAX_PROBLEMS] + ([f"… and {more} more"] if more > 0 else [])
+        message = f"{len(problems)} of {count(n_lines, 'line')} cannot be used. "
+        raise CommandError(f"{message}Fix them, or pass --skip-invalid.", details=details)
+    return _join(parts), problems
+
+
+def _read_file(path: Path, table: Table) -> tuple[Constraints, list[str]]:
+    check_file(path)
+    try:
+        value, wrong = read_constraints(path, ids=table.ids, n_points=len(table.X))
+    except ValueError as error:
+        message = _name_option(str(error))
+        if "none of the ids" in message or "not an integer" in message:
+            message += f" {_describe_names(table)}"
+        raise CommandError(message) from None
+    return value, [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]
+
+
+def _name_option(reason: str) -> str:
+    """Name the option in place of the argument that the library asks for."""
+    return reason.replace("pass ids=", "give their column by --id")
+
+
+def _describe_names(table: Table) -> str:
+    """Say how rows are named: a wrong idea of it is the usual fault of a whole file."""
+    if table.ids is None:
+        return f"Points are rows of {table.path}, 0 to {len(table.X) - 1}; --id names a column."
+    return f"Ids of {table.path} are such as {', '.join(map(repr, table.ids[:3].tolist()))}."
+
+
+def _join(parts: Sequence[Constraints]) -> Constraints:
+    """Return all constraints in one value; weights go with their kinds."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (*KINDS, "pair_labels")
+    }
+    ends = [np.cumsum([len(part.triplets), len(part.pairs)]) for part in parts]
+    by_kind = zip(
+        *(np.split(p.weights, end) for p, end in zip(parts, ends, strict=True)), strict=True
+    )
+    weights = np.concatenate([weights for same_kind in by_kind for weights in same_kind])
+    return Constraints(**arrays, weights=weights, n_points=parts[0].n_points)
