@@ -1,4 +1,5 @@
 import io
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -62,6 +63,20 @@ def test_version_is_one_line(run):
 
 def test_help_names_the_command(run):
     assert "demo" in run("--help").output
+
+
+def test_help_loads_no_plotting():
+    code = """
+import sys
+from mdaml.cli import main
+sys.argv = ["mdaml", "--help"]
+try:
+    main()
+finally:
+    print("matplotlib" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 @pytest.mark.usefixtures("without_learning")

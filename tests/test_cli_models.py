@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -300,25 +301,30 @@ def test_unknown_columns_are_named_with_those_there_are(option, message):
     assert message in run(*arguments, code=2).stderr
 
 
-def test_wrong_parquet_is_refused_with_its_row():
+FRAME = {"id": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": ["a", "b", None]}, "row 2 (from 0): the id, column 'id', is missing"),
+        ({"x": [1.0, None, 3.0]}, "row 1 (from 0): column 'x' is missing"),
+        ({"x": [1.0, np.inf, 3.0]}, "row 1 (from 0): column 'x' is inf, not finite"),
+        ({"id": ["a", "b", "a"]}, "row 2 (from 0): the id 'a' was there before, at t.parquet: row"),
+        ({"name": ["x", "y", "z"]}, "column 'name' holds"),
+        ({"id": [], "x": []}, "there are columns, but no row"),
+    ],
+)
+def test_wrong_parquet_is_refused_with_its_row(changes, message):
+    pd.DataFrame(FRAME | changes).to_parquet("t.parquet")
+    with pytest.raises(ValueError, match=re.escape(f"t.parquet: {message}")):
+        read_table(Path("t.parquet"))
+
+
+def test_a_file_that_is_no_parquet_is_refused():
     Path("t.parquet").write_bytes(b"PAR1 no more")
-    frame = pd.DataFrame({"id": ["a", "b", None], "x": [1.0, 2.0, 3.0]})
-    frame.to_parquet("no_id.parquet")
-    frame.assign(id=list("abc"), x=[1.0, None, 3.0]).to_parquet("missing.parquet")
-    frame.assign(id=list("aba")).to_parquet("again.parquet")
-    frame.assign(id=list("abc"), name=list("xyz")).to_parquet("text.parquet")
-    frame.iloc[:0].to_parquet("empty.parquet")
-    for name, message in {
-        "t": "it is no Parquet file, or damaged",
-        "no_id": "no_id.parquet: row 2 (from 0): the id, column 'id', is missing",
-        "missing": "missing.parquet: row 1 (from 0): column 'x' is missing",
-        "again": "again.parquet: row 2 (from 0): the id 'a' was there before",
-        "text": "text.parquet: column 'name' holds",
-        "empty": "empty.parquet: there are columns, but no row",
-    }.items():
-        with pytest.raises(ValueError) as error:
-            read_table(Path(f"{name}.parquet"))
-        assert message in str(error.value)
+    with pytest.raises(ValueError, match=r"t\.parquet: it is no Parquet file, or damaged"):
+        read_table(Path("t.parquet"))
 
 
 def test_parquet_takes_whole_numbers_and_the_index_of_a_frame():
@@ -329,24 +335,22 @@ def test_parquet_takes_whole_numbers_and_the_index_of_a_frame():
     np.testing.assert_array_equal(table.X, [[1, 1], [2, 0]])
 
 
-def test_wrong_npy_is_refused(X):
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(60), "it must hold numbers of shape (rows, features); got float64 of shape (60,)"),
+        (np.array([["a", "b"]]), "it must hold numbers"),
+        (np.array([[None]]), "it is no NPY file of numbers"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1 (from 0): column 'x1' is missing"),
+        (None, "it is no NPY file of numbers, or damaged"),
+    ],
+)
+def test_wrong_npy_is_refused(array, message):
     Path("t.npy").write_bytes(b"\x93NUMPY nothing")
-    np.save("flat.npy", X[:, 0])
-    np.save("text.npy", np.array([["a", "b"]]))
-    np.save("objects.npy", np.array([[None]]), allow_pickle=True)
-    bad = X.copy()
-    bad[7, 2] = np.nan
-    np.save("nan.npy", bad)
-    for name, message in {
-        "t": "it is no NPY file of numbers, or damaged",
-        "flat": "shape (rows, features); got float64 of shape (60,)",
-        "text": "it must hold numbers",
-        "objects": "it is no NPY file of numbers",
-        "nan": "nan.npy: row 7 (from 0): column 'x2' is missing",
-    }.items():
-        with pytest.raises(ValueError) as error:
-            read_table(Path(f"{name}.npy"))
-        assert message in str(error.value)
+    if array is not None:
+        np.save("t.npy", array, allow_pickle=True)
+    with pytest.raises(ValueError, match=re.escape(f"t.npy: {message}")):
+        read_table(Path("t.npy"))
 
 
 def test_npy_is_mapped_not_copied():
@@ -426,7 +430,7 @@ def test_skipped_lines_are_counted_and_change_nothing_else(model):
         ("", "t.csv: the file is empty"),
         ("a,b,c\nitem 0,item 1,nobody\n", "none of the ids"),
         ("a,b,c,d\nitem 0,item 1,item 2,item 3\n", "--triplets: t.csv holds quadruplets"),
-        ("one,two,three\nitem 0,item 1,item 2\n", "Ids of items.csv are such as 'item 0'"),
+        ("one,two,three\nitem 0,item 1,item 2\n", "The ids of items.csv are such as 'item 0'"),
     ],
 )
 def test_wrong_files_of_comparisons_are_refused(text, message):
@@ -714,12 +718,12 @@ def test_neighbors_of_new_vectors_and_of_listed_ids(X, ids):
 def test_neighbors_say_what_can_be_asked():
     for arguments, message in {
         (): "Choose what to look for",
-        ("--query", "zebra"): "There is no id 'zebra' in items.csv; its ids are such as 'item 0'",
+        ("--query", "zebra"): "There is no id 'zebra'. The ids of items.csv are such as 'item 0'",
     }.items():
         result = run("neighbors", "model.mdaml", "items.csv", *arguments, code=2)
         assert message in result.stderr
     result = run("neighbors", "model.mdaml", "items.npy", "--query", "60", code=2)
-    assert "rows are the numbers from 0 to 59" in result.stderr
+    assert "There is no row '60'. The rows of items.npy are numbered 0 to 59" in result.stderr
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from mdaml import estimators
 from mdaml.estimators import MDaML, MDaMLCV
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
 
-# The only classes a file can name; nothing is imported because a file says so.
+# The only classes a file can name; nothing is imported because of what a file holds.
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
 
 
@@ -69,14 +69,10 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     if cls is MDaML and "centers_" not in learned:
         raise ValueError("centers_ is missing")
     if cls is MDaMLCV:
-        _check_best(learned)
+        best = learned.get("best_estimator_")
+        if type(best) is not MDaML or best.components_.shape != learned["components_"].shape:
+            raise ValueError("best_estimator_ must be an MDaML of the same shape")
     model = cls(**params)
     for key, value in learned.items():
         setattr(model, key, value)
     return model
-
-
-def _check_best(learned: dict[str, Any]) -> None:
-    best = learned.get("best_estimator_")
-    if type(best) is not MDaML or best.components_.shape != learned["components_"].shape:
-        raise ValueError("best_estimator_ must be an MDaML of the same shape")

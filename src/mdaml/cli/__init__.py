@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
 _IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
 
-# What to say where a package that a command imports is missing.
+# Messages for packages that a command imports and that may be missing.
 _HINTS = {
     **dict.fromkeys(("typer", "rich", "matplotlib", "pandas", "pyarrow", "jinja2"), _CLI),
     **dict.fromkeys(("PIL", "skimage"), _IMAGES),
@@ -19,7 +19,7 @@ _HINTS = {
 
 
 def main() -> None:
-    """Run the command line; where an extra is missing, say how to get it and exit with 1."""
+    """Run the command line; if an extra is missing, print how to get it and exit with 1."""
     try:
         build_app()()
     except ModuleNotFoundError as error:

@@ -34,17 +34,13 @@ def choose_columns(
 ) -> dict[str, Any]:
     """Return the options of :func:`read_table`; names to drop may be separated by commas."""
     dropped = [name.strip() for names in drop or () for name in names.split(",")]
-    return {
-        "id_column": id_column,
-        "label_column": labels,
-        "drop": dropped,
-        "features": features,
-    }
+    return {"id_column": id_column, "label_column": labels, "drop": dropped, "features": features}
 
 
-def list_files(**by_kind: Sequence[Path] | None) -> list[tuple[str, Path]]:
+def list_files(*by_kind: Sequence[Path] | None) -> list[tuple[str, Path]]:
     """Return files of comparisons with the kind that each should hold, or "constraints"."""
-    return [(kind, path) for kind, paths in by_kind.items() for path in paths or ()]
+    kinds = zip((*KINDS, "constraints"), by_kind, strict=True)
+    return [(kind, path) for kind, paths in kinds for path in paths or ()]
 
 
 def read_inputs(
@@ -90,11 +86,11 @@ def describe_data(table: Table) -> dict[str, Any]:
 
 
 def _describe_table(table: Table) -> str:
-    ids = "row numbers"
-    if table.ids is not None:
-        ids = f"ids in column {table.id_column!r}" if table.id_column else "ids in the first column"
-        ids = ids if table.is_named else f"ids in {table.id_column}"
+    where = table.id_column or "the first column, which has no name"
+    if table.is_named and table.id_column:
+        where = f"column {table.id_column!r}"
     n, d = table.X.shape
+    ids = "row numbers" if table.ids is None else f"ids in {where}"
     return f"{table.path}: {n} rows, {d} features, {ids}"
 
 
@@ -149,7 +145,7 @@ def _read_file(path: Path, table: Table) -> tuple[Constraints, list[str]]:
     except ValueError as error:
         message = _name_option(str(error))
         if "none of the ids" in message or "not an integer" in message:
-            message += f" {_describe_names(table)}"
+            message += f" {table.describe_names()}"
         raise CommandError(message) from None
     return value, [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]
 
@@ -157,13 +153,6 @@ def _read_file(path: Path, table: Table) -> tuple[Constraints, list[str]]:
 def _name_option(reason: str) -> str:
     """Name the option in place of the argument that the library asks for."""
     return reason.replace("pass ids=", "give their column by --id")
-
-
-def _describe_names(table: Table) -> str:
-    """Say how rows are named: a wrong idea of it is the usual fault of a whole file."""
-    if table.ids is None:
-        return f"Points are rows of {table.path}, 0 to {len(table.X) - 1}; --id names a column."
-    return f"Ids of {table.path} are such as {', '.join(map(repr, table.ids[:3].tolist()))}."
 
 
 def _join(parts: Sequence[Constraints]) -> Constraints:
@@ -174,9 +163,6 @@ def _join(parts: Sequence[Constraints]) -> Constraints:
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in (*KINDS, "pair_labels")
     }
-    ends = [np.cumsum([len(part.triplets), len(part.pairs)]) for part in parts]
-    by_kind = zip(
-        *(np.split(p.weights, end) for p, end in zip(parts, ends, strict=True)), strict=True
-    )
-    weights = np.concatenate([weights for same_kind in by_kind for weights in same_kind])
+    by_part = [np.split(p.weights, np.cumsum([len(p.triplets), len(p.pairs)])) for p in parts]
+    weights = np.concatenate([w for of_kind in zip(*by_part, strict=True) for w in of_kind])
     return Constraints(**arrays, weights=weights, n_points=parts[0].n_points)

@@ -6,18 +6,43 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+_HELP = {
+    "DATA": "Table of vectors, one a row: .csv, .parquet or .npy.",
+    "MODEL": "Model that mdaml fit or mdaml search wrote.",
+    "--out": "Where to write the model; the name ends in .mdaml.",
+    "--id": "Column that names the rows. By default the column 'id', if there is one; otherwise "
+    "rows are numbers, from 0. With .npy data: an .npy file of names.",
+    "--labels": "Column of class labels, empty or -1 where unknown. With .npy data: an .npy file.",
+    "--drop": "Columns to leave out, separated by commas. What is learned from must be numbers; a "
+    "model finds its columns again by name.",
+    "--triplets": "Columns a,b,c: a is nearer to b than to c.",
+    "--pairs": "Columns a,b,label: label 1 if a and b are similar, -1 if not.",
+    "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
+    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be .csv, "
+    ".parquet or .npz, with a column weight, and each option may be repeated.",
+    "--skip-invalid": "Leave out lines that are no comparison of rows of DATA, and count them.",
+    "--method": "Method of learning. From comparisons or labels: mdaml, gmml, kissme, dml-eig, and "
+    "euclidean, the baseline. From triplets or labels: mdamlcv, which also chooses its parameters. "
+    "From labels: lmnn, dmlmj, lfda, dml-dc.",
+    "--param": "A parameter of the method, such as n_modes=5; repeat the option for more.",
+    "--scale/--no-scale": "Learn on features divided by their standard deviations. The saved model "
+    "takes the features as they are.",
+    "--seed": "Same seed, same result.",
+    "--grid": "Values to try for a parameter; repeat the option for more, all combinations are "
+    "tried. By default a grid that suits the method.",
+    "--folds": "Parts, each held out once.",
+    "--hold-out": "Hold out comparisons, or points with all their comparisons, to know how the "
+    "metric does on new ones. With --labels always points.",
+    "--json": "Print one JSON document to stdout, all else to stderr.",
+}
 
-def _column(name: str, metavar: str, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=text, rich_help_panel="Columns of DATA")
+
+def _argument(name: str) -> Any:
+    return typer.Argument(metavar=name, help=_HELP[name], show_default=False)
 
 
-def _comparisons(name: str, text: str, metavar: str | None = "FILE") -> Any:
-    return typer.Option(name, metavar=metavar, help=text, rich_help_panel="Comparisons")
-
-
-def method_option(*names: str, **settings: Any) -> Any:
-    """Return an option of the panel that chooses the method and its parameters."""
-    return typer.Option(*names, rich_help_panel="Method", **settings)
+def _option(name: str, metavar: str | None, panel: str | None = None, **settings: Any) -> Any:
+    return typer.Option(name, metavar=metavar, help=_HELP[name], rich_help_panel=panel, **settings)
 
 
 class Method(StrEnum):
@@ -35,98 +60,33 @@ class Method(StrEnum):
     EUCLIDEAN = "euclidean"
 
 
-_DATA = "Table of vectors, one a row: .csv, .parquet or .npy."
-Data: TypeAlias = Annotated[Path, typer.Argument(metavar="DATA", help=_DATA, show_default=False)]
-_MODEL = "Model that mdaml fit or mdaml search wrote."
-Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help=_MODEL, show_default=False)]
-ModelOut: TypeAlias = Annotated[
-    Path,
-    typer.Option(
-        "--out",
-        metavar="MODEL",
-        help="Where to write the model; the name ends in .mdaml.",
-        show_default=False,
-    ),
-]
-Id: TypeAlias = Annotated[
-    str | None,
-    _column(
-        "--id",
-        "COLUMN",
-        "Column that names the rows. By default the column 'id', if there is one; otherwise rows "
-        "are numbers, from 0. With .npy data: an .npy file of names.",
-    ),
-]
-Labels: TypeAlias = Annotated[
-    str | None,
-    _column(
-        "--labels",
-        "COLUMN",
-        "Column of class labels, empty or -1 where unknown. With .npy data: an .npy file.",
-    ),
-]
-Drop: TypeAlias = Annotated[
-    list[str] | None,
-    _column(
-        "--drop",
-        "COLUMNS",
-        "Columns to leave out, separated by commas. What is learned from must be numbers; a model "
-        "finds its columns again by name.",
-    ),
-]
-Triplets: TypeAlias = Annotated[
-    list[Path] | None, _comparisons("--triplets", "Columns a,b,c: a is nearer to b than to c.")
-]
-Pairs: TypeAlias = Annotated[
-    list[Path] | None,
-    _comparisons("--pairs", "Columns a,b,label: label 1 if a and b are similar, -1 if not."),
-]
-Quadruplets: TypeAlias = Annotated[
-    list[Path] | None,
-    _comparisons("--quadruplets", "Columns a,b,c,d: a and b are nearer than c and d."),
-]
-Mixed: TypeAlias = Annotated[
-    list[Path] | None,
-    _comparisons(
-        "--constraints",
-        "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be .csv, .parquet or "
-        ".npz, with a column weight, and each option may be repeated.",
-    ),
-]
-SkipInvalid: TypeAlias = Annotated[
-    bool,
-    _comparisons(
-        "--skip-invalid",
-        "Leave out lines that are no comparison of rows of DATA, and count them.",
-        None,
-    ),
-]
-MethodName: TypeAlias = Annotated[
-    Method,
-    method_option(
-        metavar="NAME",
-        help="Method of learning. From comparisons or labels: mdaml, gmml, kissme, dml-eig, and "
-        "euclidean, the baseline. From triplets or labels: mdamlcv, which also chooses its "
-        "parameters. From labels: lmnn, dmlmj, lfda, dml-dc.",
-    ),
-]
-Params: TypeAlias = Annotated[
-    list[str] | None,
-    method_option(
-        "--param",
-        metavar="NAME=VALUE",
-        help="A parameter of the method, such as n_modes=5; repeat the option for more.",
-    ),
-]
-Scale: TypeAlias = Annotated[
-    bool,
-    method_option(
-        "--scale/--no-scale",
-        help="Learn on features divided by their standard deviations. The saved model takes the "
-        "features as they are.",
-    ),
-]
-Seed: TypeAlias = Annotated[int, method_option(min=0, help="Same seed, same result.")]
-Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document to stdout, all else to stderr.")
-]
+class HoldOut(StrEnum):
+    """What a search holds out to score by."""
+
+    COMPARISONS = "comparisons"
+    POINTS = "points"
+
+
+_Files: TypeAlias = list[Path] | None
+_Texts: TypeAlias = list[str] | None
+_COLUMNS, _COMPARISONS, _METHOD = "Columns of DATA", "Comparisons", "Method"
+
+Data: TypeAlias = Annotated[Path, _argument("DATA")]
+Model: TypeAlias = Annotated[Path, _argument("MODEL")]
+ModelOut: TypeAlias = Annotated[Path, _option("--out", "MODEL", show_default=False)]
+Id: TypeAlias = Annotated[str | None, _option("--id", "COLUMN", _COLUMNS)]
+Labels: TypeAlias = Annotated[str | None, _option("--labels", "COLUMN", _COLUMNS)]
+Drop: TypeAlias = Annotated[_Texts, _option("--drop", "COLUMNS", _COLUMNS)]
+Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISONS)]
+Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
+Quadruplets: TypeAlias = Annotated[_Files, _option("--quadruplets", "FILE", _COMPARISONS)]
+Mixed: TypeAlias = Annotated[_Files, _option("--constraints", "FILE", _COMPARISONS)]
+SkipInvalid: TypeAlias = Annotated[bool, _option("--skip-invalid", None, _COMPARISONS)]
+MethodName: TypeAlias = Annotated[Method, _option("--method", "NAME", _METHOD)]
+Params: TypeAlias = Annotated[_Texts, _option("--param", "NAME=VALUE", _METHOD)]
+Scale: TypeAlias = Annotated[bool, _option("--scale/--no-scale", None, _METHOD)]
+Seed: TypeAlias = Annotated[int, _option("--seed", None, _METHOD, min=0)]
+Grid: TypeAlias = Annotated[_Texts, _option("--grid", "NAME=V1,V2,...", _METHOD)]
+Folds: TypeAlias = Annotated[int, _option("--folds", None, _METHOD, min=2)]
+HeldOut: TypeAlias = Annotated[HoldOut, _option("--hold-out", None, _METHOD)]
+Json: TypeAlias = Annotated[bool, _option("--json", None)]

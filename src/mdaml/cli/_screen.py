@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import typer
+from numpy.linalg import LinAlgError
 from rich import progress
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -29,7 +30,7 @@ StartBar: TypeAlias = Callable[[str, int | None], Callable[[int], None]]
 
 
 class CommandError(Exception):
-    """What is wrong, in words that a user can act on.
+    """Ends a command with a message for its user.
 
     Attributes
     ----------
@@ -55,11 +56,6 @@ class Screen:
         self._facts: list[tuple[str, str]] = []
         self._warnings: list[str] = []
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether stdout is a terminal."""
-        return self.console.is_terminal
-
     def print(self, line: str = "") -> None:
         """Print a line for people."""
         if not self.as_json:
@@ -74,7 +70,7 @@ class Screen:
         """Print all facts, one a line; on a terminal aligned."""
         width = max(len(name) for name, _ in self._facts) + 2
         for name, text in self._facts:
-            self.print(f"{name:<{width}}{text}" if self.is_terminal else f"{name}: {text}")
+            self.print(f"{name:<{width}}{text}" if self.console.is_terminal else f"{name}: {text}")
 
     def print_table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
@@ -82,7 +78,7 @@ class Screen:
         """Print a table: boxed on a terminal, tab-separated under a header otherwise."""
         if self.as_json:
             return
-        if not self.is_terminal:
+        if not self.console.is_terminal:
             for row in (columns, *rows):
                 typer.echo("\t".join(" ".join(str(cell).split()) for cell in row))
             return
@@ -117,7 +113,7 @@ class Screen:
         """Print the JSON document, if one is wanted."""
         if self.as_json:
             document = self.document | {"warnings": self._warnings}
-            typer.echo(json.dumps(document, allow_nan=False, default=_to_json, ensure_ascii=False))
+            typer.echo(json.dumps(document, allow_nan=False, default=_to_plain, ensure_ascii=False))
 
     def print_error(self, error: CommandError) -> None:
         """Print what went wrong, and the document that says so, if one is wanted."""
@@ -154,8 +150,6 @@ def run_command(
 @contextmanager
 def convert_errors(*more: type[Exception], code: int = BAD_INPUT) -> Iterator[None]:
     """Report errors that the library raises for wrong parameters and data as the user's."""
-    from numpy.linalg import LinAlgError
-
     try:
         yield
     except LinAlgError as error:
@@ -166,7 +160,7 @@ def convert_errors(*more: type[Exception], code: int = BAD_INPUT) -> Iterator[No
 
 @contextmanager
 def replace_output(out: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """Write a file beside ``--out`` that takes its name at the end; refuse it before the work."""
+    """Open a file that replaces ``--out`` at the end; refuse an unwritable place at once."""
     reason = None
     with ExitStack() as stack:
         if out.suffix.lower() not in suffixes:
@@ -184,9 +178,8 @@ def replace_output(out: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
         yield part
 
 
-@contextmanager
-def show_progress(console: Console) -> Iterator[StartBar]:
-    """Show progress bars on a terminal, and nothing elsewhere."""
+def make_bars(console: Console, *, transient: bool = True) -> progress.Progress:
+    """Return progress bars that are shown on a terminal only, if transient until the end."""
     columns = (
         progress.SpinnerColumn(),
         progress.TextColumn("{task.description}"),
@@ -194,16 +187,21 @@ def show_progress(console: Console) -> Iterator[StartBar]:
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    is_hidden = not console.is_terminal
+    return progress.Progress(*columns, console=console, transient=transient, disable=is_hidden)
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[StartBar]:
+    """Show progress bars; yields a function that starts one."""
+    with make_bars(console) as bars:
 
         def start(title: str, total: int | None = None) -> Callable[[int], None]:
-            task = bar.add_task(escape(title), total=total)
+            task = bars.add_task(escape(title), total=total)
 
             def update(n_done: int) -> None:
                 text = escape(title) if total is None else f"{escape(title)} {n_done}/{total}"
-                bar.update(task, completed=n_done, description=text)
+                bars.update(task, completed=n_done, description=text)
 
             return update
 
@@ -218,6 +216,6 @@ def _is_number(cell: object) -> bool:
     return True
 
 
-def _to_json(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return what JSON knows for a number or array of NumPy, and text for all else."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

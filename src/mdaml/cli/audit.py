@@ -48,9 +48,7 @@ def audit(
 
     Suspicion is the probability that an answer is wrong, given all answers and the model.
     """
-    files = list_files(
-        triplets=triplets, pairs=pairs, quadruplets=quadruplets, constraints=constraints
-    )
+    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         if not files:
             raise CommandError("There is nothing to audit: give --triplets, --pairs or others.")
@@ -104,26 +102,16 @@ def _print_top(frame: Any, n: int, screen: Screen) -> None:
     columns = [*(name for name in _MEMBERS if name in frame), "suspicion", "slack", "category"]
     if frame["kind"].nunique() > 1:
         columns = ["kind", *columns]
-    records = [
-        {name: _to_plain(value) for name, value in zip(columns, row, strict=True)}
-        for row in first[columns].itertuples(index=False)
-    ]
+    plain = first[columns].astype(object)
+    records = plain.where(plain.notna(), None).to_dict("records")
     screen.document["most_suspicious"] = records
-    if not records:
-        return
-    screen.print()
-    rows = [[_format_cell(value) for value in record.values()] for record in records]
-    screen.print_table("Most likely wrong", columns, rows)
-
-
-def _to_plain(value: Any) -> Any:
-    """Return a value that JSON knows; None where there is none."""
-    if value is None or value != value or str(value) == "<NA>":
-        return None
-    return value.item() if hasattr(value, "item") else value
+    if records:
+        screen.print()
+        rows = [[_format_cell(value) for value in record.values()] for record in records]
+        screen.print_table("Most likely wrong", columns, rows)
 
 
 def _format_cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "" if value is None else str(value)

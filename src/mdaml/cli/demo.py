@@ -124,20 +124,18 @@ def _print_scores(screen: Screen, scores: list[_Scores], n_splits: int, seed: in
     columns = ("data", "rows", "dim", "classes", "Euclidean", "MDaML", "gain", "seconds")
     screen.print_table("3-NN accuracy, percent", columns, rows)
     what = f"Mean ± standard deviation of {n_splits} random 70/30 splits"
-    if n_splits == 1:
-        what = "One random 70/30 split"
+    what = "One random 70/30 split" if n_splits == 1 else what
     screen.print(
-        f"{what} (seed {seed}), the same for both; features standardised on the training part."
+        f"{what} (seed {seed}), the same for both; features standardised on the training part.\n"
+        "MDaML with its default settings, nothing tuned. The toy is built for the method."
     )
-    screen.print("MDaML with its default settings, nothing tuned. The toy is built for the method.")
-    screen.print(" ".join(f"{name}: {n} random rows." for name, n in _MAX_ROWS.items()))
-    screen.print("Seconds: one fit, without compilation.")
+    cut = [f"{name}: {n} random rows." for name, n in _MAX_ROWS.items()]
+    screen.print(" ".join([*cut, "Seconds: one fit, without compilation."]))
     n_warned = sum(row.n_warned for row in scores)
     if n_warned:
         screen.print(f"{n_warned} of {n_splits * len(scores)} fits gave a warning.")
 
 
 def _format_mean(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{mean(values):.1f} ± {stdev(values):.1f}"
+    deviation = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{mean(values):.1f}{deviation}"

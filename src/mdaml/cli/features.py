@@ -10,14 +10,8 @@ import numpy as np
 import typer
 
 from mdaml._typing import FloatArray
-from mdaml.cli._screen import (
-    WORK_FAILED,
-    CommandError,
-    StartBar,
-    replace_output,
-    run_command,
-    show_progress,
-)
+from mdaml.cli import _screen
+from mdaml.cli._screen import CommandError, StartBar, replace_output, run_command, show_progress
 from mdaml.features import gist, lab_histogram, list_images
 from mdaml.features._images import unreadable
 from mdaml.io.writers import write_frame
@@ -67,15 +61,11 @@ def features(
 
 
 def _import_extras(out: Path, kind: Kind) -> None:
-    """Fail now, not after the work, where a package is missing; `main` says how to get it."""
-    for name, wanted in (
-        ("pandas", True),
-        ("pyarrow", out.suffix.lower() == ".parquet"),
-        ("PIL", True),
-        ("skimage", kind is not Kind.GIST),
-    ):
-        if wanted:
-            import_module(name)
+    """Fail now, not after the work, if a package is missing; `main` prints how to get it."""
+    for_parquet = ["pyarrow"] if out.suffix.lower() == ".parquet" else []
+    for_lab = [] if kind is Kind.GIST else ["skimage"]
+    for name in ("pandas", "PIL", *for_parquet, *for_lab):
+        import_module(name)
 
 
 def _listed(folder: Path, recursive: bool) -> list[Path]:
@@ -98,7 +88,7 @@ def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[P
         return kept
     hint = "" if skip else " --skip-unreadable leaves them out."
     message = f"{count} cannot be read: no table was written.{hint}"
-    raise CommandError(message, code=WORK_FAILED, details=reasons)
+    raise CommandError(message, code=_screen.WORK_FAILED, details=reasons)
 
 
 def _compute(

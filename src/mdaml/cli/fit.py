@@ -44,9 +44,7 @@ def fit(
 
     For example: mdaml fit items.csv --triplets answers.csv --out model.mdaml
     """
-    files = list_files(
-        triplets=triplets, pairs=pairs, quadruplets=quadruplets, constraints=constraints
-    )
+    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         check_usage(method, bool(files), labels)
         estimator = make_estimator(method, parse_params(param), seed)

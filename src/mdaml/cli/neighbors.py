@@ -137,7 +137,7 @@ def _print_found(names: list[str], found: list[list[dict[str, Any]]], screen: Sc
         ]
         for near in found
     ]
-    if screen.is_terminal:
+    if screen.console.is_terminal:
         for name, rows in zip(names, tables, strict=True):
             screen.print_table(f"Nearest to {name}", columns, rows)
         return

@@ -7,19 +7,11 @@ from typing import Annotated
 
 import joblib
 import typer
-from rich import progress
 from rich.console import Console
 
 from mdaml import experiments
-from mdaml.cli._screen import CommandError, convert_errors, run_command
-from mdaml.experiments import (
-    CONFIRMATION,
-    DATASETS,
-    METHODS,
-    Job,
-    make_plan,
-    read_records,
-)
+from mdaml.cli._screen import CommandError, convert_errors, make_bars, run_command
+from mdaml.experiments import CONFIRMATION, DATASETS, METHODS, Job, make_plan, read_records
 
 _OUT = Path("mdaml-paper")
 paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper, and report them.")
@@ -111,19 +103,11 @@ def report(
 @contextmanager
 def _show_jobs(console: Console) -> Iterator[Callable[[Job, float, float], None]]:
     """Show the work that is done; the time left follows from its share of all work."""
-    columns = (
-        progress.TextColumn("{task.description:<32}"),
-        progress.BarColumn(),
-        progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("left:"),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=None)
+    with make_bars(console, transient=False) as bars:
+        task = bars.add_task("starting", total=None)
 
         def show(job: Job, done: float, total: float) -> None:
             what = f"{job.dataset}: {job.method}"
-            bar.update(task, completed=done, total=total, description=what, refresh=True)
+            bars.update(task, completed=done, total=total, description=what, refresh=True)
 
         yield show

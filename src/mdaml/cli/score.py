@@ -38,9 +38,7 @@ def score(
     """
     from mdaml.estimators import Euclidean
 
-    files = list_files(
-        triplets=triplets, pairs=pairs, quadruplets=quadruplets, constraints=constraints
-    )
+    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         if not files and labels is None:
             raise CommandError(

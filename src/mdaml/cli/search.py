@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +24,7 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import Method
+from mdaml.cli._options import HoldOut, Method
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
 _STEP = "metric"
@@ -46,13 +45,6 @@ _GRIDS: dict[Method, Any] = {
 }
 
 
-class HoldOut(StrEnum):
-    """What a search holds out to score by."""
-
-    COMPARISONS = "comparisons"
-    POINTS = "points"
-
-
 def search(
     data: options.Data,
     out: options.ModelOut,
@@ -65,23 +57,10 @@ def search(
     id_column: options.Id = None,
     drop: options.Drop = None,
     method: options.MethodName = Method.MDAML,
-    grid: Annotated[
-        list[str] | None,
-        options.method_option(
-            metavar="NAME=V1,V2,...",
-            help="Values to try for a parameter; repeat the option for more, all combinations are "
-            "tried. By default a grid that suits the method.",
-        ),
-    ] = None,
+    grid: options.Grid = None,
     param: options.Params = None,
-    folds: Annotated[int, options.method_option(min=2, help="Parts, each held out once.")] = 5,
-    hold_out: Annotated[
-        HoldOut,
-        options.method_option(
-            help="Hold out comparisons, or points with all their comparisons, to know how the "
-            "metric does on new ones. With --labels always points.",
-        ),
-    ] = HoldOut.COMPARISONS,
+    folds: options.Folds = 5,
+    hold_out: options.HeldOut = HoldOut.COMPARISONS,
     scale: options.Scale = True,
     seed: options.Seed = 0,
     jobs: Annotated[int, typer.Option(help="Folds at a time; -1 is one for every core.")] = 1,
@@ -93,9 +72,7 @@ def search(
     """
     from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
 
-    files = list_files(
-        triplets=triplets, pairs=pairs, quadruplets=quadruplets, constraints=constraints
-    )
+    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         if method is Method.MDAMLCV:
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
@@ -105,7 +82,7 @@ def search(
         n_fits = len(ParameterGrid(grids)) * folds
         if scale:  # inside the search, so that the scale of held-out points is not known to a fit
             estimator = Pipeline([("scale", StandardScaler()), (_STEP, estimator)])
-            grids = [{f"{_STEP}__{name}": grid[name] for name in grid} for grid in grids]
+            grids = [{f"{_STEP}__{name}": v for name, v in each.items()} for each in grids]
         columns = choose_columns(id_column, drop, labels)
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)

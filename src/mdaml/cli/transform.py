@@ -51,14 +51,13 @@ def transform(
         if out.resolve() == data.resolve():
             raise CommandError(f"--out: {out} is the data itself. Choose another name.")
         estimator, features = load_model(model)
-        names = [str(name) for name in estimator.get_feature_names_out()]
         check_file(data)
         blocks = read_blocks(data, **choose_columns(id_column, drop, features=features))
         mapped = _map_blocks(estimator, model, blocks, dtype)
-        renamed = (replace(block, features=tuple(names)) for block in mapped)
         progress = screen.show_progress(f"transforming {data}")
         with replace_output(out, SUFFIXES) as part, convert_errors(), progress:
-            n_rows = write_blocks(part, out.suffix.lower(), renamed)
+            n_rows = write_blocks(part, out.suffix.lower(), mapped)
+        names = list(estimator.get_feature_names_out())
         screen.print(f"{n_rows} rows of {len(names)} numbers: {out}")
         screen.document = {
             "command": "transform",
@@ -72,6 +71,7 @@ def _map_blocks(
     estimator: Any, model: Path, blocks: Iterable[Table], dtype: Precision | None
 ) -> Iterator[Table]:
     """Yield mapped rows, few enough at a time for a memory map that is larger than memory."""
+    names = tuple(map(str, estimator.get_feature_names_out()))
     for block in blocks:
         check_width(estimator, model, block)
         for rows in slice_rows(*block.X.shape):
@@ -81,4 +81,5 @@ def _map_blocks(
                     Y = Y.astype(dtype.value, copy=False)
             if not np.isfinite(Y).all():
                 raise CommandError("Mapped rows exceed this precision. Pass --dtype float64.")
-            yield replace(block, X=Y, ids=None if block.ids is None else block.ids[rows])
+            ids = None if block.ids is None else block.ids[rows]
+            yield replace(block, X=Y, features=names, ids=ids)

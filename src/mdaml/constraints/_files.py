@@ -41,7 +41,7 @@ def read(
     n_points: int | None = None,
     invalid: Literal["raise", "skip"] = "raise",
 ) -> "Constraints":
-    r"""Read a file, in the format that the end of its name tells: .csv, .parquet or .npz.
+    r"""Read a file, in the format of its suffix: .csv, .parquet or .npz.
 
     The columns say what a table holds: ``a,b,c`` triplets, ``a,b,label`` pairs, ``a,b,c,d``
     quadruplets, ``kind,a,b,c,d,label`` a mixture with ``triplet``, ``pair`` or ``quadruplet``
@@ -57,7 +57,7 @@ def read(
         letter. If None, it must hold row numbers, from 0.
     n_points : int, default=None
         Rows of X, if there are no ids. If None, the highest row that is named, plus one, or
-        what an NPZ file says.
+        the number in an NPZ file.
     invalid : {"raise", "skip"}, default="raise"
         Whether to refuse a file with lines that are no constraints, or to leave these lines
         out. :func:`read_constraints` returns them as well.
@@ -107,7 +107,7 @@ def read_lines(
                 )
             ids = stored.ids if names is None else names
             return _restore(_get_parts(stored) | {"ids": ids}), [], stored.n_constraints
-        # Rows may have another order by now: read the file of text that would say the same.
+        # Rows may have another order by now: read the lines of text with the same content.
         table = _to_columns(_get_parts(stored))
         cells = [["" if cell is None else str(cell) for cell in cells] for cells in table.values()]
         blocks = iter([([0], [[name] for name in table]), (range(1, len(cells[0]) + 1), cells)])
@@ -166,7 +166,7 @@ def _write_csv(file: BinaryIO, table: Mapping[str, list[Any]]) -> None:
 
 
 def _to_columns(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the table that says the same, with None where a kind has no such cell."""
+    """Return the columns of a table with the same content, None where a kind has no such cell."""
     parts = {kind: arrays[f"{kind}s"] for kind in KINDS}
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for kind, part in parts.items():

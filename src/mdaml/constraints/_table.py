@@ -1,4 +1,4 @@
-"""Lines of a file of constraints: which columns there are, and what each line says."""
+"""Lines of a file of constraints: its columns, and the meaning of each line."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -224,7 +224,7 @@ class LineReader:
         return int(digits) if int(digits) < (self._n_points or MOST_POINTS) else _BAD
 
     def _describe_point(self, text: str) -> str:
-        """Say what is wrong with a cell that names no row."""
+        """Return what is wrong with a cell that names no row."""
         if not text:
             return "missing"
         if self._has_ids:
@@ -240,7 +240,7 @@ class LineReader:
 def _are_valid(
     kind: IntArray, members: IntArray, label: IntArray, weight: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
-    """Say of each line whether it is a constraint of its kind."""
+    """Return for each line whether it is a constraint of its kind."""
     used = np.arange(4) < _WIDTH[kind][:, None]
     valid = (kind >= 0) & np.all(np.where(used, members >= 0, members == _EMPTY), axis=1)
     valid &= np.where(kind == _PAIR, np.abs(label) == 1, label == _EMPTY) & (weight > 0)

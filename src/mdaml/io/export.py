@@ -202,10 +202,7 @@ def make_faiss_index(components: FloatArray, X: FloatArray | None = None) -> Any
 
 
 def make_onnx_model(
-    components: FloatArray,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    dtype: Any = "float32",
+    components: FloatArray, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32"
 ) -> Any:
     """Return an ONNX model that maps ``X`` of shape (any, n_features) to ``embedding``.
 

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml.io import model_zip
 from mdaml.io.atomic import replace_file
-from mdaml.io.model_zip import DAMAGE, DTYPES, Array, ZipReader
+from mdaml.io.model_zip import DAMAGE, DTYPES, Array, Described, ZipReader, get_dtype
 
 Build = Callable[[str, dict[str, Any], dict[str, Any]], Any]
 
@@ -67,7 +67,7 @@ def write_model(path: str | os.PathLike[str], model: Any, *, compact: bool = Fal
     ['plain.mdaml']
     """
     check_is_fitted(model, "components_")
-    arrays: dict[str, tuple[Array, Mapping[str, Any]]] = {}
+    arrays: dict[str, Described] = {}
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -75,15 +75,11 @@ def write_model(path: str | os.PathLike[str], model: Any, *, compact: bool = Fal
         **_encode(model, "", arrays, compact),
     }
     with replace_file(path) as part, part.open("wb") as file:
-        model_zip.write_zip(file, document, list(arrays.values()))
+        model_zip.write_zip(file, document, arrays.values())
 
 
 def _encode(
-    value: Any,
-    where: str,
-    arrays: dict[str, tuple[Array, Mapping[str, Any]]],
-    compact: bool,
-    depth: int = 0,
+    value: Any, where: str, arrays: dict[str, Described], compact: bool, depth: int = 0
 ) -> Any:
     """Return the JSON of a value; ``where`` names it in errors and in the names of its arrays."""
     if depth > _MAX_DEPTH:
@@ -98,9 +94,8 @@ def _encode(
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, np.str_):
         return str(value)
-    if isinstance(value, np.generic) and value.dtype.newbyteorder("<").str in DTYPES:
-        number = _encode(value.item(), where, arrays, compact, depth)
-        return {"number": [value.dtype.newbyteorder("<").str, number]}
+    if isinstance(value, np.generic) and get_dtype(value) in DTYPES:
+        return {"number": [get_dtype(value), _encode(value.item(), where, arrays, compact, depth)]}
     if type(value) in (np.ndarray, np.memmap):
         return _encode_array(value, where, arrays)
     if type(value) in (list, tuple):
@@ -117,20 +112,16 @@ def _encode(
     return {"model": {"class": type(value).__name__, "params": settings, "fitted": fitted}}
 
 
-def _encode_array(
-    value: Array, where: str, arrays: dict[str, tuple[Array, Mapping[str, Any]]]
-) -> dict[str, Any]:
+def _encode_array(value: Array, where: str, arrays: dict[str, Described]) -> dict[str, Any]:
     if value.dtype == object and value.ndim == 1 and all(type(v) is str for v in value):
         return {"strings": value.tolist()}
+    if get_dtype(value) not in DTYPES:
+        raise _refusal(value, where)
     name = "arrays/" + re.sub(r"[^A-Za-z0-9_.]", "_", where)
     while f"{name}.npy" in arrays:
         name += "+"
-    fields = model_zip.describe_array(f"{name}.npy", value)
-    if fields["dtype"] not in DTYPES:
-        raise _refusal(value, where)
-    fields["sha256"] = model_zip.hash_array(value, fields)
-    arrays[f"{name}.npy"] = value, fields
-    return {"array": fields}
+    arrays[f"{name}.npy"] = model_zip.describe_array(f"{name}.npy", value)
+    return {"array": arrays[f"{name}.npy"][1]}
 
 
 def _refusal(value: Any, where: str) -> TypeError:
@@ -304,38 +295,33 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     d = learned.get("n_features_in_")
     if type(d) is not int or d < 1:
         raise ValueError(f"n_features_in_ must be a positive integer, got {d!r}")
-    components = _matrix(learned, "components_", "f", ("n_components", d))
+    components = _check_matrix(learned, "components_", "f", "n_components", d)
     if components is None or not len(components) or components.dtype.itemsize < 4:
         raise ValueError("components_ must be there, with a row at least, in single or double")
     names = learned.get("feature_names_in_")
-    if names is not None and (not isinstance(names, np.ndarray) or names.shape != (d,)):
-        raise ValueError(f"feature_names_in_ must be {d} names, one for each feature")
-    if names is not None and not all(type(name) is str for name in names):
-        raise ValueError("feature_names_in_ must be strings")
-    centers = _matrix(learned, "centers_", "f", ("n_modes", d))
+    is_list = isinstance(names, np.ndarray) and names.shape == (d,)
+    if names is not None and not (is_list and all(type(name) is str for name in names)):
+        raise ValueError(f"feature_names_in_ must be {d} strings, one name for each feature")
+    centers = _check_matrix(learned, "centers_", "f", "n_modes", d)
     n_modes: int | str = "n_modes" if centers is None else len(centers)
-    weights = _matrix(learned, "weights_", "f", ("n_samples", n_modes))
-    triplets = _matrix(learned, "triplets_", "iu", ("n_triplets", 3))
+    weights = _check_matrix(learned, "weights_", "f", "n_samples", n_modes)
+    triplets = _check_matrix(learned, "triplets_", "iu", "n_triplets", 3)
     if triplets is not None and triplets.size:
         n_samples = np.inf if weights is None else len(weights)
         if triplets.min() < 0 or triplets.max() >= n_samples:
             raise ValueError("triplets_ must be row numbers of the training samples")
 
 
-def _matrix(
-    learned: Mapping[str, Any], name: str, kinds: str, shape: tuple[str | int, str | int]
+def _check_matrix(
+    learned: Mapping[str, Any], name: str, kinds: str, n_rows: str, n_columns: int | str
 ) -> Array | None:
-    """Return an attribute, if there, as a matrix of the shape: strings stand for any number."""
-    value = learned.get(name)
-    if value is None and name not in learned:
+    """Return an attribute, if there, as a matrix; a string stands for any number of columns."""
+    if name not in learned:
         return None
-    wanted = f"{name} must be {'floats' if kinds == 'f' else 'integers'} of shape "
-    wanted += f"({shape[0]}, {shape[1]})"
+    value, numbers = learned[name], "floats" if kinds == "f" else "integers"
+    wanted = f"{name} must be {numbers} of shape ({n_rows}, {n_columns})"
     if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
         raise ValueError(f"{wanted}, got {getattr(value, 'dtype', type(value).__name__)}")
-    fits = value.ndim == 2 and all(
-        isinstance(n, str) or n == m for n, m in zip(shape, value.shape, strict=True)
-    )
-    if not fits:
+    if value.ndim != 2 or n_columns not in (value.shape[1], "n_modes"):
         raise ValueError(f"{wanted}, got shape {value.shape}")
     return value

@@ -12,13 +12,14 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Described = tuple[Array, dict[str, Any]]  # an array, and what the document says of it
 
 # Numbers and truth values of fixed size; objects, strings, dates and long doubles are left out.
 DTYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8")
@@ -38,28 +39,23 @@ _LARGE = 1 << 31  # from here on the zip needs fields of 64 bits
 _ENCRYPTED = 0x1
 
 
-def describe_array(name: str, array: Array) -> dict[str, Any]:
-    """Return what the document says of an array; its dtype may be none of :data:`DTYPES`."""
+def get_dtype(values: Any) -> str:
+    """Return the dtype of an array or a scalar as files have it; it may be none of DTYPES."""
+    return values.dtype.newbyteorder("<").str
+
+
+def describe_array(name: str, array: Array) -> Described:
+    """Return an array with its description: file, dtype, shape, order and checksum."""
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-    return {
-        "file": name,
-        "dtype": array.dtype.newbyteorder("<").str,
-        "shape": list(array.shape),
-        "order": "F" if fortran else "C",  # products depend on it in their last bits
-    }
-
-
-def hash_array(array: Array, fields: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the file of an array."""
+    order = "F" if fortran else "C"  # products depend on it in their last bits
+    fields = {"file": name, "dtype": get_dtype(array), "shape": list(array.shape), "order": order}
     digest = hashlib.sha256()
     for chunk in _to_chunks(array, fields):
         digest.update(chunk)
-    return digest.hexdigest()
+    return array, fields | {"sha256": digest.hexdigest()}
 
 
-def write_zip(
-    file: BinaryIO, document: Mapping[str, Any], arrays: Sequence[tuple[Array, Mapping[str, Any]]]
-) -> None:
+def write_zip(file: BinaryIO, document: Mapping[str, Any], arrays: Collection[Described]) -> None:
     """Write a document and arrays with their descriptions; equal contents give equal bytes."""
     text = json.dumps(document, indent=1, allow_nan=False).encode("ascii")
     if len(text) > _MAX_TEXT or len(arrays) >= _MAX_ENTRIES:
@@ -99,13 +95,9 @@ def _count_bytes(fields: Mapping[str, Any]) -> int:
 def _to_chunks(array: Array, fields: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
     yield _header(fields)
     flat = array.astype(fields["dtype"], copy=False).reshape(-1, order=fields["order"])
-    data = _view_bytes(np.ascontiguousarray(flat))
+    data = np.ascontiguousarray(flat).view(np.uint8).data
     for start in range(0, len(data), _CHUNK):
         yield data[start : start + _CHUNK]
-
-
-def _view_bytes(flat: Any) -> memoryview:
-    return memoryview(flat.view(np.uint8))
 
 
 class ZipReader:
@@ -145,7 +137,7 @@ class ZipReader:
                 f"{_count_bytes(fields)}"
             )
         flat: Array = np.empty(math.prod(shape), dtype)
-        data = _view_bytes(flat)
+        data = flat.view(np.uint8).data
         with self._zip.open(entry) as file:
             header = file.read(len(_header(fields)))
             if header != _header(fields):

@@ -5,8 +5,10 @@ Messages name the options of the command line, by which people choose the column
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +67,23 @@ class Table:
         """Return the id of a row, or its number."""
         return str(row if self.ids is None else self.ids[row])
 
+    def describe_names(self) -> str:
+        """Return a sentence on how rows are named."""
+        if self.ids is None:
+            n = len(self.X)
+            return f"The rows of {self.path} are numbered 0 to {n - 1}; --id names a column of ids."
+        shown = ", ".join(map(repr, self.ids[:3].tolist()))
+        return f"The ids of {self.path} are such as {shown}."
+
     def find_rows(self, names: Sequence[str]) -> list[int]:
         """Return the rows with these ids, or with these numbers where there are no ids."""
-        if self.ids is None:
-            rows = {n: int(n) for n in names if n.isdecimal() and int(n) < len(self.X)}
-            known = f"rows are the numbers from 0 to {len(self.X) - 1}; --id names a column of ids"
-        else:
-            rows = dict(zip(self.ids.tolist(), range(len(self.ids)), strict=True))
-            known = f"its ids are such as {', '.join(map(repr, self.ids[:3].tolist()))}"
+        known = map(str, range(len(self.X))) if self.ids is None else self.ids.tolist()
+        wanted = set(names)
+        rows = {name: row for row, name in enumerate(known) if name in wanted}
         unknown = [name for name in names if name not in rows]
         if unknown:
             kind = "row" if self.ids is None else "id"
-            raise ValueError(f"There is no {kind} {unknown[0]!r} in {self.path}; {known}.")
+            raise ValueError(f"There is no {kind} {unknown[0]!r}. {self.describe_names()}")
         return [rows[name] for name in names]
 
     def encode_labels(self) -> npt.NDArray[np.int64]:
@@ -97,15 +104,11 @@ class Table:
 
 def read_table(path: Path, **columns: Any) -> Table:
     """Read a whole table, with the options of :func:`read_blocks`; ids must be distinct."""
-    blocks = list(read_blocks(path, **columns))
+    blocks: list[Any] = list(read_blocks(path, **columns))
     is_mapped = isinstance(blocks[0].X, np.memmap)
     X = _map_npy(path) if is_mapped else np.concatenate([block.X for block in blocks])
-    ids, labels = (
-        None
-        if getattr(blocks[0], name) is None
-        else np.concatenate([getattr(b, name) for b in blocks])
-        for name in ("ids", "labels")
-    )
+    ids = None if blocks[0].ids is None else np.concatenate([b.ids for b in blocks])
+    labels = None if blocks[0].labels is None else np.concatenate([b.labels for b in blocks])
     first: dict[str, int] = {}
     for row, name in enumerate([] if ids is None else ids.tolist()):
         if first.setdefault(name, row) != row:
@@ -149,34 +152,30 @@ def read_blocks(
     yield from read[suffix](path, columns | {"features": features})
 
 
-def _choose_columns(
-    path: Path,
-    names: Sequence[str],
-    id_column: str | None,
-    label_column: str | None,
-    drop: Sequence[str],
-    features: Sequence[str] | None,
-) -> Table:
+def _choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, Any]) -> Table:
     """Return a table without rows, or refuse columns that do not fit."""
-    repeated = [name for place, name in enumerate(names) if name in names[:place]]
+    id_column, label_column = columns["id_column"], columns["label_column"]
+    drop, features = columns["drop"], columns["features"]
+    known = Counter(names)
+    repeated = [name for name, n_times in known.items() if n_times > 1]
     if repeated:
         raise ValueError(f"{path}: the column {repeated[0]!r} is there twice. Rename one.")
     wanted = [(id_column, "--id"), (label_column, "--labels"), *((name, "--drop") for name in drop)]
     wanted = [(name, f"{option} {name}") for name, option in wanted if name is not None]
     wanted += [(name, "a feature of the model") for name in features or ()]
     for name, what in wanted:
-        if name not in names:
+        if name not in known:
             shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
             raise ValueError(
                 f"{path}: there is no column {name!r} ({what}). Its columns are {shown}."
             )
-    others = {label_column, *drop}
     if id_column is None:
-        free = [name for name in names if name not in others and name not in (features or ())]
-        free.sort(key=lambda name: name.lower() != "id")
-        id_column = next((n for n in free if n.lower() == "id" or _INDEX.fullmatch(n)), None)
+        used = {label_column, *drop, *(features or ())}
+        free = [name for name in names if name not in used]
+        called_id = [name for name in free if name.lower() == "id"]
+        id_column = next(chain(called_id, filter(_INDEX.fullmatch, free)), None)
     if features is None:
-        others.add(id_column)
+        others = {id_column, label_column, *drop}
         features = [n for n in names if n not in others and not _INDEX.fullmatch(n)]
     if not features:
         raise ValueError(f"{path}: there is no column left that could be a feature.")
@@ -209,14 +208,15 @@ def _check_block(block: Table, n_before: int) -> None:
     """Refuse missing and infinite numbers, and missing ids."""
     if not np.isfinite(block.X).all():
         row, place = np.argwhere(~np.isfinite(block.X))[0].tolist()
-        name, value = block.features[place], block.X[row, place]
+        value = block.X[row, place]
         what = "is missing" if np.isnan(value) else f"is {value}, not finite"
-        where = f"{block.path}: row {n_before + row} (from 0)"
-        raise ValueError(f"{where}: column {name!r} {what}.")
-    if block.ids is not None and not all(block.ids):
-        row = n_before + block.ids.tolist().index("")
-        where = f"{block.path}: row {row} (from 0)"
-        raise ValueError(f"{where}: the id, column {block.id_column!r}, is missing.")
+        what = f"column {block.features[place]!r} {what}"
+    elif block.ids is not None and not all(block.ids):
+        row = block.ids.tolist().index("")
+        what = f"the id, column {block.id_column!r}, is missing"
+    else:
+        return
+    raise ValueError(f"{block.path}: row {n_before + row} (from 0): {what}.")
 
 
 def _read_csv(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
@@ -225,7 +225,7 @@ def _read_csv(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
     names, n_skipped, is_header = _read_head(path)
     if not is_header:
         columns = {**columns, "features": None}
-    table = replace(_choose_columns(path, names, **columns), is_named=is_header)
+    table = replace(_choose_columns(path, names, columns), is_named=is_header)
     texts = [name for name in (table.id_column, table.label_column) if name is not None]
     types = dict.fromkeys(table.features, "float64") | dict.fromkeys(texts, "string")
     options = arrow.csv.ReadOptions(
@@ -240,7 +240,7 @@ def _read_csv(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
                 _check_block(block, n_rows)
                 n_rows += batch.num_rows
                 yield block
-    except ValueError as error:  # those of Arrow are such too
+    except ValueError as error:  # errors of Arrow are ValueErrors too
         if "Empty CSV file" not in str(error):
             fault = _find_fault(table, names, n_skipped, by_name=columns["features"] is not None)
             raise ValueError(fault or f"{path}: it cannot be read: {error}") from None
@@ -290,7 +290,7 @@ def _find_fault(table: Table, names: Sequence[str], n_skipped: int, by_name: boo
 
 
 def _advise(names: Sequence[str], name: str, first: str) -> str:
-    """Say what to do with a column that holds no numbers, rather than one wrong number."""
+    """Return advice on a column that holds no numbers, rather than one wrong number."""
     if _is_finite(first) or not first:
         return ""
     advice = f" If it names the rows, pass --id {name}; if it is their class, --labels {name}; "
@@ -320,7 +320,7 @@ def _read_parquet(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     with open_parquet(path) as file:
         schema = file.schema_arrow
-        table = _choose_columns(path, schema.names, **columns)
+        table = _choose_columns(path, schema.names, columns)
         for name in table.features:
             kind = schema.field(name).type
             if not any(is_kind(kind) for is_kind in numbers):
