@@ -3,6 +3,7 @@
 import time
 import warnings
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Annotated, Any
@@ -47,6 +48,7 @@ def demo(
     out = out.resolve()
     with run_command(interrupted="Interrupted: no picture was written.") as screen:
         with replace_output(out, (".png",)) as part:
+            import_module("matplotlib")  # fail now, not after the work, if it is missing
             with show_progress(screen.console) as start_bar:
                 scores, figure = _learn(start_bar, splits, seed)
             _print_scores(screen, scores, splits, seed)

@@ -179,5 +179,5 @@ def _to_columns(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
     columns["weight"] = arrays["weights"].tolist()
     unused = {"weight"} if np.all(arrays["weights"] == 1) else set()
     if sum(len(part) > 0 for part in parts.values()) == 1:
-        unused |= {name for name in columns if set(columns[name]) == {None}} | {"kind"}
+        unused |= {"kind"} | {name for name in columns if columns[name][0] is None}
     return {name: column for name, column in columns.items() if name not in unused}
