@@ -89,9 +89,8 @@ def _audit(model: Any, table: Table, compared: Constraints | None) -> Any:
 def _print_counts(frame: Any, screen: Screen) -> None:
     counts = frame["category"].value_counts(sort=False)
     screen.document["categories"] = {str(name): int(n) for name, n in counts.items()}
-    rows = [
-        [name, int(n), f"{n / len(frame):.1%}", _MEANINGS[str(name)]] for name, n in counts.items()
-    ]
+    shares = {name: f"{n / len(frame):.1%}" for name, n in counts.items()}
+    rows = [[name, int(n), shares[name], _MEANINGS[str(name)]] for name, n in counts.items()]
     screen.print()
     screen.print_table("What became of them", ("category", "count", "share", "meaning"), rows)
 

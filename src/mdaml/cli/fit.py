@@ -110,9 +110,7 @@ def _describe_agreement(
     euclidean = Euclidean().fit(table.X)
     before = euclidean if scaler is None else fold_scaling(euclidean, scaler)
     try:
-        learned, unlearned = (
-            triplet_accuracy(metric, table.X, compared) for metric in (model, before)
-        )
+        learned, unlearned = (triplet_accuracy(m, table.X, compared) for m in (model, before))
     except ValueError:  # pairs of one kind only, which some methods take
         return
     text = f"{learned:.1%} of these comparisons hold, {unlearned:.1%} before learning"

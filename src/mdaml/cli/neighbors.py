@@ -137,9 +137,10 @@ def _print_found(names: list[str], found: list[list[dict[str, Any]]], screen: Sc
         ]
         for near in found
     ]
+    named = list(zip(names, tables, strict=True))
     if screen.console.is_terminal:
-        for name, rows in zip(names, tables, strict=True):
+        for name, rows in named:
             screen.print_table(f"Nearest to {name}", columns, rows)
-        return
-    joined = [[name, *row] for name, rows in zip(names, tables, strict=True) for row in rows]
-    screen.print_table("", ("query", *columns), joined)
+    else:
+        joined = [[name, *row] for name, rows in named for row in rows]
+        screen.print_table("", ("query", *columns), joined)

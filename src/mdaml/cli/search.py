@@ -29,19 +29,19 @@ from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_outp
 
 _STEP = "metric"
 _MODES, _WEIGHTS = (1, 3, 10), (10.0, 30.0, 100.0, 300.0, 1000.0)
-_GRIDS: dict[Method, Any] = {
+_GRIDS: dict[Method, list[dict[str, list[Any]]]] = {
     # The weight that is worth the same grows like the number of modes to the power eta, 3.
     Method.MDAML: [
         {"n_modes": [K], "triplet_weight": [weight * K**3 for weight in _WEIGHTS]} for K in _MODES
     ],
-    Method.LMNN: {"n_neighbors": [1, 3, 5, 10]},
-    Method.GMML: {"t": [0.1, 0.3, 0.5, 0.7, 0.9]},
-    Method.KISSME: {"reg": [1e-6, 1e-3, 1e-2, 0.1, 1.0]},
-    Method.DML_EIG: {"mu": [1e-3, 1e-2, 0.1, 1.0]},
-    Method.DMLMJ: {"n_neighbors": [3, 5, 10, 20]},
-    Method.LFDA: {"n_neighbors": [3, 7, 15, 30]},
-    Method.DML_DC: {"ridge": [1e-4, 1e-3, 1e-2, 0.1]},
-    Method.EUCLIDEAN: {},
+    Method.LMNN: [{"n_neighbors": [1, 3, 5, 10]}],
+    Method.GMML: [{"t": [0.1, 0.3, 0.5, 0.7, 0.9]}],
+    Method.KISSME: [{"reg": [1e-6, 1e-3, 1e-2, 0.1, 1.0]}],
+    Method.DML_EIG: [{"mu": [1e-3, 1e-2, 0.1, 1.0]}],
+    Method.DMLMJ: [{"n_neighbors": [3, 5, 10, 20]}],
+    Method.LFDA: [{"n_neighbors": [3, 7, 15, 30]}],
+    Method.DML_DC: [{"ridge": [1e-4, 1e-3, 1e-2, 0.1]}],
+    Method.EUCLIDEAN: [{}],
 }
 
 
@@ -119,8 +119,7 @@ def _choose_grids(
 ) -> list[dict[str, list[Any]]]:
     """Return the values to try, those of the method if none are given."""
     make_estimator(method, {name: values[0] for name, values in grid.items()}, seed)
-    grids = grid or _GRIDS[method]
-    return grids if isinstance(grids, list) else [grids]
+    return [grid] if grid else _GRIDS[method]
 
 
 @contextmanager

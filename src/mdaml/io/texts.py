@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -107,19 +108,20 @@ def read_records(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(message) from None
     except UnicodeDecodeError:
         with path.open("rb") as binary:
-            decoded = ((n, text, text.decode(errors="ignore")) for n, text in enumerate(binary, 1))
-            line = next(n for n, text, kept in decoded if kept.encode() != text)
+            lines = enumerate(binary, 1)
+            line = next(n for n, text in lines if text.decode(errors="ignore").encode() != text)
         raise ValueError(f"{path}:{line}: this is not UTF-8 text. Save it as UTF-8.") from None
 
 
 def _blank_comments(file: TextIO) -> Iterator[str]:
-    """Yield the lines; comments at the top become blank lines, which keeps the count of lines."""
+    """Return the lines; comments at the top become blank lines, which keeps the count of lines."""
+    top = []
     for line in file:
-        if not line.startswith("#") and line.strip():
-            yield line
+        is_text = not line.startswith("#") and line.strip()
+        top.append(line if is_text else "\n")
+        if is_text:
             break
-        yield "\n"
-    yield from file
+    return chain(top, file)
 
 
 @contextmanager
