@@ -33,11 +33,11 @@ from mdaml import (
     MDaML,
     MDaMLCV,
 )
-from mdaml.kernels import _threads, modes
+from mdaml.kernels import modes, threads as _threads
 from mdaml.model_selection import MetricSearchCV
 
 RECORD = Path(__file__).with_name("frozen.json")
-BLOCKS = "mdaml.estimators._memory.SMALL_BYTES"  # samples above this size are worked on in blocks
+BLOCKS = "mdaml.stores.choice.SMALL_BYTES"  # samples above this size are worked on in blocks
 LEARNED = ("components_", "centers_", "weights_", "history_")
 # Spelled out, so that other defaults leave the record as it is.
 MDAML = {
@@ -252,7 +252,7 @@ def test_record_has_no_other_cases():
 def make_record():
     import warnings
 
-    import mdaml.estimators._memory as memory
+    import mdaml.stores.choice as memory
 
     warnings.simplefilter("ignore")
     cases = {name: entry(make()) for name, make in CASES.items()}

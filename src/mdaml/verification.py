@@ -12,7 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_choice, check_number, check_pairs
+from mdaml._validation import check_choice, check_number
+from mdaml.constraints.checks import check_pairs
 
 _RULES = ["eer", "cost", "fbeta"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml.archive import replacing
-from mdaml.constraints._checks import check_ids, check_points
+from mdaml.constraints.checks import check_ids, check_points
 from mdaml.constraints._table import (
     COLUMNS,
     KINDS,
@@ -29,7 +29,7 @@ from mdaml.constraints._table import (
 )
 
 if TYPE_CHECKING:  # the class takes its method from here
-    from mdaml.constraints._value import Constraints
+    from mdaml.constraints.value import Constraints
 
 Arrays = dict[str, Any]  # the arguments of Constraints, or some of them
 

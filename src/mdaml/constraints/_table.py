@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import IntArray
-from mdaml.constraints._checks import MOST_POINTS, compares_nothing
+from mdaml.constraints.checks import MOST_POINTS, compares_nothing
 
 KINDS = ("triplet", "pair", "quadruplet")
 MEMBERS = ("a", "b", "c", "d")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_random_state
 
-from mdaml.constraints import Classes
+from mdaml.constraints.labels import Classes
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
 # in the plane it costs Euclidean 3-NN some six points of accuracy.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_pairs, check_quadruplets, check_triplets
+from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
 from mdaml.constraints import Constraints
 
 KINDS = ("triplet", "similar pair", "dissimilar pair", "quadruplet")

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_triplets
+from mdaml.constraints.checks import check_triplets
 from mdaml.inspection._model import (
     are_training_rows,
     feature_names,

@@ -8,7 +8,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
-from mdaml.estimators._base import MahalanobisTransformer
+from mdaml.estimators.base import MahalanobisTransformer
 
 
 def fitted_metric(caller: str, model: Any) -> Any:

@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_triplets
+from mdaml.constraints.checks import check_triplets
 from mdaml.inspection._model import (
     are_training_rows,
     mapped_samples,

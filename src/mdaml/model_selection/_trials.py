@@ -241,9 +241,7 @@ def _make(task: Task, params: Params, short: bool, before: Trial | None) -> Any:
     if not short and state is None:
         return candidate
     metric = metric_of(candidate)
-    n_rounds = metric._n_rounds(False)  # what "auto" stands for is known there
-    if isinstance(metric.max_iter, str) and metric.max_iter != "auto":
-        return candidate  # which fit will refuse
+    n_rounds = 10 if metric.max_iter == "auto" else metric.max_iter
     if not isinstance(n_rounds, Integral) or n_rounds <= FIRST_ROUNDS:
         return candidate
     if state is None:
