@@ -33,12 +33,15 @@ class Comparisons:
     first: IntArray  # (P,) the comparisons with near pair p have the far pairs
     last: IntArray  # (P,)      far[first[p]:last[p]]
     far: IntArray  # (C,) rows of pairs; near pairs of triplets with equal lists share one
-    weights: FloatArray | None  # (C,) one on average over the comparisons given
+    weights: FloatArray | None  # (C,)
     n_samples: int
 
     @classmethod
     def from_triplets(cls, triplets: IntArray, n_samples: int) -> "Comparisons":
-        """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``."""
+        """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``, perhaps none."""
+        if len(triplets) == 0:
+            none = np.empty(0, np.int32)
+            return cls(none.reshape(0, 2), np.zeros(1, np.int64), none, none, none, None, n_samples)
         pairs, first, last, far, groups = group_triplets(triplets, n_samples)
         return cls(pairs, groups, first, last, far, None, n_samples)
 
@@ -59,17 +62,17 @@ class Comparisons:
         cls, quadruplets: IntArray, weights: FloatArray, n_samples: int
     ) -> "Comparisons":
         """Group an (n, 4) array of row indices, near pair and far pair, with weights."""
-        scaled = weights * (len(weights) / float(weights.sum()))
         pairs, rows = group_pairs(quadruplets.reshape(-1, 2), n_samples)
         near, far = rows.reshape(-1, 2).T
-        bounds, far, scaled = merge_comparisons(near, far, scaled, len(pairs))
-        return cls(pairs, _groups(pairs), bounds[:-1], bounds[1:], far, scaled, n_samples)
+        bounds, far, weights = merge_comparisons(near, far, weights, len(pairs))
+        return cls(pairs, _groups(pairs), bounds[:-1], bounds[1:], far, weights, n_samples)
 
     @cached_property
     def lists(self) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
         """The arrays of triplets in the order in which the kernels take them."""
         counts = self.last - self.first
-        widths = np.array([np.diff(self.groups).max(), counts.max(), counts.sum()])
+        most = np.diff(self.groups).max(initial=0), counts.max(initial=0)
+        widths = np.array([*most, counts.sum()])
         return self.pairs, self.first, self.last, self.far, self.groups, widths
 
     @property

@@ -356,7 +356,10 @@ class MDaML(MahalanobisTransformer):
     def _learn(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> Fit:
         """Fit to samples, and store what was learned."""
         spec = check_parameters(self, samples.shape, said)
-        store = self._make_store(samples, spec, said)
+        return self._learn_in(X, self._make_store(samples, spec, said), spec, said)
+
+    def _learn_in(self, X: npt.ArrayLike, store: Any, spec: Spec, said: Said) -> Fit:
+        """Fit to the samples of a store, and store what was learned."""
         fit = fit_metric(spec, store, said, check_random_state(self.random_state))
         learned = fit.attributes(said, store.mean)
         self._store(X, principal_components(fit.F), store.mean.dtype, **learned)

@@ -43,6 +43,7 @@ class Alternation:
 
     def start(self, F: FloatArray, modes: Modes) -> State:
         """Return the state at a given metric and given modes."""
+        modes = replace(modes, weights=self.store.adopt(modes.weights))
         return self._at_metric(F, modes, self.store.importances(modes.weights))
 
     def move_centers(self, state: State) -> State:

@@ -82,7 +82,8 @@ def fit_metric(
         space, F = start_metric(spec, store, rng)
         F = F if warm is None else warm.F
         comparisons = draw_comparisons(spec, store, said, F, rng)
-        alternation = Alternation(store.compare(comparisons), space, spec)
+        store = store.compare(comparisons)
+        alternation = Alternation(store, space, spec)
         if warm is None:
             modes = start_modes(spec, store, rng)
         else:
@@ -95,7 +96,8 @@ def fit_metric(
             if passes[-1].status is Status.STOPPED:
                 break
             comparisons = draw_comparisons(spec, store, said, state.F, rng)
-            alternation = Alternation(store.compare(comparisons), space, spec)
+            store = store.compare(comparisons)
+            alternation = Alternation(store, space, spec)
             n_before = sum(done.n_iter for done in passes)
             passes.append(_run(alternation, state.F, state.modes, n_before))
         return _gather(spec, alternation, comparisons, passes)

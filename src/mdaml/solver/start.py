@@ -91,14 +91,15 @@ def whitening_factor(covariance: FloatArray, ridge: float = 0.1) -> FloatArray:
 def start_modes(spec: Spec, store: Store, rng: np.random.RandomState) -> Modes:
     """Return the first modes: weights, and the weighted means of the samples."""
     if isinstance(spec.weights, np.ndarray):
-        weights, centers = store.given_weights(spec.weights, spec.eta)
+        weights = store.given_weights(spec.weights, spec.eta)
     elif spec.n_modes == 1:
-        weights, centers = store.given_weights(np.ones((store.shape[0], 1)), spec.eta)
+        weights = store.given_weights(np.ones((store.shape[0], 1)), spec.eta)
     elif spec.weights == "gmm":
-        weights, centers = store.mixture_weights(spec.n_modes, spec.eta, rng)
+        weights = store.mixture_weights(spec.n_modes, spec.eta, rng)
     else:
-        weights, centers = store.kmeans_weights(spec.n_modes, spec.eta, rng)
-    return Modes(centers, weights)
+        weights = store.kmeans_weights(spec.n_modes, spec.eta, rng)
+    sums, masses = store.weighted_means(weights)
+    return Modes((sums / masses[:, None]).astype(store.dtype), weights)
 
 
 def better_start(alternation: Alternation, state: State) -> State:

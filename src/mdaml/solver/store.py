@@ -154,18 +154,20 @@ class Store(Protocol):
     ) -> tuple[FloatArray, FloatArray, float]:
         """Return principal axes (d, m), their variances (m,), and the mean of all d variances."""
 
-    def given_weights(self, weights: FloatArray, eta: float) -> tuple[Weights, FloatArray]:
-        """Return weights (N, K) made to sum to one, off zero, and the weighted means (K, d)."""
+    def given_weights(self, weights: FloatArray, eta: float) -> Weights:
+        """Return weights (N, K) made to sum to one, off zero."""
 
-    def mixture_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> tuple[Weights, FloatArray]:
-        """Return the posteriors of a Gaussian mixture, and the weighted means."""
+    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Weights:
+        """Return the posteriors of a Gaussian mixture."""
 
-    def kmeans_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> tuple[Weights, FloatArray]:
-        """Return weight one for the nearest k-means centre, and the weighted means."""
+    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Weights:
+        """Return weight one for the nearest k-means centre."""
+
+    def weighted_means(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
+        """Return the sums of samples (K, d) by their weights, and of the weights (K,)."""
+
+    def adopt(self, weights: Weights) -> Weights:
+        """Return weights that were made before the comparisons, ready for these comparisons."""
 
     def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> Weights:
         """Return the weights that are best under a metric without any comparison."""

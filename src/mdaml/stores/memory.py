@@ -92,6 +92,10 @@ class MemoryStore:
     mean: FloatArray  # (d,)
     comparisons: Comparisons = field(repr=False, default=None)  # type: ignore[assignment]
     turns: Turns = field(repr=False, default=None)  # type: ignore[assignment]
+    # One of several stores that together hold all samples: those of the first rows are its own, the
+    # others are partners in comparisons. None: all are its own.
+    n_own: int | None = None
+    n_total: int | None = None
 
     @classmethod
     def of(cls, X: FloatArray) -> Self:
@@ -104,7 +108,13 @@ class MemoryStore:
     @property
     def shape(self) -> tuple[int, int]:
         """See :class:`~mdaml.solver.store.Store`, here and below."""
-        return self.rows.shape
+        n, d = self.rows.shape
+        return self.n_total or n, d
+
+    @property
+    def own(self) -> Any:
+        """The samples that are its own."""
+        return self.rows if self.n_own is None else self.rows[: self.n_own]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -128,12 +138,17 @@ class MemoryStore:
     def host(self, A: FloatArray) -> FloatArray:
         return A
 
+    def put(self, A: FloatArray) -> FloatArray:
+        """Return an array where the samples are."""
+        return A
+
     def compare(self, said: Constraints) -> Self:
-        grouped = group(said, self.shape[0])
+        grouped = group(scale_weights(said), len(self.rows))
         return replace(self, comparisons=grouped, turns=Turns.from_graph(grouped.near_graph()))
 
     def mapped(self, basis: FloatArray) -> "MemoryStore":
-        return MemoryStore(self.project(basis), np.zeros(0), self.comparisons, self.turns)
+        parts = (self.comparisons, self.turns, self.n_own, self.n_total)
+        return MemoryStore(self.project(basis), np.zeros(0), *parts)
 
     # The metric.
 
@@ -150,7 +165,7 @@ class MemoryStore:
         return centers.astype(self.dtype) @ F.astype(self.dtype)
 
     def spread(self, Y: FloatArray) -> float:
-        return sum_of_squares(Y)
+        return sum_of_squares(Y[: self.n_own])
 
     def loss_and_half(
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray
@@ -179,14 +194,15 @@ class MemoryStore:
         importance: FloatArray,
         loss_factor: float,
     ) -> tuple[float, float, FloatArray, FloatArray]:
-        powers = weights.powers
+        powers, own = weights.powers[: self.n_own], Y[: self.n_own]
         loss, slopes = self._slopes(Y, np.ones(Y.shape[1], Y.dtype), importance)
         by_samples = self._laplacian_times(Y, (2.0 * loss_factor) * slopes)
-        factor = 2.0 / powers.size
-        by_samples += factor * (powers.sum(axis=1, keepdims=True) * Y - powers @ centers)
+        factor = 2.0 / (self.shape[0] * powers.shape[1])
+        shares = powers.sum(axis=1, keepdims=True)
+        by_samples[: self.n_own] += factor * (shares * own - powers @ centers)
         masses = powers.sum(axis=0, dtype=np.float64)[:, None]
-        by_centers = factor * (masses * centers - transposed_times(powers, Y))
-        clustering = inner_product(powers, center_sq_dists(Y, centers))
+        by_centers = factor * (masses * centers - transposed_times(powers, own))
+        clustering = inner_product(powers, center_sq_dists(own, centers))
         return clustering, loss, by_samples, by_centers
 
     def cross(self, by_samples: FloatArray) -> FloatArray:
@@ -231,7 +247,8 @@ class MemoryStore:
 
     def measure(self, F: FloatArray, centers: FloatArray) -> Measures:
         projected, given = self.project(F), self.comparisons
-        sq_dists = center_sq_dists(projected, centers @ F.astype(centers.dtype))
+        placed = centers @ F.astype(centers.dtype)
+        sq_dists = center_sq_dists(projected[: self.n_own], placed)
         if given.weights is None:
             losses = triplet_losses(projected, given.lists, self.pair_dtype)
         else:
@@ -240,12 +257,12 @@ class MemoryStore:
 
     def recenter(self, measured: Measures, F: FloatArray, centers: FloatArray) -> Measures:
         placed = centers @ F.astype(centers.dtype)
-        return measured._replace(sq_dists=center_sq_dists(self.project(F), placed))
+        return measured._replace(sq_dists=center_sq_dists(rows_times(self.own, F), placed))
 
     def terms(
         self, weights: SampleWeights, measured: Measures, importance: FloatArray
     ) -> tuple[float, float]:
-        clustering = inner_product(weights.powers, measured.sq_dists)
+        clustering = inner_product(weights.powers[: self.n_own], measured.sq_dists)
         return clustering, inner_product(importance, measured.losses)
 
     def lost(self, measured: Measures, importance: FloatArray) -> tuple[float, float]:
@@ -257,50 +274,59 @@ class MemoryStore:
         return pair_products(weights.powers, given.pairs, given.first, given.last, self.pair_dtype)
 
     def center_sums(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
-        powers = weights.powers
-        return transposed_times(powers, self.rows), powers.sum(axis=0, dtype=np.float64)
+        powers = weights.powers[: self.n_own]
+        return transposed_times(powers, self.own), powers.sum(axis=0, dtype=np.float64)
 
     def moments(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray, FloatArray]:
-        own = weighted_gram(self.rows, weights.powers.sum(axis=1))
+        own = weighted_gram(self.own, weights.powers[: self.n_own].sum(axis=1))
         return own, *self.center_sums(weights)
 
     def update_weights(
         self, weights: SampleWeights, measured: Measures, loss_factor: float, eta: float
     ) -> SampleWeights:
-        new, powers = weights.weights.copy(), weights.powers.copy()
         graph = self.turns.graph or self.comparisons.near_graph()
-        costs, losses = measured.sq_dists / self.shape[0], measured.losses * loss_factor
-        sequential_weights(
-            new, powers, costs, graph, losses, self.turns.order, self.turns.colors, eta
-        )
+        losses = measured.losses * loss_factor
+        return self.sweep(weights, measured, losses, replace(self.turns, graph=graph), eta)
+
+    def sweep(
+        self,
+        weights: SampleWeights,
+        measured: Measures,
+        losses: FloatArray,
+        turns: Turns,
+        eta: float,
+    ) -> SampleWeights:
+        """Update samples in turn, given what each near pair of the graph costs."""
+        new, powers = weights.weights.copy(), weights.powers.copy()
+        costs = measured.sq_dists / self.shape[0]
+        sequential_weights(new, powers, costs, turns.graph, losses, turns.order, turns.colors, eta)
         return SampleWeights(new, powers)
+
+    def adopt(self, weights: SampleWeights) -> SampleWeights:
+        return weights
 
     # The start.
 
     def covariance(self) -> FloatArray:
-        return transposed_times(self.rows, self.rows) / self.shape[0]
+        return transposed_times(self.own, self.own) / self.shape[0]
 
     def leading_axes(
         self, n_axes: int, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray, float]:
-        n, most = self.shape[0], MAX_ROWS_FOR_START
-        rows = self.rows[np.sort(rng.choice(n, most, replace=False)) if n > most else slice(None)]
-        with config_context(array_api_dispatch=False):
-            _, lengths, axes = randomized_svd(
-                rows, min(n_axes, *rows.shape), n_iter=4, random_state=rng
-            )
-        variances = np.square(lengths.astype(np.float64)) / len(rows)
-        return axes.T.astype(np.float64, copy=False), variances, sum_of_squares(rows) / rows.size
+        some = rows_for_start(self.shape[0], 0, rng)
+        return leading_axes(self.rows[:] if some is None else self.rows[some], n_axes, rng)
 
-    def given_weights(self, weights: FloatArray, eta: float) -> tuple[SampleWeights, FloatArray]:
+    def given_weights(self, weights: FloatArray, eta: float) -> SampleWeights:
         shares = positive_shares(weights, self.dtype)
-        sums = transposed_times(shares, self.rows)
-        centers = (sums / shares.sum(axis=0, dtype=np.float64)[:, None]).astype(self.dtype)
-        return SampleWeights(shares, shares**eta), centers
+        return SampleWeights(shares, shares**eta)
+
+    def weighted_means(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
+        shares = weights.weights
+        return transposed_times(shares, self.own), shares.sum(axis=0, dtype=np.float64)
 
     def mixture_weights(
         self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> tuple[SampleWeights, FloatArray]:
+    ) -> SampleWeights:
         mean, spread = self._mean_and_spread()
         some = scale_rows(self._some_rows(n_modes, rng), mean, spread)
         mixture = estimate_mixture(some, n_modes, rng)
@@ -308,13 +334,15 @@ class MemoryStore:
 
     def kmeans_weights(
         self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> tuple[SampleWeights, FloatArray]:
+    ) -> SampleWeights:
         kmeans = estimate_kmeans(self._some_rows(n_modes, rng), n_modes, rng)
         return self.given_weights(self._weights_from(kmeans, n_modes), eta)
 
     def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> SampleWeights:
         factor = F.astype(self.dtype)
-        sq_dists = center_sq_dists(self.project(factor), centers.astype(self.dtype) @ factor)
+        sq_dists = center_sq_dists(
+            rows_times(self.own, factor), centers.astype(self.dtype) @ factor
+        )
         shares = shares_at(sq_dists, eta)
         return SampleWeights(shares, shares**eta)
 
@@ -348,6 +376,26 @@ class MemoryStore:
             block = slice(begin, begin + _ROWS_PER_BLOCK)
             out[block] = weigh(self.rows[block])
         return out
+
+
+def leading_axes(
+    rows: FloatArray, n_axes: int, rng: np.random.RandomState
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return principal axes of rows by a randomised decomposition, and variances."""
+    with config_context(array_api_dispatch=False):
+        _, lengths, axes = randomized_svd(
+            rows, min(n_axes, *rows.shape), n_iter=4, random_state=rng
+        )
+    variances = np.square(lengths.astype(np.float64)) / len(rows)
+    return axes.T.astype(np.float64, copy=False), variances, sum_of_squares(rows) / rows.size
+
+
+def scale_weights(said: Constraints) -> Constraints:
+    """Return comparisons whose weights are one on average; triplets have none."""
+    if len(said.quadruplets) == 0:
+        return said
+    scaled = said.weights * (len(said.weights) / float(said.weights.sum()))
+    return Constraints.of_quadruplets(said.quadruplets, scaled, said.n_points)
 
 
 def group(said: Constraints, n_samples: int) -> Comparisons:

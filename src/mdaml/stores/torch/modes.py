@@ -43,8 +43,9 @@ def _in_order(graph, losses, order):
     lengths = indptr.diff()[order].long()
     starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(dim=0)])
     shift = indptr[:-1][order] - starts[:-1]
-    entries = torch.arange(len(samples), device=samples.device)
-    entries += torch.repeat_interleave(shift, lengths, output_size=len(samples))
+    n_entries = int(starts[-1])
+    entries = torch.arange(n_entries, device=samples.device)
+    entries += torch.repeat_interleave(shift, lengths, output_size=n_entries)
     return starts, samples[entries], losses.index_select(0, pairs[entries])
 
 

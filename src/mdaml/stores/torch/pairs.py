@@ -58,8 +58,7 @@ def group(
     near, far = by_near // len(keys), (by_near % len(keys)).int()
     del by_near
     if weights is not None:
-        scaled = weights * (len(weights) / float(weights.sum()))
-        weights = torch.tensor(scaled, device=device).double()[order]
+        weights = torch.tensor(weights, device=device).double()[order]
     far_sorted, order = torch.sort(far, stable=True)
     first, second = keys // n_samples, (keys % n_samples).int()
     second_sorted, by_second = torch.sort(second, stable=True)
@@ -134,12 +133,13 @@ def pair_sq_dists(Y, pairs, scales):
 
 def pair_products(E, comparisons):
     """Inner product of the two rows of E that a near pair names; zero for all other pairs."""
-    pairs = comparisons.pairs
-    out = E.new_zeros(len(pairs), dtype=torch.float64)
-    for begin, end in blocks(len(pairs), 2 * E.shape[1]):
-        i, j = pairs[begin:end].T
-        out[begin:end] = (E.index_select(0, i).double() * E.index_select(0, j)).sum(dim=1)
-    return out.where(comparisons.first < comparisons.last, 0.0)
+    near = torch.nonzero(comparisons.first < comparisons.last)[:, 0]
+    out = E.new_zeros(len(comparisons.pairs), dtype=torch.float64)
+    for begin, end in blocks(len(near), 2 * E.shape[1]):
+        i, j = comparisons.pairs[near[begin:end]].T
+        products = E.index_select(0, i).double() * E.index_select(0, j)
+        out[near[begin:end]] = products.sum(dim=1)
+    return out
 
 
 def near_losses(sq_dists, comparisons):

@@ -14,8 +14,8 @@ from mdaml.constraints.labels import Classes, nearest_places
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import greedy_colors
 from mdaml.kernels.products import one_blas_thread
-from mdaml.stores.memory import Measures, SampleWeights, Turns, is_identity
-from mdaml.stores.mixture import MAX_ROWS_FOR_START, estimate_kmeans, rows_for_start, shares_at
+from mdaml.stores.memory import Measures, SampleWeights, Turns, is_identity, scale_weights
+from mdaml.stores.mixture import estimate_kmeans, rows_for_start, shares_at
 from mdaml.stores.torch import pairs
 from mdaml.stores.torch.modes import center_sq_dists, nearest_center, sequential_weights
 from mdaml.stores.torch.start import mixture_posteriors, principal_axes
@@ -38,6 +38,8 @@ class TorchStore:
     by_far: Any = field(repr=False, default=None)
     by_second: Any = field(repr=False, default=None)
     turns: Turns = field(repr=False, default=None)  # type: ignore[assignment]
+    n_own: int | None = None  # as in MemoryStore
+    n_total: int | None = None
 
     @classmethod
     def on(cls, X: FloatArray, device: str) -> Self:
@@ -51,7 +53,13 @@ class TorchStore:
     @property
     def shape(self) -> tuple[int, int]:
         """See :class:`~mdaml.solver.store.Store`, here and below."""
-        return tuple(self.rows.shape)
+        n, d = self.rows.shape
+        return self.n_total or n, d
+
+    @property
+    def own(self) -> torch.Tensor:
+        """The samples that are its own."""
+        return self.rows[: self.n_own]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -77,11 +85,19 @@ class TorchStore:
         """Return an array in the precision and on the device of the samples."""
         return (A if isinstance(A, torch.Tensor) else torch.tensor(A)).to(self.rows)
 
+    def put(self, A: FloatArray) -> torch.Tensor:
+        """Return an array where the samples are."""
+        return torch.tensor(A, device=self.rows.device)
+
     def compare(self, said: Constraints) -> Self:
+        return self.group(scale_weights(said))
+
+    def group(self, said: Constraints) -> Self:
+        """Return the samples with comparisons whose weights are used as they are."""
         given, weights = said.triplets, None
         if len(said.quadruplets):
             given, weights = said.quadruplets, said.weights
-        n, device = self.shape[0], self.rows.device
+        n, device = len(self.rows), self.rows.device
         comparisons, by_far, by_second = pairs.group(given, weights, n, device)
         graph = pairs.near_graph(comparisons.pairs, comparisons.first, comparisons.last, n)
         # One sample after another, so no work for a GPU; and with the same colours the weights are
@@ -112,7 +128,7 @@ class TorchStore:
         return centers.astype(self.dtype) @ F.astype(self.dtype)
 
     def spread(self, Y: torch.Tensor) -> float:
-        return float(torch.linalg.vector_norm(Y, dtype=torch.float64)) ** 2
+        return float(torch.linalg.vector_norm(Y[: self.n_own], dtype=torch.float64)) ** 2
 
     def loss_and_half(
         self, Y: torch.Tensor, scales: Any, importance: torch.Tensor
@@ -139,16 +155,18 @@ class TorchStore:
         importance: torch.Tensor,
         loss_factor: float,
     ) -> tuple[float, float, torch.Tensor, Any]:
-        powers, placed = weights.powers, self._beside(centers)
+        powers, placed = weights.powers[: self.n_own], self._beside(centers)
+        own = Y[: self.n_own]
         loss, slopes = self._slopes(Y, np.ones(Y.shape[1]), importance)
         by_samples = pairs.laplacian_times(
             Y, self.comparisons, self.by_second, (2.0 * loss_factor) * slopes
         )
-        factor = 2.0 / powers.numel()
-        by_samples += factor * (powers.sum(dim=1, keepdim=True) * Y - powers @ placed)
+        factor = 2.0 / (self.shape[0] * powers.shape[1])
+        shares = powers.sum(dim=1, keepdim=True)
+        by_samples[: self.n_own] += factor * (shares * own - powers @ placed)
         masses = powers.sum(dim=0, dtype=torch.float64)[:, None]
-        by_centers = factor * (masses * placed - _transposed_times(powers, Y))
-        clustering = _inner(powers, center_sq_dists(Y, placed))
+        by_centers = factor * (masses * placed - _transposed_times(powers, own))
+        clustering = _inner(powers, center_sq_dists(own, placed))
         same = by_centers if isinstance(centers, torch.Tensor) else self.host(by_centers)
         return clustering, loss, by_samples, same
 
@@ -179,10 +197,11 @@ class TorchStore:
         ones = torch.ones((1, projected.shape[1]), device=self.rows.device)
         sq_dists = pairs.pair_sq_dists(projected, self.comparisons.pairs, ones)[0]
         losses = pairs.near_losses(sq_dists, self.comparisons)
-        return Measures(self._center_sq_dists(projected, F, centers), losses)
+        return Measures(self._center_sq_dists(projected[: self.n_own], F, centers), losses)
 
     def recenter(self, measured: Measures, F: FloatArray, centers: FloatArray) -> Measures:
-        return measured._replace(sq_dists=self._center_sq_dists(self.project(F), F, centers))
+        own = self.own @ self._beside(F)
+        return measured._replace(sq_dists=self._center_sq_dists(own, F, centers))
 
     def _center_sq_dists(
         self, Y: torch.Tensor, F: FloatArray, centers: FloatArray
@@ -192,7 +211,8 @@ class TorchStore:
     def terms(
         self, weights: SampleWeights, measured: Measures, importance: torch.Tensor
     ) -> tuple[float, float]:
-        return _inner(weights.powers, measured.sq_dists), _inner(importance, measured.losses)
+        clustering = _inner(weights.powers[: self.n_own], measured.sq_dists)
+        return clustering, _inner(importance, measured.losses)
 
     def lost(self, measured: Measures, importance: torch.Tensor) -> tuple[float, float]:
         weight = _inner(importance, pairs.near_totals(self.comparisons))
@@ -202,58 +222,73 @@ class TorchStore:
         return pairs.pair_products(weights.powers, self.comparisons)
 
     def center_sums(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
-        powers = weights.powers
-        sums = self.host(_transposed_times(powers, self.rows))
-        return sums, self.host(powers.sum(dim=0, dtype=torch.float64))
+        return self._sums(weights.powers[: self.n_own])
 
     def moments(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray, FloatArray]:
-        weighted = self.rows * weights.powers.sum(dim=1)[:, None]
-        own = self.host(_transposed_times(self.rows, weighted))
+        weighted = self.own * weights.powers[: self.n_own].sum(dim=1)[:, None]
+        own = self.host(_transposed_times(self.own, weighted))
         return own, *self.center_sums(weights)
+
+    def _sums(self, shares: torch.Tensor) -> tuple[FloatArray, FloatArray]:
+        sums = self.host(_transposed_times(shares, self.own))
+        return sums, self.host(shares.sum(dim=0, dtype=torch.float64))
 
     def update_weights(
         self, weights: SampleWeights, measured: Measures, loss_factor: float, eta: float
     ) -> SampleWeights:
+        return self.sweep(weights, measured, measured.losses * loss_factor, self.turns, eta)
+
+    def sweep(
+        self,
+        weights: SampleWeights,
+        measured: Measures,
+        losses: torch.Tensor,
+        turns: Turns,
+        eta: float,
+    ) -> SampleWeights:
+        """Update samples in turn, given what each near pair of the graph costs."""
         new, powers = weights.weights.clone(), weights.powers.clone()
-        costs, losses = measured.sq_dists / self.shape[0], measured.losses * loss_factor
-        turns = self.turns
+        costs = measured.sq_dists / self.shape[0]
         sequential_weights(new, powers, costs, turns.graph, losses, turns.order, turns.colors, eta)
         return SampleWeights(new, powers)
+
+    def adopt(self, weights: SampleWeights) -> SampleWeights:
+        return weights
 
     # The start.
 
     def covariance(self) -> FloatArray:
-        return self.host(_transposed_times(self.rows, self.rows)) / self.shape[0]
+        return self.host(_transposed_times(self.own, self.own)) / self.shape[0]
 
     def leading_axes(
         self, n_axes: int, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray, float]:
-        rows, most = self.rows, MAX_ROWS_FOR_START
-        if len(rows) > most:
-            some = np.sort(rng.choice(len(rows), most, replace=False))
-            rows = rows[torch.tensor(some, device=rows.device)]
+        some = rows_for_start(len(self.rows), 0, rng)
+        rows = self.rows if some is None else self.rows[torch.tensor(some)]
         lengths, axes = principal_axes(rows, min(n_axes, *rows.shape), rng)
         variances = np.square(lengths.astype(np.float64)) / len(rows)
-        return axes.astype(np.float64), variances, self.spread(rows) / rows.numel()
+        level = float(torch.linalg.vector_norm(rows, dtype=torch.float64)) ** 2 / rows.numel()
+        return axes.astype(np.float64), variances, level
 
-    def given_weights(self, weights: Any, eta: float) -> tuple[SampleWeights, FloatArray]:
+    def given_weights(self, weights: Any, eta: float) -> SampleWeights:
         if not isinstance(weights, torch.Tensor):
             weights = torch.tensor(weights, device=self.rows.device)
         shares = (weights / weights.sum(dim=1, keepdim=True)).clamp(min=1e-12).to(self.rows)
         shares = shares / shares.sum(dim=1, keepdim=True)
-        sums, masses = self.center_sums(SampleWeights(shares, shares))
-        centers = (sums / masses[:, None]).astype(self.dtype)
-        return SampleWeights(shares, shares**eta), centers
+        return SampleWeights(shares, shares**eta)
+
+    def weighted_means(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
+        return self._sums(weights.weights)
 
     def mixture_weights(
         self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> tuple[SampleWeights, FloatArray]:
+    ) -> SampleWeights:
         some = rows_for_start(self.shape[0], n_modes, rng)
         return self.given_weights(mixture_posteriors(self.rows, n_modes, some, rng), eta)
 
     def kmeans_weights(
         self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> tuple[SampleWeights, FloatArray]:
+    ) -> SampleWeights:
         some = rows_for_start(self.shape[0], n_modes, rng)
         rows = self.rows if some is None else self.rows[torch.tensor(some)]
         kmeans = estimate_kmeans(self.host(rows), n_modes, rng)
@@ -261,7 +296,7 @@ class TorchStore:
         return self.given_weights(nearest_center(self.rows, centers), eta)
 
     def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> SampleWeights:
-        sq_dists = self._center_sq_dists(self.project(F), F, centers)
+        sq_dists = self._center_sq_dists(self.own @ self._beside(F), F, centers)
         shares = self._beside(shares_at(self.host(sq_dists), eta))
         return SampleWeights(shares, shares**eta)
 

@@ -1,8 +1,8 @@
 """The workers of a Dask cluster, as far as a fit needs them; the only file that imports Dask.
 
 All data on the workers are results of pure functions, and the scheduler remembers how each was
-made, back to X and the triplets. When a worker dies, Dask computes again elsewhere what it had; the
-driver does not notice.
+made, back to X and the comparisons. When a worker dies, Dask computes again elsewhere what it had;
+the driver does not notice.
 """
 
 import time
@@ -17,9 +17,8 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from mdaml import kernels
 from mdaml._typing import FloatArray
-from mdaml.distributed._shard import add
+from mdaml.kernels.threads import threads_at_most
 
 # Sums of more parts than these are first added up on the workers.
 FAN_IN = 8
@@ -99,7 +98,7 @@ class Cluster:
         """Return a part to be computed on the worker of a shard."""
         # The dashboard shows the first word; the last is for Placement.
         part = Part(f"{function.__name__}-{self._name}-{next(self._counter)}-{index}")
-        how = Literal((function, self._n_threads[index]))
+        how = Carried((function, self._n_threads[index]))
         self._graph[part.key] = _run, how, *map(_spell, args)
         self._unsent[part.key] = part
         return part
@@ -155,7 +154,7 @@ class Cluster:
         parts = list(self._unsent.values())
         self._unsent.clear()
         where = {"workers": Placement(self._workers), "allow_other_workers": True}
-        # X and triplets, where they come from the driver, travel with the tasks on purpose: the
+        # X and comparisons, where they come from the driver, travel with the tasks on purpose: the
         # scheduler must be able to send them again.
         quiet = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
         with dask.annotate(**where), dask.config.set(quiet):
@@ -212,10 +211,10 @@ def _spell(arg: Any) -> Any:
         return arg.key if arg.future is None else arg.future
     if isinstance(arg, list | tuple):
         return list(map(_spell, arg))
-    return arg if isinstance(arg, int | float) else Literal(arg)
+    return arg if isinstance(arg, int | float) else Carried(arg)
 
 
-class Literal:
+class Carried:
     """A value that travels with a task; Dask would read all of it to name the graph."""
 
     def __init__(self, value: Any) -> None:
@@ -225,18 +224,49 @@ class Literal:
         return uuid4().hex
 
 
-def _run(how: Literal, *args: Any) -> Any:
+def _run(how: Carried, *args: Any) -> Any:
     """Compute on a worker, with the threads that it has for this shard."""
     function, n_threads = how.value
-    with kernels.threads_at_most(n_threads):
+    with threads_at_most(n_threads):
         return function(*map(_read, args))
 
 
 def _read(arg: Any) -> Any:
     if isinstance(arg, list):
         return list(map(_read, arg))
-    return arg.value if isinstance(arg, Literal) else arg
+    return arg.value if isinstance(arg, Carried) else arg
 
 
 def _same(value: FloatArray) -> FloatArray:
     return value
+
+
+def add(*parts: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
+    """Return sums, place by place."""
+    return tuple(np.sum(part, axis=0) for part in zip(*parts, strict=True))
+
+
+def check_client(client: Any) -> Any:
+    """Return a client that is connected, the one that was made last if none is given."""
+    try:
+        from distributed import Client, default_client
+    except ImportError as error:
+        raise ImportError(
+            "mdaml.distributed needs Dask, which is not installed: "
+            'pip install "mdaml[dask]", here and on the workers.'
+        ) from error
+    if client is None:
+        try:
+            client = default_client()
+        except ValueError:
+            raise ValueError(
+                "client was not passed, and there is no Dask client yet: make one by "
+                "dask.distributed.Client(...)."
+            ) from None
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(
+            f"client must be a dask.distributed.Client, not asynchronous; got {client!r}."
+        )
+    if client.status in ("closing", "closed"):  # a client that is connecting is waited for
+        raise ValueError("client is closed: pass one that is connected to a cluster.")
+    return client

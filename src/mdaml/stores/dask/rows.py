@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.distributed import _shard
-from mdaml.distributed._cluster import Cluster, Part
+from mdaml.stores.dask import shard
+from mdaml.stores.dask.cluster import Cluster, Part
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Rows:
         parts = _parts(X, cluster)
         places = [i * cluster.n_shards // len(parts) for i in range(len(parts))]
         blocks = [
-            cluster.task(i, _shard.check_block, part) for i, part in zip(places, parts, strict=True)
+            cluster.task(i, shard.check_block, part) for i, part in zip(places, parts, strict=True)
         ]
         profiles = cluster.fetch(
-            [cluster.task(i, _shard.profile, b) for i, b in zip(places, blocks, strict=True)]
+            [cluster.task(i, shard.profile, b) for i, b in zip(places, blocks, strict=True)]
         )
         sizes, widths, dtypes, sums = zip(*profiles, strict=True)
         if len(set(widths)) > 1:
@@ -82,4 +82,4 @@ def _parts(X: Any, cluster: Cluster) -> Sequence[Any]:
             f"X must be a Dask array, a list of futures, or an array, got {type(X).__name__}. A "
             "Dask data frame becomes an array by X.to_dask_array()."
         )
-    return np.array_split(_shard.check_block(X), cluster.n_shards)
+    return np.array_split(shard.check_block(X), cluster.n_shards)

@@ -1,8 +1,8 @@
 """Who keeps which rows, and who tells whom what, when; made once, on the driver.
 
-Every row has an owner, the shard whose block of rows it lies in. A shard holds the triplets whose
-anchors it owns. Rows that its triplets name, or whose triplets name its own rows as similar, and
-that others own, are its *border*.
+Every row has an owner, the shard whose block of rows it lies in. A shard holds the comparisons
+whose near pair begins with a row that it owns. Rows that its comparisons name, or whose comparisons
+name its own rows as similar, and that others own, are its *border*.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from mdaml import kernels
 from mdaml._typing import FloatArray, IntArray
-from mdaml.modes import Neighbors
+from mdaml.kernels.grouping import near_graph
+from mdaml.stores.memory import Turns
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a shard tells the driver of its triplets; all rows by their number in X."""
+    """What a shard tells the driver of its comparisons; all rows by their number in X."""
 
-    near_rows: IntArray  # similar partners of own anchors that others own; sorted
-    far_rows: IntArray  # partners that are dissimilar only and that others own; sorted
-    near_pairs: IntArray  # (n, 2) anchor, similar
+    near_rows: IntArray  # partners in near pairs that others own; sorted
+    far_rows: IntArray  # partners in far pairs only that others own; sorted
+    near_pairs: IntArray  # (n, 2) own row, partner
     places: IntArray  # (n,) of these pairs among all pairs of the shard
 
 
@@ -67,7 +67,7 @@ class Plan:
 
 
 def cut_rows(anchors: IntArray, n_samples: int, n_shards: int) -> IntArray:
-    """Return where blocks of rows begin, and their end: about as many rows and triplets in each.
+    """Return where blocks of rows begin, and their end: about as many rows and anchors in each.
 
     Every block has an anchor; so there may be fewer blocks than asked for.
     """
@@ -118,7 +118,7 @@ def make_plan(surveys: Sequence[Survey], cuts: IntArray) -> Plan:
 
 
 @dataclass(frozen=True)
-class _Turns:
+class _Rounds:
     """Owner, colour and round of every row."""
 
     owner: IntArray  # (N,)
@@ -142,7 +142,7 @@ class _Turns:
         return order, self.begins(order + block.start), colors
 
 
-def _take_turns(surveys: Sequence[Survey], cuts: IntArray) -> _Turns:
+def _take_turns(surveys: Sequence[Survey], cuts: IntArray) -> _Rounds:
     """Return the round in which each row is updated.
 
     The colours of the graph of near pairs are those of a fit in one memory. A sample waits only for
@@ -151,20 +151,20 @@ def _take_turns(surveys: Sequence[Survey], cuts: IntArray) -> _Turns:
     """
     pairs = np.concatenate([survey.near_pairs for survey in surveys]).astype(np.int32)
     none, one = np.zeros(len(pairs), np.int32), np.ones(len(pairs), np.int32)
-    graph = kernels.near_graph(pairs, none, one, int(cuts[-1]))
-    neighbors = Neighbors.from_graph(graph)
+    graph = near_graph(pairs, none, one, int(cuts[-1]))
+    by_color = Turns.from_graph(graph)
     owner = np.repeat(np.arange(len(surveys), dtype=np.int32), np.diff(cuts))
     color, turn = np.empty_like(owner), np.zeros_like(owner)
-    color[neighbors.order] = np.repeat(
-        np.arange(len(neighbors.colors) - 1), np.diff(neighbors.colors)
+    color[by_color.order] = np.repeat(
+        np.arange(len(by_color.colors) - 1), np.diff(by_color.colors)
     )
-    for begin, end in pairwise(neighbors.colors[1:]):
-        rows = neighbors.order[begin:end]
+    for begin, end in pairwise(by_color.colors[1:]):
+        rows = by_color.order[begin:end]
         ones, others = _edges(graph, rows)
         earlier = color[others] < color[ones]
         ones, others = ones[earlier], others[earlier]
         np.maximum.at(turn, ones, turn[others] + (owner[others] != owner[ones]))
-    return _Turns(owner, color, turn)
+    return _Rounds(owner, color, turn)
 
 
 def _edges(graph: tuple[IntArray, ...], rows: IntArray) -> tuple[IntArray, IntArray]:
