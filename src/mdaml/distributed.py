@@ -1,5 +1,6 @@
 """Fits whose samples and comparisons are spread over the workers of a Dask cluster."""
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.estimators import MDaML
 from mdaml.estimators.mdaml_spec import check_parameters
 from mdaml.solver.spec import Spec
-from mdaml.stores.choice import find_device
+from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
 from mdaml.stores.dask.cluster import Cluster, check_client
 from mdaml.stores.dask.plan import cut_rows
 from mdaml.stores.dask.rows import Rows
@@ -156,6 +157,22 @@ def _kind(estimator: MDaML, rows: Rows, spec: Spec, said: Said, n_shards: int) -
     """Return how workers compute: on a device, in memory, or in blocks to keep a limit."""
     device = find_device("MDaML(device=...)", estimator.device)
     limit = check_memory_limit(estimator, estimator.memory_limit)
+    if limit is None:
+        return device or "memory"
+    shape, itemsize = (rows.n_samples, rows.n_features), rows.dtype.itemsize
+    whole = fit_size(shape, itemsize, spec, said, copied=True)
+    n_pairs, n_comparisons = -(-whole.n_pairs // n_shards), -(-whole.n_comparisons // n_shards)
+    # Own rows and, at most, one partner for each pair.
+    n_rows = min(shape[0], -(-shape[0] // n_shards) + 2 * n_pairs)
+    size = replace(
+        whole,
+        n_samples=n_rows,
+        n_pairs=n_pairs,
+        n_comparisons=n_comparisons,
+        n_drawn=2 * n_comparisons,
+    )
     if device is not None:
+        check_limit(limit, size, size.needed_on_device())
         return device
-    return "memory"
+    copies = 2 * n_rows * shape[1] * itemsize  # of own rows with those of partners
+    return "blocks" if must_spare(limit, size, copies) else "memory"

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml.archive import replacing
-from mdaml.constraints.checks import check_ids, check_points
 from mdaml.constraints._table import (
     COLUMNS,
     KINDS,
@@ -27,6 +26,7 @@ from mdaml.constraints._table import (
     TableReader,
     find_layout,
 )
+from mdaml.constraints.checks import check_ids, check_points
 
 if TYPE_CHECKING:  # the class takes its method from here
     from mdaml.constraints.value import Constraints

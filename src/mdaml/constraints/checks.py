@@ -1,4 +1,4 @@
-"""Checks of the arrays that hold constraints; messages say what was wanted, what came, what to do."""
+"""Checks of arrays of constraints: messages say what was wanted, what came and what to do."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -83,7 +83,7 @@ class Comparisons:
 
     @cached_property
     def by_far(self) -> tuple[IntArray, IntArray]:
-        """Weighted comparisons by far pair: ``members[bounds[p]:bounds[p + 1]]`` have far pair p."""
+        """Weighted comparisons by far pair: those of p are ``members[bounds[p]:bounds[p + 1]]``."""
         members, bounds = counting_sort(self.far, len(self.pairs))
         return bounds, members
 

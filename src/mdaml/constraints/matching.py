@@ -15,9 +15,7 @@ N_MATCHES = 10
 _BLOCK = 65536
 
 
-def to_comparisons(
-    name: str, said: Constraints, rng: np.random.RandomState
-) -> Constraints:
+def to_comparisons(name: str, said: Constraints, rng: np.random.RandomState) -> Constraints:
     """Return triplets of equal weight as they are, and all else as weighted quadruplets.
 
     A triplet ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``; pairs are matched with each other.
@@ -63,8 +61,7 @@ def check_both_kinds(name: str, n_similar: float, n_dissimilar: float, advice: s
     for count, kind in ((n_similar, "similar"), (n_dissimilar, "dissimilar")):
         if count == 0:
             raise ValueError(
-                f"{name} needs similar and dissimilar pairs, got no {kind} "
-                f"pair. {advice}"
+                f"{name} needs similar and dissimilar pairs, got no {kind} pair. {advice}"
             )
 
 

@@ -57,9 +57,7 @@ class Reservoir:
         named, places = np.unique(every[kept], return_inverse=True)
         return Reservoir(rows[named], places.reshape(-1, 4), weights[kept], keys[kept])
 
-    def _joined(
-        self, X: FloatArray, said: Constraints
-    ) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _joined(self, X: FloatArray, said: Constraints) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return rows, comparisons as near pair and far pair, and weights, one on average."""
         comparisons, weights = said.quadruplets, said.weights
         if len(said.triplets):

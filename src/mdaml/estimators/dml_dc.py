@@ -9,14 +9,14 @@ import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml.kernels.neighbors import closest
-from mdaml.kernels.products import rows_times
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.scatter import weighted_scatter
+from mdaml.kernels.neighbors import closest
+from mdaml.kernels.products import rows_times
 
 _SMALLEST_DISTANCE = 1e-6  # the root has no finite slope at zero: closer pairs do not pull
 _LEAST_CHANGE = 1e-6  # of the metric in an outer step, relative, in the Frobenius norm

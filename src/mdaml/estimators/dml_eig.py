@@ -11,8 +11,6 @@ import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.kernels.products import rows_times
 from mdaml._typing import FloatArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints.arguments import Said
@@ -22,6 +20,8 @@ from mdaml.constraints.matching import check_both_kinds, to_pair_sets
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import PairLearner
 from mdaml.estimators.scatter import cholesky, pair_scatter, ridged, weighted_scatter, whitened
+from mdaml.kernels.pairs import pair_sq_dists
+from mdaml.kernels.products import rows_times
 
 Callback = Callable[[int, float], bool | None]
 
@@ -177,7 +177,9 @@ class DMLeig(PairLearner):
             )
         else:
             similar, dissimilar = to_pair_sets(said)
-        check_both_kinds("DMLeig", similar.total, dissimilar.total, "Add some, or learn from labels.")
+        check_both_kinds(
+            "DMLeig", similar.total, dissimilar.total, "Add some, or learn from labels."
+        )
         for pairs, what in ((similar, "similar"), (dissimilar, "dissimilar")):
             if not np.any(pair_sq_dists(X, pairs.pairs)):
                 raise ValueError(

@@ -8,9 +8,9 @@ import scipy.linalg
 
 from mdaml._typing import FloatArray
 from mdaml._validation import check_number
-from mdaml.estimators.learners import PairLearner
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.matching import check_both_kinds
+from mdaml.estimators.learners import PairLearner
 from mdaml.estimators.scatter import cholesky, ridged, scatters
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import scipy.linalg
 from sklearn.utils import check_random_state
 
-from mdaml.kernels.affinity import affinity_laplacian_product
-from mdaml.kernels.products import transposed_times
 from mdaml._typing import FloatArray
 from mdaml._validation import check_choice, check_integer, check_number
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.rank import Rank, best_rank, check_rank, folds
 from mdaml.estimators.scatter import cholesky, ridged
+from mdaml.kernels.affinity import affinity_laplacian_product
+from mdaml.kernels.products import transposed_times
 
 Embedding: TypeAlias = Literal["weighted", "plain", "orthonormalized"]
 

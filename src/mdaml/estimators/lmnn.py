@@ -10,12 +10,6 @@ import scipy.linalg
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml.kernels.neighbors import within
-from mdaml.kernels.triplets import triplet_slopes
-from mdaml.kernels.pairs import laplacian_product
-from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.kernels.products import transposed_times
-from mdaml.kernels.products import rows_times
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number
 from mdaml.constraints.comparisons import Comparisons
@@ -23,6 +17,10 @@ from mdaml.constraints.labels import Classes
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.scatter import whitened
+from mdaml.kernels.neighbors import within
+from mdaml.kernels.pairs import laplacian_product, pair_sq_dists
+from mdaml.kernels.products import rows_times, transposed_times
+from mdaml.kernels.triplets import triplet_slopes
 
 # The hinge is rounded over these widths of its argument, one after another; margins are 1 wide.
 _WIDTHS = (1.0, 0.1, 0.01, 0.001)
@@ -281,7 +279,9 @@ class LargeMargin:
     def _scan(self, Y: FloatArray, sq_radii: FloatArray) -> Iterator[tuple[Comparisons, bool]]:
         """Yield sets of about ``_MOST_PAIRS`` pairs, and whether one holds them all."""
         step = max(_MOST_PAIRS // len(Y), 128)
-        begin, counts, found = 0, [np.zeros(1, np.int64)], [np.empty(0, np.int32)]
+        begin = 0
+        counts: list[IntArray] = [np.zeros(1, np.int64)]
+        found: list[IntArray] = [np.empty(0, np.int32)]
         n_found, complete = 0, True
         for first in range(0, len(Y), step):
             end = min(first + step, len(Y))

@@ -12,13 +12,13 @@ from sklearn.utils.validation import validate_data
 from mdaml._typing import FloatArray
 from mdaml._validation import check_choice, check_memory_limit
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
-from mdaml.estimators.base import MahalanobisTransformer, principal_components
 from mdaml.constraints.value import Constraints
+from mdaml.estimators.base import MahalanobisTransformer, principal_components
 from mdaml.estimators.chunks import Past, between, past_of
 from mdaml.estimators.mdaml_spec import check_parameters, warn_if_needed
 from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
 from mdaml.solver.spec import Spec
-from mdaml.stores.choice import find_device, fit_size, make_store
+from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.memory import MemoryStore
 
 
@@ -388,11 +388,13 @@ class MDaML(MahalanobisTransformer):
         warn_if_needed(self, spec, fit)
         return replace(past, F=F), comparisons
 
-    def _make_store(
-        self, X: FloatArray, spec: Spec, said: Said, *, copied: bool = False
-    ) -> Any:
+    def _make_store(self, X: FloatArray, spec: Spec, said: Said, *, copied: bool = False) -> Any:
         """Return the samples where they are to be computed with."""
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
         limit = check_memory_limit(self, self.memory_limit)
         device = find_device("MDaML(device=...)", self.device)
-        return make_store(X, device, limit, lambda: fit_size(X, spec, said, copied=copied))
+
+        def size() -> FitSize:
+            return fit_size(X.shape, X.itemsize, spec, said, copied=copied)
+
+        return make_store(X, device, limit, size)

@@ -338,9 +338,7 @@ class Fold:
                 spec.n_similar, spec.n_dissimilar, spec.pairing, draws
             )
             return self.store.compare(Constraints.of_triplets(triplets, self.store.shape[0]))
-        return self.store.compare(
-            draw_comparisons(spec, self.store, self.said, F, self._rng())
-        )
+        return self.store.compare(draw_comparisons(spec, self.store, self.said, F, self._rng()))
 
     def _rng(self) -> np.random.RandomState:
         return np.random.RandomState(self._seed)

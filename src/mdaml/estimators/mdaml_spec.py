@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml._typing import FloatArray
 from mdaml._validation import (
     check_callback,
     check_choice,
@@ -22,9 +21,7 @@ from mdaml.solver.fit import Fit
 from mdaml.solver.spec import Spec
 
 
-def check_parameters(
-    model: Any, shape: tuple[int, int], said: Classes | Constraints
-) -> Spec:
+def check_parameters(model: Any, shape: tuple[int, int], said: Classes | Constraints) -> Spec:
     """Check all parameters for samples of a shape; return them with every "auto" resolved."""
     n_samples, n_features = shape
     near = isinstance(said, Classes) and model.sampling == "neighbors"
@@ -81,13 +78,11 @@ def _check_init_metric(model: Any, n_features: int) -> Any:
     if not isinstance(model.init_metric, str):
         return check_metric(model, "init_metric", model.init_metric, n_features)
     why = " Or pass a positive definite matrix."
-    check_choice(
-        model, "init_metric", model.init_metric, ["auto", "identity", "whitened"], why=why
-    )
+    check_choice(model, "init_metric", model.init_metric, ["auto", "identity", "whitened"], why=why)
     return "whitened" if model.init_metric == "whitened" else None
 
 
-def _check_init(model: Any, n_samples: int) -> str | FloatArray:
+def _check_init(model: Any, n_samples: int) -> Any:
     if not isinstance(model.init, str):
         return check_start_weights(model, model.init, n_samples, model.n_modes)
     why = " Or pass an array of first weights, of shape (n_samples, n_modes)."

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mdaml.kernels.voting import nested_votes
-from mdaml.kernels.products import rows_times
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_integer
 from mdaml.constraints.labels import Classes
+from mdaml.kernels.products import rows_times
+from mdaml.kernels.voting import nested_votes
 
 Rank: TypeAlias = int | Literal["auto"] | None
 # Square L for centred samples in the order of the places of their classes.

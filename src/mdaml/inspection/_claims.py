@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
 from mdaml.constraints import Constraints
+from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
 
 KINDS = ("triplet", "similar pair", "dissimilar pair", "quadruplet")
 _NOBODY = -1

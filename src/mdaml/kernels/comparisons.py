@@ -99,8 +99,8 @@ def comparison_losses_along(
     args = (Y, pairs_ahead(Y), scales, pairs, sq_dists)
     share(_four_sq_dists, len(pairs), 4 * len(pairs) * Y.shape[1], *args)
     losses = np.zeros((-(-len(pairs) // _PAIRS_PER_SUM), 4))
-    args = (sq_dists, *by_near, pair_weights, losses)
-    share(_four_losses, len(losses), 12 * len(by_near[2]), *args)
+    cost = 12 * len(by_near[2])
+    share(_four_losses, len(losses), cost, sq_dists, *by_near, pair_weights, losses)
     return losses.sum(axis=0)
 
 

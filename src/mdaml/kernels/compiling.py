@@ -17,6 +17,7 @@ class Loop:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any) -> Any:
+        """Compile, and run."""
         return self.compiled(*args)
 
     @cached_property

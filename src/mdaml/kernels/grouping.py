@@ -1,10 +1,12 @@
 """Loops that prepare the supervision, run once per fit: grouping and colouring."""
 
+from typing import Any
+
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.threads import share
 from mdaml.kernels.compiling import exact_loop
+from mdaml.kernels.threads import share
 
 
 @exact_loop
@@ -97,7 +99,7 @@ def _sort_by_count(keys, n_keys, order):
     return bounds
 
 
-def index_type(n: int) -> type:
+def index_type(n: int) -> Any:
     """Return the narrowest type for places below n that the kernels take."""
     return np.int32 if n < 2**31 else np.int64
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.threads import GRAIN, share
 from mdaml.kernels.compiling import exact_loop, fast_loop
+from mdaml.kernels.threads import GRAIN, share
 
 
 def center_sq_dists(Y: FloatArray, centers: FloatArray) -> FloatArray:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.threads import share
 from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.threads import share
 
 _QUERIES, _CANDIDATES = 128, 512  # a block of half a megabyte stays in the cache
 

@@ -78,7 +78,9 @@ def pair_sq_dists(
 @fast_loop
 def _four_pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
     """Distances of the pairs from ``4 begin`` on, so that the same four always go together."""
-    pair_sq_dists_loop(4 * begin, min(4 * end, len(pairs)), Y, ahead, scales, pairs, out[4 * begin :])
+    pair_sq_dists_loop(
+        4 * begin, min(4 * end, len(pairs)), Y, ahead, scales, pairs, out[4 * begin :]
+    )
 
 
 @fast_loop

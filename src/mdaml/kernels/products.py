@@ -108,7 +108,9 @@ def inner_product(a: FloatArray, b: FloatArray) -> float:
     """Sum of the products of corresponding entries, in double precision."""
     if a.ndim > 1:
         return float(np.sum(a * b, dtype=np.float64))
-    return float(np.dot(a, b) if a.dtype == np.float64 else np.einsum("i,i", a, b, dtype=np.float64))
+    return float(
+        np.dot(a, b) if a.dtype == np.float64 else np.einsum("i,i", a, b, dtype=np.float64)
+    )
 
 
 def sum_of_squares(A: FloatArray) -> float:

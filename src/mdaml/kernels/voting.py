@@ -3,8 +3,8 @@
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.threads import share
 from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.threads import share
 
 _CHUNK = 16  # distances that are compared with the farthest neighbour all at once
 

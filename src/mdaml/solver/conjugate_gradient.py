@@ -67,8 +67,7 @@ def conjugate_gradient(
         # All that follows is in the frame of the path; the old projection can go.
         point, gradient, direction = path.origin, path.gradient, path.direction
         step = path.first_step(point.value) if guess is None else guess
-        start, limit = Trial(0.0, point.value, slope), path.limit
-        found = lower_point(path.at, path.slope, start, min(step, limit), limit)
+        found = lower_point(path, Trial(0.0, point.value, slope), step)
         if found is None:
             if restarted:
                 status = Status.NO_DESCENT

@@ -1,18 +1,15 @@
 """Line search: a lower point along a curve, from values and slopes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
-from mdaml.solver.objective import Point
+from mdaml.solver.objective import Path
 
 SUFFICIENT_DECREASE = 1e-4  # Wolfe conditions
 CURVATURE = 0.4
 MAX_TRIALS = 12
-
-P = TypeVar("P", bound=Point)
 
 
 @dataclass(frozen=True)
@@ -24,23 +21,18 @@ class Trial:
     slope: float
 
 
-def lower_point(
-    at: Callable[[float], P],
-    slope: Callable[[P], float],
-    start: Trial,
-    step: float,
-    limit: float,
-) -> tuple[P, float] | None:
+def lower_point(path: Path, start: Trial, step: float) -> tuple[Any, float] | None:
     """Return a point that meets the Wolfe conditions, or the lowest met, and its step.
 
-    ``at`` is one pass over the data, which yields value, slope and, if it is accepted, the next
+    A trial is one pass over the data, which yields value, slope and, if it is accepted, the next
     gradient. ``low`` is the lowest descending trial, ``high`` one beyond it that is higher or
     ascends; between them a cubic places the next trial. None if no step lowers the value.
     """
     low, high, best = start, None, None
+    step = min(step, path.limit)
     for _ in range(MAX_TRIALS):
-        point = at(step)
-        trial = Trial(step, point.value, slope(point))
+        point = path.at(step)
+        trial = Trial(step, point.value, path.slope(point))
         enough = start.value + SUFFICIENT_DECREASE * step * start.slope
         if trial.value < start.value and trial.value <= enough:
             if best is None or point.value < best[0].value:
@@ -53,10 +45,11 @@ def lower_point(
             high = trial
         if high is not None:
             step = cubic_minimum(low, high)
-        elif step < limit:
+        elif step < path.limit:
             # Where the slope would vanish if it went on changing as it did.
             ratio = 1.0 - trial.slope / start.slope
-            step = min(limit, step * float(np.clip(1.0 / ratio if ratio > 0.0 else 4.0, 1.5, 4.0)))
+            growth = float(np.clip(1.0 / ratio if ratio > 0.0 else 4.0, 1.5, 4.0))
+            step = min(path.limit, step * growth)
         else:
             break
     return best

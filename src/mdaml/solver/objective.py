@@ -9,18 +9,6 @@ from mdaml.solver.modes import Modes, clustering_scatter
 from mdaml.solver.store import Importance, Store
 
 
-class Point(Protocol):
-    """A metric and the objective there, with what its space needs to go on."""
-
-    @property
-    def F(self) -> FloatArray:
-        """The factor of the metric."""
-
-    @property
-    def value(self) -> float:
-        """The objective."""
-
-
 class Path(Protocol):
     """An objective along one curve of its space."""
 

@@ -206,7 +206,7 @@ class FactorPoint:
 
 @dataclass(frozen=True)
 class LowRank:
-    """Metrics ``F F^T`` by their factors (d, r), along straight lines: for features by the thousand.
+    """Metrics ``F F^T`` by their factors (d, r), along lines: for features by the thousand.
 
     At fixed modes Eq. (7) is a function of the mapped samples X F, of the mapped centres and, in
     its ridge, of ``F^T F``: two products with X of O(N d r), and no array of shape (d, d). The

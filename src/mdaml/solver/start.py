@@ -22,9 +22,7 @@ MUCH_WIDER = 10.0  # times longer are squared distances
 NARROWEST = 3.0  # margins, the mean squared distance
 
 
-def start_metric(
-    spec: Spec, store: Store, rng: np.random.RandomState
-) -> tuple[Space, FloatArray]:
+def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> tuple[Space, FloatArray]:
     """Return the space of the metrics, and the factor of the first one."""
     M = spec.metric if isinstance(spec.metric, np.ndarray) else None
     if spec.rank is not None:
@@ -60,9 +58,7 @@ def leading_factor(
     return F
 
 
-def low_rank_part(
-    M: FloatArray, store: Store, rank: int, rng: np.random.RandomState
-) -> FloatArray:
+def low_rank_part(M: FloatArray, store: Store, rank: int, rng: np.random.RandomState) -> FloatArray:
     """Return a factor of the metric of a rank that keeps most of what M sees in the samples.
 
     The samples mapped by a factor of M are reduced to their principal axes; of the identity this

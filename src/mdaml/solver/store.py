@@ -83,9 +83,7 @@ class Store(Protocol):
         The gradient in the frame that Y is projected by is this matrix plus its transpose.
         """
 
-    def losses_along(
-        self, Y: Projected, scales: FloatArray, importance: Importance
-    ) -> FloatArray:
+    def losses_along(self, Y: Projected, scales: FloatArray, importance: Importance) -> FloatArray:
         """Return the loss for each of four scalings of the columns of Y, (4,)."""
 
     def pull(

@@ -36,11 +36,19 @@ def make_store(
         return TorchStore.on(X, device)
     in_blocks = X.nbytes > SMALL_BYTES
     if limit is not None and size is not None:
-        known = size()
-        in_blocks = known.needed(in_blocks=False) > limit
-        if in_blocks:
-            check_limit(limit, known, known.needed(in_blocks=True))
+        in_blocks = must_spare(limit, size())
     return BlockStore.of(X) if in_blocks else MemoryStore.of(X)
+
+
+def must_spare(limit: int, size: "FitSize", more: int = 0) -> bool:
+    """Return whether a fit fits into a limit in blocks only; refuse it if it does not at all.
+
+    ``more`` are bytes that are needed in any case.
+    """
+    if size.needed(in_blocks=False) + more <= limit:
+        return False
+    check_limit(limit, size, size.needed(in_blocks=True) + more)
+    return True
 
 
 def check_limit(limit: int, size: "FitSize", needed: int) -> None:
@@ -79,12 +87,11 @@ class FitSize:
         b = self.itemsize if in_blocks else 8
         samples = self.n_samples * self.n_features * self.itemsize
         modes = self.n_samples * self.n_modes * self.itemsize
-        rows = 40 * self.n_samples
         structure = 16 * self.n_pairs + 4 * self.n_comparisons
         graph = 16 * min(self.n_comparisons, self.n_pairs)
         # Two starts and the modes that both have, kept beside what a round makes of one of them.
         second_start = 3 * b * self.n_pairs + 4 * modes
-        metric = (1 if in_blocks else 4) * samples + 3 * b * self.n_pairs + 5 * modes
+        metric = 3 * b * self.n_pairs + 5 * modes + self._projections(in_blocks)
         if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
             metric += 4 * b * self.n_pairs + b * self.n_comparisons
@@ -96,23 +103,50 @@ class FitSize:
         start += 5 * modes
         start += 0 if in_blocks else 2 * samples
         largest = max(metric + second_start, weights + second_start, grouping, start)
-        fixed = _FIXED_BYTES + 480 * self.n_features**2
-        return structure + largest + rows + fixed + 24 * self.n_drawn
+        small = 480 * self.n_features * (self.n_features if self.rank is None else self.rank + 42)
+        return structure + largest + 40 * self.n_samples + _FIXED_BYTES + small + 24 * self.n_drawn
+
+    def _projections(self, in_blocks: bool) -> int:
+        """Bytes of the samples times factors of the metric, and of their copy."""
+        samples = self.n_samples * self.n_features * self.itemsize
+        if self.rank is None:
+            return (1 if in_blocks else 4) * samples
+        # Samples, derivatives and temporary arrays of (N, r); pairs in both directions.
+        mapped = 12 * self.n_samples * self.rank * self.itemsize + 64 * self.n_pairs
+        return mapped if in_blocks else mapped + samples
+
+    def needed_on_device(self) -> int:
+        """Bytes that a fit takes at most on a device; docs/scaling.md."""
+        n, d, n_pairs, n_all = self.n_samples, self.n_features, self.n_pairs, self.n_comparisons
+        samples = n * d * (2 * self.itemsize + 4)
+        mapped = 4 * n * (4 * d if self.rank is None else 12 * self.rank)
+        structure = 32 * n_pairs + 24 * n_all
+        passes = 64 * n_pairs + 24 * min(n_pairs * d + n_all, 2**25)  # blocks of a pass
+        modes = 60 * n * self.n_modes
+        small = 480 * d * (d if self.rank is None else self.rank + 42)
+        largest = max(mapped + passes, 120 * n_all)  # the metric, or grouping
+        return samples + structure + largest + modes + small + _FIXED_BYTES
 
 
-def fit_size(X: FloatArray, spec: Any, said: Classes | Constraints, *, copied: bool) -> FitSize:
+def fit_size(
+    shape: tuple[int, int], itemsize: int, spec: Any, said: Classes | Constraints, *, copied: bool
+) -> FitSize:
     """Return what the memory of a fit depends on; pairs are counted, or bounded from above.
 
     ``copied`` says that the comparisons are not the user's own, so that they count too.
     """
-    n, d = X.shape
+    n, d = shape
     if isinstance(said, Classes):
         n_similar, n_dissimilar = spec.n_similar, spec.n_dissimilar
         each = n_similar * n_dissimilar
         if spec.pairing == "zip":
             each = max(n_similar, n_dissimilar)
         n_pairs = n * (n_similar + n_dissimilar)
-        counts: dict[str, Any] = {"n_pairs": n_pairs, "n_comparisons": n * each, "n_drawn": n * each}
+        counts: dict[str, Any] = {
+            "n_pairs": n_pairs,
+            "n_comparisons": n * each,
+            "n_drawn": n * each,
+        }
     elif has_triplets_only(said):
         n_all = len(said.triplets)
         counts = {
@@ -130,7 +164,7 @@ def fit_size(X: FloatArray, spec: Any, said: Classes | Constraints, *, copied: b
             "n_drawn": 2 * (n_direct + matched),
             "with_anchor": False,
         }
-    return FitSize(n, d, spec.n_modes, X.itemsize, **counts, rank=spec.rank)
+    return FitSize(n, d, spec.n_modes, itemsize, **counts, rank=spec.rank)
 
 
 def find_device(caller: str, device: str | None) -> str | None:

@@ -48,21 +48,21 @@ from mdaml.stores.mixture import (
 )
 
 _ROWS_PER_BLOCK = 4096
-Graph = tuple[IntArray, IntArray, IntArray]
+Graph = tuple[Any, Any, Any]
 
 
 class SampleWeights(NamedTuple):
     """Weights of samples in the modes, and their powers ``weights**eta``."""
 
-    weights: FloatArray  # (N, K) rows sum to one
-    powers: FloatArray  # (N, K)
+    weights: Any  # (N, K) rows sum to one
+    powers: Any  # (N, K)
 
 
 class Measures(NamedTuple):
     """Distances and losses under one metric."""
 
-    sq_dists: FloatArray  # (N, K) to the centres
-    losses: FloatArray  # (P,) summed over the comparisons of each near pair
+    sq_dists: Any  # (N, K) to the centres
+    losses: Any  # (P,) summed over the comparisons of each near pair
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Turns:
 
     order: IntArray  # (N,) samples by colour
     colors: IntArray  # (n_colors + 1,) where each colour begins in order
-    graph: Graph | None  # None: made again for every update
+    graph: Any  # None: made again for every update
 
     @classmethod
     def from_graph(cls, graph: Graph) -> "Turns":
@@ -178,9 +178,7 @@ class MemoryStore:
             product = laplacian_product(Y, self.comparisons.pairs, self.comparisons.groups, slopes)
         return loss, transposed_times(Y, product)
 
-    def losses_along(
-        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
-    ) -> FloatArray:
+    def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         given, scales = self.comparisons, scales.astype(Y.dtype, copy=False)
         if given.weights is None:
             return triplet_losses_along(Y, scales, given.lists, importance)
@@ -267,7 +265,8 @@ class MemoryStore:
 
     def lost(self, measured: Measures, importance: FloatArray) -> tuple[float, float]:
         losses = inner_product(importance, measured.losses)
-        return losses, inner_product(importance, self.comparisons.near_totals())
+        totals = self.comparisons.near_totals().astype(np.float64, copy=False)
+        return losses, inner_product(importance, totals)
 
     def importances(self, weights: SampleWeights) -> FloatArray:
         given = self.comparisons
@@ -332,9 +331,7 @@ class MemoryStore:
         mixture = estimate_mixture(some, n_modes, rng)
         return self.given_weights(self._weights_from(mixture, n_modes, mean, spread), eta)
 
-    def kmeans_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> SampleWeights:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
         kmeans = estimate_kmeans(self._some_rows(n_modes, rng), n_modes, rng)
         return self.given_weights(self._weights_from(kmeans, n_modes), eta)
 
@@ -399,7 +396,7 @@ def scale_weights(said: Constraints) -> Constraints:
 
 
 def group(said: Constraints, n_samples: int) -> Comparisons:
-    """Return comparisons, triplets of equal weight or weighted quadruplets, as kernels take them."""
+    """Return triplets of equal weight, or weighted quadruplets, as the kernels take them."""
     if len(said.quadruplets):
         return Comparisons.from_quadruplets(said.quadruplets, said.weights, n_samples)
     return Comparisons.from_triplets(said.triplets, n_samples)

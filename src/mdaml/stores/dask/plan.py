@@ -155,9 +155,7 @@ def _take_turns(surveys: Sequence[Survey], cuts: IntArray) -> _Rounds:
     by_color = Turns.from_graph(graph)
     owner = np.repeat(np.arange(len(surveys), dtype=np.int32), np.diff(cuts))
     color, turn = np.empty_like(owner), np.zeros_like(owner)
-    color[by_color.order] = np.repeat(
-        np.arange(len(by_color.colors) - 1), np.diff(by_color.colors)
-    )
+    color[by_color.order] = np.repeat(np.arange(len(by_color.colors) - 1), np.diff(by_color.colors))
     for begin, end in pairwise(by_color.colors[1:]):
         rows = by_color.order[begin:end]
         ones, others = _edges(graph, rows)

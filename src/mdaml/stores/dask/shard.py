@@ -76,7 +76,9 @@ def join(places: Sequence[IntArray], pieces: Sequence[FloatArray]) -> FloatArray
     return out
 
 
-def center(mean: FloatArray, places: Sequence[IntArray], pieces: Sequence[FloatArray]) -> FloatArray:
+def center(
+    mean: FloatArray, places: Sequence[IntArray], pieces: Sequence[FloatArray]
+) -> FloatArray:
     """Return rows that come in pieces, less their mean, in its precision."""
     rows = join(places, [piece.astype(mean.dtype, copy=False) for piece in pieces])
     rows -= mean

@@ -260,14 +260,12 @@ class DaskStore:
             task(s, shard.post, self.shards[s], own, 0, n_rounds) for s, own in enumerate(weights)
         ]
         return [
-            task(
-                t, shard.apply_border, self.shards[t], own, [messages[s] for s in borders[t].held]
-            )
+            task(t, shard.apply_border, self.shards[t], own, [messages[s] for s in borders[t].held])
             for t, own in enumerate(weights)
         ]
 
     def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
-        n, d = self.shape
+        n = self.shape[0]
         (total,) = self.cluster.total(shard.row_sums, self.own)
         mean = (total / n).astype(self.dtype)
         (squares,) = self.cluster.total(shard.squares, self.own, mean)
@@ -353,9 +351,7 @@ def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
     return parts
 
 
-def _pieces(
-    rows: IntArray, begins: IntArray
-) -> tuple[list[int], list[IntArray], list[IntArray]]:
+def _pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
     """Return the blocks that have some rows, the rows in each, and their places in the list."""
     of = np.searchsorted(begins, rows, side="right") - 1
     order = np.argsort(of, kind="stable")

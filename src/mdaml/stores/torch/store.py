@@ -12,7 +12,6 @@ from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes, nearest_places
 from mdaml.constraints.value import Constraints
-from mdaml.kernels.grouping import greedy_colors
 from mdaml.kernels.products import one_blas_thread
 from mdaml.stores.memory import Measures, SampleWeights, Turns, is_identity, scale_weights
 from mdaml.stores.mixture import estimate_kmeans, rows_for_start, shares_at
@@ -138,9 +137,7 @@ class TorchStore:
         half = _transposed_times(Y, product)
         return loss, half if isinstance(scales, torch.Tensor) else self.host(half)
 
-    def losses_along(
-        self, Y: torch.Tensor, scales: Any, importance: torch.Tensor
-    ) -> FloatArray:
+    def losses_along(self, Y: torch.Tensor, scales: Any, importance: torch.Tensor) -> FloatArray:
         sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, self._beside(scales))
         losses = [
             torch.dot(pairs.near_losses(row, self.comparisons), importance) for row in sq_dists
@@ -172,7 +169,9 @@ class TorchStore:
 
     def cross(self, by_samples: torch.Tensor) -> Any:
         gradient = _transposed_times(self.rows, by_samples)
-        return gradient if isinstance(self.small(np.zeros(0)), torch.Tensor) else self.host(gradient)
+        return (
+            gradient if isinstance(self.small(np.zeros(0)), torch.Tensor) else self.host(gradient)
+        )
 
     def inner(self, by_samples: torch.Tensor, Z: torch.Tensor) -> float:
         return _inner(by_samples, Z)
@@ -203,9 +202,7 @@ class TorchStore:
         own = self.own @ self._beside(F)
         return measured._replace(sq_dists=self._center_sq_dists(own, F, centers))
 
-    def _center_sq_dists(
-        self, Y: torch.Tensor, F: FloatArray, centers: FloatArray
-    ) -> torch.Tensor:
+    def _center_sq_dists(self, Y: torch.Tensor, F: FloatArray, centers: FloatArray) -> torch.Tensor:
         return center_sq_dists(Y, self._beside(centers @ F.astype(centers.dtype)))
 
     def terms(
@@ -286,9 +283,7 @@ class TorchStore:
         some = rows_for_start(self.shape[0], n_modes, rng)
         return self.given_weights(mixture_posteriors(self.rows, n_modes, some, rng), eta)
 
-    def kmeans_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> SampleWeights:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
         some = rows_for_start(self.shape[0], n_modes, rng)
         rows = self.rows if some is None else self.rows[torch.tensor(some)]
         kmeans = estimate_kmeans(self.host(rows), n_modes, rng)
