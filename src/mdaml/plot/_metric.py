@@ -133,7 +133,7 @@ def plot_feature_relevance(
     model : fitted estimator
         Any metric of this library, or a search over them.
     X : array-like of shape (n_samples, n_features)
-        Samples; the shares are means over their distances.
+        Samples, at least two; the shares are those in their mean squared distance.
     max_features : int, default=20
         Features with a bar of their own; one more bar is the sum of the others.
     ax : matplotlib.axes.Axes, optional
