@@ -17,7 +17,7 @@ from sklearn.utils import Bunch
 from mdaml.datasets._registry import DATASETS, DatasetRecord
 from mdaml.datasets._synthetic import make_waveform
 
-Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
+DataAndTarget = tuple[NDArray[np.float64], NDArray[np.int64]]
 Folder = str | os.PathLike[str]
 
 # Changing it changes every result on the set.
@@ -62,14 +62,14 @@ def load_dataset(
 @overload
 def load_dataset(
     name: str, *, return_X_y: Literal[True], data_home: Folder | None = None
-) -> Arrays: ...
+) -> DataAndTarget: ...
 @overload
 def load_dataset(
     name: str, *, return_X_y: bool, data_home: Folder | None = None
-) -> Bunch | Arrays: ...
+) -> Bunch | DataAndTarget: ...
 def load_dataset(
     name: str, *, return_X_y: bool = False, data_home: Folder | None = None
-) -> Bunch | Arrays:
+) -> Bunch | DataAndTarget:
     """Load a data set: its samples, labels and description.
 
     The features have the values of the source. Scale them before learning a metric, with a scaler
@@ -138,7 +138,7 @@ def _find(name: str) -> DatasetRecord:
     raise ValueError(f"name must be one of {', '.join(DATASETS)}, got {name!r}.{hint}")
 
 
-def _arrays(record: DatasetRecord, data_home: Folder | None) -> Arrays:
+def _arrays(record: DatasetRecord, data_home: Folder | None) -> DataAndTarget:
     if record.availability == "generated":
         return make_waveform(record.n_samples, random_state=_WAVEFORM_SEED)
     if record.availability == "bundled":
@@ -177,7 +177,7 @@ def _find_file(record: DatasetRecord, data_home: Folder | None) -> Path:
     )
 
 
-def _read(record: DatasetRecord, path: Path | Traversable, remedy: str) -> Arrays:
+def _read(record: DatasetRecord, path: Path | Traversable, remedy: str) -> DataAndTarget:
     """Return the arrays of a file, after checking its checksum and shape."""
     packed = path.read_bytes()
     found = hashlib.sha256(packed).hexdigest()

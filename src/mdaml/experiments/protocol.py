@@ -24,7 +24,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from mdaml import estimators
 from mdaml.experiments.config import CONFIG, CONFIRMATION, DATASETS, METHODS, combinations, spread
 from mdaml.experiments.records import Record, appending, read_records
-from mdaml.experiments.splits import Split, load_folds, load_samples, load_split, seed_of, sizes
+from mdaml.experiments.splits import TrialData, load_folds, load_samples, load_split, seed_of, sizes
 
 _MAIN = "MDaML"  # the method whose convergence and sensitivity are recorded
 
@@ -237,7 +237,7 @@ def _sensitivity(job: Job, _params: dict[str, Any]) -> Record:
 
 
 def fit_and_score(
-    method: str, params: dict[str, Any], data: Split, *, trial: int = 0
+    method: str, params: dict[str, Any], data: TrialData, *, trial: int = 0
 ) -> tuple[float, float]:
     """Return the accuracy of nearest neighbours under the learned metric, and the fit's seconds.
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mdaml.experiments import figures, findings, pictures, tables
-from mdaml.experiments.results import OURS, Record, read_results
+from mdaml.experiments.records import Record
+from mdaml.experiments.results import OURS, read_results
 
 if TYPE_CHECKING:
     from jinja2 import Environment

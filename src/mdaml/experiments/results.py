@@ -12,8 +12,8 @@ import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.experiments.config import CONFIG, METHODS
+from mdaml.experiments.records import Record
 
-Record = Mapping[str, Any]
 Key = tuple[str, str]  # data set, method
 
 UCI = tuple(CONFIG["datasets"]["uci"])

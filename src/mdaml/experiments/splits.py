@@ -20,17 +20,17 @@ from mdaml.datasets import list_datasets, load_dataset
 from mdaml.experiments.config import CONFIG, CONFIRMATION
 
 # Training samples and labels, test samples and labels, triplets of the training samples.
-Split = tuple[FloatArray, IntArray, FloatArray, IntArray, IntArray]
+TrialData = tuple[FloatArray, IntArray, FloatArray, IntArray, IntArray]
 
 
-def load_split(dataset: str, trial: int) -> Split:
+def load_split(dataset: str, trial: int) -> TrialData:
     """Return the data of a trial, scaled, with the triplets that all methods share."""
     X, y, X_test, y_test = split(dataset, trial)
     samples, held_out = prepared(dataset, X, X_test)
     return samples, y, held_out, y_test, shared_triplets(dataset, y, trial)
 
 
-def load_folds(dataset: str, n_folds: int) -> list[Split]:
+def load_folds(dataset: str, n_folds: int) -> list[TrialData]:
     """Return the folds of a cross-validation on the training part of the first trial."""
     X, y, _, _ = split(dataset, 0)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed_of(dataset, 0) % 2**32)

@@ -14,7 +14,8 @@ import numpy as np
 
 from mdaml.datasets import list_datasets
 from mdaml.experiments.ranking import Ranking, rank_in_place
-from mdaml.experiments.results import OURS, PUBLISHED_GRID, Record, Results, read_published
+from mdaml.experiments.records import Record
+from mdaml.experiments.results import OURS, PUBLISHED_GRID, Results, read_published
 
 Cell = dict[str, Any]
 Row = list[Cell]
