@@ -2,8 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -152,20 +151,25 @@ class DMLeig(PairLearner):
         similar, dissimilar = self._pairs(X, said)
         scatter = pair_scatter(X, similar).mean
         R = cholesky(ridged(scatter, self.reg, "similar pairs"), "similar pairs")
-        result = maximise(
+        point, status, history = maximise(
             SmoothedMinimum(whitened(X, R), dissimilar, float(self.mu)),
             max_iter=self.max_iter,
             tol=self.tol,
             callback=self.callback,
         )
-        F = scipy.linalg.solve_triangular(R, square_root(result.point.Z), check_finite=False)
+        F = scipy.linalg.solve_triangular(R, square_root(point.Z), check_finite=False)
         components = principal_components(F)
-        self._warn_if_needed(result, relative_spread(scatter, components))
-        return components, {
-            "history_": np.array(result.history),
-            "gap_": result.point.gap,
-            "n_iter_": len(result.history) - 1,
-        }
+        if status in _ADVICE:
+            warnings.warn(
+                f"After {len(history) - 1} iterations the smoothed objective, "
+                f"{point.level[0]:.3g}, may still be {point.gap:.2g} below its maximum. "
+                f"{_ADVICE[status]}",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self._warn_if_needed(relative_spread(scatter, components))
+        n_iter = len(history) - 1
+        return components, {"history_": np.array(history), "gap_": point.gap, "n_iter_": n_iter}
 
     def _pairs(self, X: FloatArray, said: Said) -> tuple[PairSet, PairSet]:
         if isinstance(said, Classes):
@@ -202,15 +206,7 @@ class DMLeig(PairLearner):
         )
         return PairSet.from_pairs(dissimilar.pairs[apart], len(X), dissimilar.counts[apart])
 
-    def _warn_if_needed(self, result: "Result", spread: float) -> None:
-        if result.status in (Status.STALLED, Status.MAX_ITER):
-            warnings.warn(
-                f"After {len(result.history) - 1} iterations the smoothed objective, "
-                f"{result.smoothed[-1]:.3g}, may still be {result.point.gap:.2g} below its "
-                f"maximum. {result.status.value}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+    def _warn_if_needed(self, spread: float) -> None:
         if spread < min(self.reg, NO_SPREAD):
             warnings.warn(
                 "The learned metric concentrates in directions in which similar pairs hardly "
@@ -221,25 +217,17 @@ class DMLeig(PairLearner):
             )
 
 
-class Status(Enum):
-    """Why the iteration stopped; the value is the message for the user."""
-
-    CONVERGED = "The gap fell below the tolerance."
-    STALLED = "Rounding prevents further progress: accept it by a larger tol."
-    STOPPED = "The callback asked to stop."
-    MAX_ITER = "Increase max_iter or mu, or accept it by a larger tol."
-
-
-@dataclass(frozen=True)
-class Level:
-    """The smoothed minimum of some numbers, and their weights in its derivative."""
-
-    value: float
-    weights: FloatArray  # (P,) not negative, of sum 1
+# What to do when the iteration stopped before the gap fell below the tolerance.
+_ADVICE = {
+    "stalled": "Rounding prevents further progress: accept it by a larger tol.",
+    "max_iter": "Increase max_iter or mu, or accept it by a larger tol.",
+}
+# The smoothed minimum of some numbers, and their weights in its derivative: (P,), of sum 1.
+Level = tuple[float, FloatArray]
 
 
 @dataclass(frozen=True)
-class Point:
+class Feasible:
     """A feasible Z, and what the smoothed minimum is there."""
 
     Z: FloatArray  # (d, d) positive semi-definite, of trace 1
@@ -251,17 +239,7 @@ class Point:
     @property
     def gap(self) -> float:
         """The most by which the smoothed minimum of any feasible matrix can be higher."""
-        return max(self.steepest - float(self.level.weights @ self.sq_dists), 0.0)
-
-
-@dataclass(frozen=True)
-class Result:
-    """Where the iteration ended and how it got there."""
-
-    point: Point
-    status: Status
-    history: list[float] = field(repr=False)  # smallest squared distance
-    smoothed: list[float] = field(repr=False)
+        return max(self.steepest - float(self.level[1] @ self.sq_dists), 0.0)
 
 
 @dataclass(frozen=True)
@@ -278,24 +256,24 @@ class SmoothedMinimum:
         terms = self.given.counts * np.exp((lowest - a) / self.mu)
         total = terms.sum()
         value = lowest - self.mu * np.log(total / self.given.total)
-        return Level(float(value), terms / total)
+        return float(value), terms / total
 
     def sq_dists(self, V: FloatArray) -> FloatArray:
         """Return the squared distances of the pairs under ``V V^T``."""
         return pair_sq_dists(rows_times(self.X, V), self.given.pairs)
 
-    def point(self, Z: FloatArray, a: FloatArray, level: Level) -> Point:
+    def point(self, Z: FloatArray, a: FloatArray, level: Level) -> Feasible:
         """Return Z with the gradient there; a are the squared distances under it."""
-        G = weighted_scatter(self.X, self.given.pairs, self.given.groups, level.weights)
-        return Point(Z, a, level, G, largest_eigenvalue(G))
+        G = weighted_scatter(self.X, self.given.pairs, self.given.groups, level[1])
+        return Feasible(Z, a, level, G, largest_eigenvalue(G))
 
-    def start(self) -> Point:
+    def start(self) -> Feasible:
         """Return the point ``I / d``."""
         d = self.X.shape[1]
         a = self.sq_dists(np.eye(d)) / d
         return self.point(np.eye(d) / d, a, self.level(a))
 
-    def towards(self, point: Point, V: FloatArray) -> Point | None:
+    def towards(self, point: Feasible, V: FloatArray) -> Feasible | None:
         """Return the highest point on the way to ``V V^T``; None if none is higher.
 
         Squared distances are affine on the way, so that the search needs no samples.
@@ -315,31 +293,28 @@ LONGEST_STEP = 1e8
 
 def maximise(
     problem: SmoothedMinimum, *, max_iter: int, tol: float, callback: Callback | None = None
-) -> Result:
+) -> tuple[Feasible, str, list[float]]:
     """Maximise the smoothed minimum over Z, positive semi-definite of trace 1, from ``I / d``.
 
     Spectral projected gradients, by the long and the short step of Barzilai and Borwein in turn.
-    The value rises at every iteration.
+    The value rises at every iteration. Returns where it ended and why, "converged", "stalled",
+    "stopped" or "max_iter", and the smallest squared distance after every iteration.
     """
-    point, step, status = problem.start(), np.inf, Status.CONVERGED
-    history, smoothed = [float(point.sq_dists.min())], [point.level.value]
-    while point.gap > tol * max(1.0, point.level.value):
+    point, step = problem.start(), np.inf
+    history = [float(point.sq_dists.min())]
+    while point.gap > tol * max(1.0, point.level[0]):
         if len(history) > max_iter:
-            status = Status.MAX_ITER
-            break
+            return point, "max_iter", history
         step = min(step, LONGEST_STEP / point.steepest)
         higher = problem.towards(point, projected_root(point.Z + step * point.gradient))
         if higher is None:
-            status = Status.STALLED
-            break
+            return point, "stalled", history
         moved, change = higher.Z - point.Z, higher.gradient - point.gradient
         step, point = barzilai_borwein(moved, change, long=len(history) % 2 == 0), higher
         history.append(float(point.sq_dists.min()))
-        smoothed.append(point.level.value)
         if callback is not None and callback(len(history) - 1, history[-1]):
-            status = Status.STOPPED
-            break
-    return Result(point, status, history, smoothed)
+            return point, "stopped", history
+    return point, "converged", history
 
 
 def barzilai_borwein(moved: FloatArray, change: FloatArray, *, long: bool) -> float:
@@ -364,21 +339,22 @@ def search(
     The slope falls along the segment. Newton's method for its zero, from the far end, where most
     searches end; a bracket keeps it from leaving the segment.
     """
-    first_slope = float(start.weights @ change)
+    first_slope = float(start[1] @ change)
     if not first_slope > 0.0:
         return None
     low, high, step, best = 0.0, 1.0, 1.0, None
     for _ in range(MAX_TRIALS):
         level = problem.level(a + step * change)
-        slope = float(level.weights @ change)
-        if level.value > start.value and (best is None or level.value > best[1].value):
+        value, weights = level
+        slope = float(weights @ change)
+        if value > start[0] and (best is None or value > best[1][0]):
             best = step, level
         if slope >= 0.0 and step == 1.0:
             break
-        if abs(slope) <= FLAT * first_slope and level.value > start.value:
+        if abs(slope) <= FLAT * first_slope and value > start[0]:
             break
         low, high = (step, high) if slope > 0.0 else (low, step)
-        bend = (float(level.weights @ np.square(change)) - slope * slope) / problem.mu
+        bend = (float(weights @ np.square(change)) - slope * slope) / problem.mu
         step = step + slope / bend if bend > 0.0 else high
         if not low < step < high:
             step = 0.5 * (low + high)

@@ -14,44 +14,43 @@ from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.kernels.products import one_blas_thread
 
 
-class PairLearner(MahalanobisTransformer, ABC):
-    """A learner from pairs, those of triplets and quadruplets too; labels stand for their pairs."""
+class WeakLearner(MahalanobisTransformer, ABC):
+    """A learner from labels, or from any mixture of triplets, pairs and quadruplets."""
 
     def fit(
         self,
         X: npt.ArrayLike,
         y: npt.ArrayLike | None = None,
         *,
+        triplets: npt.ArrayLike | None = None,
         pairs: npt.ArrayLike | None = None,
         pair_labels: npt.ArrayLike | None = None,
-        triplets: npt.ArrayLike | None = None,
         quadruplets: npt.ArrayLike | None = None,
         constraints: Any = None,
         constraint_weight: npt.ArrayLike | None = None,
         **unsupported: Any,
     ) -> Self:
-        """Learn the metric from labels, or from any of pairs, triplets and quadruplets.
+        """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples, dense.
+            Samples, dense; single precision stays single.
         y : array-like of shape (n_samples,), optional
-            Class labels; ``-1`` marks unlabelled rows, which are left out.
+            Class labels; ``-1`` marks unlabelled rows.
+        triplets : array-like of shape (n_triplets, 3), optional
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``.
         pairs : array-like of shape (n_pairs, 2), optional
-            Row numbers of X.
+            Rows of X.
         pair_labels : array-like of shape (n_pairs,), optional
             1 for similar, -1 for dissimilar pairs.
-        triplets : array-like of shape (n_triplets, 3), optional
-            Row numbers ``(a, b, c)``: a and b are taken for similar, a and c for dissimilar.
         quadruplets : array-like of shape (n_quadruplets, 4), optional
-            Row numbers ``(a, b, c, d)``: a and b are taken for similar, c and d for dissimilar.
+            Rows of X: ``X[q[0]]`` and ``X[q[1]]`` are closer than ``X[q[2]]`` and ``X[q[3]]``.
         constraints : Constraints, optional
             Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
         constraint_weight : array-like of shape (n_constraints,), optional
-            Positive weights of the triplets, pairs and quadruplets, in this order; for the two
-            pairs of a triplet or quadruplet alike. Only ratios matter, of similar pairs and of
-            dissimilar pairs.
+            Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
+            constraint given twice. Only their ratios matter.
         **unsupported : Any
             Anything else is refused by name.
 
@@ -63,13 +62,13 @@ class PairLearner(MahalanobisTransformer, ABC):
         Examples
         --------
         >>> import numpy as np
-        >>> from mdaml import KISSME
-        >>> X = np.random.default_rng(0).normal(size=(100, 3))
-        >>> pairs = np.arange(100).reshape(50, 2)
-        >>> far_in_first = np.abs(X[pairs[:, 0], 0] - X[pairs[:, 1], 0]) > 1
-        >>> metric = KISSME().fit(X, pairs=pairs, pair_labels=np.where(far_in_first, -1, 1))
-        >>> int(metric.get_mahalanobis_matrix().diagonal().argmax())
-        0
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_triplets
+        >>> X = np.random.default_rng(0).normal(size=(200, 4))
+        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+        >>> metric = MDaML(n_modes=1).fit(X, triplets=said)
+        >>> metric.score_triplets(X, said) > 0.95
+        True
         """
         samples, said = check_supervision(
             self,
@@ -84,12 +83,26 @@ class PairLearner(MahalanobisTransformer, ABC):
             constraint_weight=constraint_weight,
             **unsupported,
         )
+        self._fit(X, samples, said)
+        return self
+
+    @abstractmethod
+    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
+        """Learn from checked samples and supervision; X is what was passed, with its names."""
+
+
+class PairLearner(WeakLearner):
+    """A learner from pairs: those of triplets and quadruplets count, labels stand for their pairs.
+
+    The near pair of a triplet or quadruplet is taken for similar, the far pair for dissimilar.
+    """
+
+    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
         self._check_parameters(samples.shape[1])
         centred = _centred(samples)
         with one_blas_thread():
             components, fitted = self._learn(centred, said)
         self._store(X, components, samples.dtype, **fitted)
-        return self
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None: ...

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -153,17 +152,18 @@ class LMNN(LabelLearner):
             start = axes[: self.n_components]
         R = _whitening(X, targets)
         objective = LargeMargin(whitened(X, R), classes, targets, self.push_weight)
-        outcome = lower(objective, start @ R.T, self.max_iter, self.tol, self.callback)
-        if not outcome.converged:
+        L, history, converged = lower(
+            objective, start @ R.T, self.max_iter, self.tol, self.callback
+        )
+        if not converged:
             warnings.warn(
                 f"LMNN stopped after max_iter={self.max_iter} steps, before a step lowered the "
                 f"objective by less than {self.tol:g} of it. Increase max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        history = np.array(outcome.history)
-        F = scipy.linalg.solve_triangular(R, outcome.L.T, check_finite=False)
-        return principal_components(F), {"history_": history, "n_iter_": len(history) - 1}
+        F = scipy.linalg.solve_triangular(R, L.T, check_finite=False)
+        return principal_components(F), {"history_": np.array(history), "n_iter_": len(history) - 1}
 
 
 def _target_pairs(targets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -303,23 +303,17 @@ class LargeMargin:
         )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The best map met, the objective at every step, and whether the solver was done."""
-
-    L: FloatArray
-    history: list[float]
-    converged: bool
-
-
 def lower(
     objective: LargeMargin,
     L: FloatArray,
     max_iter: int,
     tol: float,
     callback: Callable[[int, float], bool | None] | None,
-) -> Outcome:
-    """Minimise by L-BFGS on ever less rounded hinges."""
+) -> tuple[FloatArray, list[float], bool]:
+    """Minimise by L-BFGS on ever less rounded hinges.
+
+    Returns the best map met, the objective at every step, and whether the solver was done.
+    """
     best, history, stopped = L, [objective.value(L)], False
 
     def after_step(intermediate_result: Any) -> None:
@@ -353,4 +347,4 @@ def lower(
         )
         current = result.x.reshape(L.shape)
         converged = width == _WIDTHS[-1] and result.status != 1  # 1: out of steps
-    return Outcome(best, history, converged or stopped)
+    return best, history, converged or stopped

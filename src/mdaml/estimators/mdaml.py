@@ -13,8 +13,9 @@ from mdaml._typing import FloatArray
 from mdaml._validation import check_choice, check_memory_limit
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.value import Constraints
-from mdaml.estimators.base import MahalanobisTransformer, principal_components
+from mdaml.estimators.base import principal_components
 from mdaml.estimators.chunks import Past, between, past_of
+from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml_spec import check_parameters, warn_if_needed
 from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
 from mdaml.solver.spec import Spec
@@ -22,7 +23,7 @@ from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.memory import MemoryStore
 
 
-class MDaML(MahalanobisTransformer):
+class MDaML(WeakLearner):
     """Learn a distance from comparisons or labels, aware that classes may have several modes.
 
     Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
@@ -37,7 +38,10 @@ class MDaML(MahalanobisTransformer):
     then the sum of these weights.
 
     **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
-    which triplets are drawn.
+    which triplets are drawn. Every similar pair is compared with ten dissimilar ones, those that
+    share a sample with it first, the others drawn at random; every dissimilar pair is compared with
+    at least one similar pair. All these comparisons together weigh as much as the pairs, each in
+    proportion to the product of the weights of its two pairs.
 
     **Prefer it** for comparisons instead of labels, for classes of several shapes or places, and
     for comparisons of which some are wrong or cannot hold.
@@ -205,78 +209,9 @@ class MDaML(MahalanobisTransformer):
         self.memory_limit = memory_limit
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
-        *,
-        triplets: npt.ArrayLike | None = None,
-        pairs: npt.ArrayLike | None = None,
-        pair_labels: npt.ArrayLike | None = None,
-        quadruplets: npt.ArrayLike | None = None,
-        constraints: Any = None,
-        constraint_weight: npt.ArrayLike | None = None,
-        **unsupported: Any,
-    ) -> Self:
-        """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, dense; single precision stays single.
-        y : array-like of shape (n_samples,), optional
-            Class labels, from which triplets are drawn; ``-1`` marks unlabelled rows.
-        triplets : array-like of shape (n_triplets, 3), optional
-            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``.
-        pairs : array-like of shape (n_pairs, 2), optional
-            Rows of X. Every similar pair is compared with ten dissimilar ones, those that share a
-            sample with it first, the others drawn at random; every dissimilar pair is compared with
-            at least one similar pair. All these comparisons together weigh as much as the pairs,
-            each in proportion to the product of the weights of its two pairs.
-        pair_labels : array-like of shape (n_pairs,), optional
-            1 for similar, -1 for dissimilar pairs.
-        quadruplets : array-like of shape (n_quadruplets, 4), optional
-            Rows of X: ``X[q[0]]`` and ``X[q[1]]`` are closer than ``X[q[2]]`` and ``X[q[3]]``.
-        constraints : Constraints, optional
-            Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
-        constraint_weight : array-like of shape (n_constraints,), optional
-            Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
-            constraint given twice. Only their ratios matter.
-        **unsupported : Any
-            Anything else is refused by name.
-
-        Returns
-        -------
-        self : MDaML
-            The fitted estimator.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mdaml import MDaML
-        >>> from mdaml.datasets import make_triplets
-        >>> X = np.random.default_rng(0).normal(size=(200, 4))
-        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
-        >>> metric = MDaML(n_modes=1).fit(X, triplets=said)
-        >>> metric.score_triplets(X, said) > 0.95
-        True
-        """
-        samples, said = check_supervision(
-            self,
-            EVERY_FORM,
-            X,
-            y,
-            triplets=triplets,
-            pairs=pairs,
-            pair_labels=pair_labels,
-            quadruplets=quadruplets,
-            constraints=constraints,
-            constraint_weight=constraint_weight,
-            **unsupported,
-        )
+    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
         self._learn(X, samples, said)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
-        return self
 
     def partial_fit(
         self,

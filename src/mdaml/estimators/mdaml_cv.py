@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,11 @@ from sklearn.utils import check_random_state
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_choice, check_magnitude
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
-from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_spec import check_low_rank
 from mdaml.estimators.rank import folds
@@ -116,7 +116,7 @@ FROM_COMPARISONS = (
 _LEAD = 0.5  # in standard errors, that it takes to replace the defaults
 
 
-class MDaMLCV(MahalanobisTransformer):
+class MDaMLCV(WeakLearner):
     """MDaML with all parameters chosen by what is held out: modes, weight, sampling, ridge.
 
     **Objective**: that of :class:`MDaML`.
@@ -192,61 +192,7 @@ class MDaMLCV(MahalanobisTransformer):
         self.device = device
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
-        *,
-        triplets: npt.ArrayLike | None = None,
-        pairs: npt.ArrayLike | None = None,
-        pair_labels: npt.ArrayLike | None = None,
-        quadruplets: npt.ArrayLike | None = None,
-        constraints: Any = None,
-        constraint_weight: npt.ArrayLike | None = None,
-        **unsupported: Any,
-    ) -> Self:
-        """Choose parameters and learn the metric, from labels or from comparisons.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, dense; single precision stays single.
-        y : array-like of shape (n_samples,), optional
-            Class labels; ``-1`` marks unlabelled rows.
-        triplets, pairs, pair_labels, quadruplets : array-like, optional
-            Instead of y: comparisons of the rows of X, as for :meth:`MDaML.fit`.
-        constraints : Constraints, optional
-            The same in one value.
-        constraint_weight : array-like of shape (n_constraints,), optional
-            Positive weights of the comparisons, as for :meth:`MDaML.fit`.
-        **unsupported : Any
-            Anything else is refused by name.
-
-        Returns
-        -------
-        self : MDaMLCV
-            The fitted estimator.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mdaml import MDaMLCV
-        >>> from mdaml.datasets import make_triplets
-        >>> X = np.random.default_rng(0).normal(size=(60, 3))
-        >>> said, _ = make_triplets(X, n_triplets=300, components=np.eye(3)[:1], random_state=0)
-        >>> model = MDaMLCV(random_state=0).fit(X, triplets=said)
-        >>> model.best_score_ > 0.9  # of comparisons held out
-        True
-        """
-        given = {
-            "triplets": triplets,
-            "pairs": pairs,
-            "pair_labels": pair_labels,
-            "quadruplets": quadruplets,
-            "constraints": constraints,
-            "constraint_weight": constraint_weight,
-        }
-        samples, said = check_supervision(self, EVERY_FORM, X, y, **given, **unsupported)
+    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
         device = find_device("MDaMLCV(device=...)", self.device)
@@ -282,7 +228,6 @@ class MDaMLCV(MahalanobisTransformer):
             history_=model.history_,
             n_iter_=model.n_iter_,
         )
-        return self
 
 
 class Fold:
