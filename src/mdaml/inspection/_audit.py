@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints import Constraints
-from mdaml.inspection._claims import KINDS, Claims
+from mdaml.constraints.arguments import constraints_of
+from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
 from mdaml.inspection._model import (
     mapped_samples,
     metric_and_samples,
@@ -131,16 +132,17 @@ def audit(
     pandas = require_pandas("audit")
     metric, X = metric_and_samples("audit", model, X)
     Y = mapped_samples(metric, X)
-    given = Claims.read(
+    said = constraints_of(
         len(Y),
+        constraints,
         triplets=triplets,
         pairs=pairs,
         pair_labels=pair_labels,
         quadruplets=quadruplets,
-        constraints=constraints,
     )
+    given = columns_of(said)
     weights = mode_weights("audit", metric, Y, training_rows)
-    near, far = given.sq_dists(Y)
+    near, far = compared_sq_dists(Y, given)
     satisfied = near < far
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0
     shared = self_weights(weights, float(getattr(metric, "eta", 1.0)), given.near)
@@ -157,7 +159,7 @@ def audit(
     return pandas.DataFrame(columns)
 
 
-def _suspicion(given: Claims, margins: FloatArray) -> FloatArray:
+def _suspicion(given: Columns, margins: FloatArray) -> FloatArray:
     """Estimate the share of wrong answers among pairs and among the rest, and blame by it."""
     out = np.empty(len(margins))
     is_pair = (given.kind == 1) | (given.kind == 2)
@@ -168,12 +170,12 @@ def _suspicion(given: Claims, margins: FloatArray) -> FloatArray:
 
 
 def _categories(
-    given: Claims,
+    given: Columns,
     satisfied: npt.NDArray[np.bool_],
     self_weight: FloatArray,
     suspicion: FloatArray,
 ) -> IntArray:
-    near, far = given.pair_numbers()
+    near, far = pair_numbers(given)
     redundant = np.zeros(len(near), bool)
     again = repeated(np.column_stack([near, far, given.kind * (given.far[:, 0] < 0)]))
     compared = np.flatnonzero(satisfied & ~again & (given.far[:, 0] >= 0))

@@ -16,7 +16,7 @@ from mdaml._typing import FloatArray
 from mdaml.constraints import Constraints
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
-from mdaml.model_selection._trials import Task, Trial, check_data, fit, metric_of, try_all
+from mdaml.model_selection._trials import Attempt, Task, check_data, fit, metric_of, try_all
 
 _N_SPLITS = 5
 
@@ -172,14 +172,15 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         >>> sorted(search.best_params_)
         ['t']
         """
-        weak = {
+        given = {
             "triplets": triplets,
             "pairs": pairs,
             "pair_labels": pair_labels,
             "quadruplets": quadruplets,
-            "weights": constraint_weight,
+            "constraints": constraints,
+            "constraint_weight": constraint_weight,
         }
-        samples, truth = check_data(X, y, constraints, weak)
+        samples, truth = check_data(X, y, given)
         rng = check_random_state(self.random_state)
         seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
         task = Task(
@@ -450,7 +451,7 @@ def _seeded(estimator: Any, seed: int) -> Any:
 
 def _results(
     candidates: list[dict[str, Any]],
-    trials: list[list[Trial]],
+    trials: list[list[Attempt]],
     finished: npt.NDArray[np.bool_],
 ) -> dict[str, Any]:
     scores = np.array([[trial.score for trial in row] for row in trials])
