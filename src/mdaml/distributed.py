@@ -5,9 +5,8 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import IntArray
+from mdaml._typing import ArrayLike, IntArray
 from mdaml._validation import check_memory_limit
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of
 from mdaml.constraints.labels import Classes
@@ -27,14 +26,14 @@ Estimator = TypeVar("Estimator", bound=MDaML)
 def fit(
     estimator: Estimator,
     X: Any,
-    y: npt.ArrayLike | None = None,
+    y: ArrayLike | None = None,
     *,
-    triplets: npt.ArrayLike | None = None,
-    pairs: npt.ArrayLike | None = None,
-    pair_labels: npt.ArrayLike | None = None,
-    quadruplets: npt.ArrayLike | None = None,
+    triplets: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    pair_labels: ArrayLike | None = None,
+    quadruplets: ArrayLike | None = None,
     constraints: Any = None,
-    constraint_weight: npt.ArrayLike | None = None,
+    constraint_weight: ArrayLike | None = None,
     client: Any = None,
     n_shards: int | None = None,
     timeout: float = 60.0,

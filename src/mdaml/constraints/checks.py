@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_integer
 
 # Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
 MOST_POINTS = 2**31
 
 
-def frozen(values: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
+def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
     """Return a read-only copy of an array."""
     copy = np.array(values, dtype=dtype)
     copy.setflags(write=False)
@@ -25,15 +25,15 @@ def is_empty(given: Any) -> bool:
     return given is None or (hasattr(given, "__len__") and len(given) == 0)
 
 
-def compares_nothing(quadruplets: IntArray) -> npt.NDArray[np.bool_]:
+def compares_nothing(quadruplets: IntArray) -> BoolArray:
     """Say of (n, 4) quadruplets whether a pair is one point twice, or both pairs are the same."""
     a, b, c, d = quadruplets.T
-    same: npt.NDArray[np.bool_] = ((a == c) & (b == d)) | ((a == d) & (b == c))
+    same: BoolArray = ((a == c) & (b == d)) | ((a == d) & (b == c))
     return same | (a == b) | (c == d)
 
 
 def check_weights(
-    weights: npt.ArrayLike | None, counts: Mapping[str, int], name: str = "weights"
+    weights: ArrayLike | None, counts: Mapping[str, int], name: str = "weights"
 ) -> FloatArray:
     """Return a positive weight for each constraint; None is one for all, in no memory."""
     n = sum(counts.values())
@@ -62,7 +62,7 @@ def check_weights(
     return given.astype(np.float64)
 
 
-def check_ids(ids: npt.ArrayLike) -> npt.NDArray[Any]:
+def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
     """Return the ids of the points, distinct strings or distinct integers, as a read-only array."""
     wanted = "ids must be a sequence of distinct strings or distinct integers, one for each point"
     given = np.asarray(ids, dtype=object)  # NumPy alone would turn 1 among strings into "1"
@@ -99,7 +99,7 @@ def check_points(
     return names, len(names)
 
 
-def check_selection(name: str, which: npt.ArrayLike, size: int, *, distinct: bool) -> IntArray:
+def check_selection(name: str, which: ArrayLike, size: int, *, distinct: bool) -> IntArray:
     """Return a mask or indices of a range of that size as indices."""
     wanted = f"{name} must be a mask of {size} booleans, or integers from 0 to {size - 1}"
     given = np.asarray(which)
@@ -121,7 +121,7 @@ def check_selection(name: str, which: npt.ArrayLike, size: int, *, distinct: boo
     return given.astype(np.int64)
 
 
-def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
+def check_triplets(triplets: ArrayLike, n_samples: int) -> IntArray:
     """Return triplets as an (n, 3) integer array of row indices below ``n_samples``."""
     return _check_indices(
         "triplets", triplets, 3, n_samples, "three row numbers of X: anchor, similar, dissimilar"
@@ -129,8 +129,8 @@ def check_triplets(triplets: npt.ArrayLike, n_samples: int) -> IntArray:
 
 
 def check_pairs(
-    pairs: npt.ArrayLike, pair_labels: npt.ArrayLike | None, n_samples: int
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    pairs: ArrayLike, pair_labels: ArrayLike | None, n_samples: int
+) -> tuple[IntArray, BoolArray]:
     """Return pairs as an (n, 2) integer array of row indices, and which of them are similar."""
     given = _check_indices("pairs", pairs, 2, n_samples, "two row numbers of X")
     wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 if dissimilar"
@@ -148,7 +148,7 @@ def check_pairs(
     return given, labels > 0
 
 
-def check_quadruplets(quadruplets: npt.ArrayLike, n_samples: int) -> IntArray:
+def check_quadruplets(quadruplets: ArrayLike, n_samples: int) -> IntArray:
     """Return quadruplets as an (n, 4) integer array of row indices: near pair, far pair."""
     what = "four row numbers of X: a pair, and a pair that is farther apart"
     given = _check_indices("quadruplets", quadruplets, 4, n_samples, what)
@@ -159,7 +159,7 @@ def check_quadruplets(quadruplets: npt.ArrayLike, n_samples: int) -> IntArray:
 
 
 def _check_indices(
-    name: str, indices: npt.ArrayLike, width: int, n_samples: int, what: str
+    name: str, indices: ArrayLike, width: int, n_samples: int, what: str
 ) -> IntArray:
     wanted = f"{name} must be integers of shape (n_{name}, {width}), each row {what}"
     try:
@@ -202,7 +202,7 @@ _MUST_DIFFER = {
 }
 
 
-def _refuse(why: str, one: str, given: IntArray, bad: npt.NDArray[np.bool_]) -> None:
+def _refuse(why: str, one: str, given: IntArray, bad: BoolArray) -> None:
     if bad.any():
         first = int(np.argmax(bad))
         raise ValueError(

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_number
 from mdaml.constraints.labels import Classes, _distinct_integers, neighbor_triplets
 
@@ -21,7 +21,7 @@ PER_POINT = 10  # constraints for each point where no number is given
 
 def from_labels(
     cls: type["Constraints"],
-    y: npt.ArrayLike,
+    y: ArrayLike,
     *,
     kind: Literal["triplets", "pairs", "quadruplets"] = "triplets",
     n: int | None = None,
@@ -97,7 +97,7 @@ def _random_partners(classes: Classes, places: IntArray, rng: np.random.Generato
 def from_neighbors(
     cls: type["Constraints"],
     X: FloatArray,
-    y: npt.ArrayLike,
+    y: ArrayLike,
     n_similar: int = 3,
     n_dissimilar: int = 3,
 ) -> "Constraints":
@@ -327,7 +327,7 @@ def _distinct_triples(n_points: int, n: int, rng: np.random.Generator) -> IntArr
 
 def with_noise(
     self: "Constraints", rate: float, random_state: Seed = None
-) -> tuple["Constraints", npt.NDArray[np.bool_]]:
+) -> tuple["Constraints", BoolArray]:
     """Return a copy in which a share of the constraints says the opposite.
 
     Parameters

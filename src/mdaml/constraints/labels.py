@@ -9,14 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest
 
 Pairing = Literal["grid", "zip"]
 
 
 def sample_triplets(
-    y: npt.ArrayLike,
+    y: ArrayLike,
     n_similar: int = 10,
     n_dissimilar: int = 10,
     *,
@@ -58,7 +58,7 @@ def sample_triplets(
 
 def neighbor_triplets(
     X: FloatArray,
-    y: npt.ArrayLike,
+    y: ArrayLike,
     n_similar: int = 10,
     n_dissimilar: int = 10,
     *,
@@ -216,7 +216,7 @@ class Classes:
         return np.flatnonzero(self.size[self.of] > 1)
 
     @classmethod
-    def from_labels(cls, caller: str, labels: npt.ArrayLike) -> "Classes":
+    def from_labels(cls, caller: str, labels: ArrayLike) -> "Classes":
         """Sort the rows by label, those of a class in their order; leave out label ``-1``."""
         rows, codes = check_labels(caller, np.asarray(labels))
         order = np.argsort(codes, kind="stable")

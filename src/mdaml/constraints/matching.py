@@ -3,9 +3,8 @@
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.value import Constraints
 
@@ -148,7 +147,7 @@ def _sharing(
     k: int,
     touching: tuple[IntArray, IntArray],
     rng: np.random.RandomState,
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+) -> tuple[IntArray, BoolArray]:
     """Return for each query some targets that share a sample with it, and which of them count.
 
     All of them, or at least k that count: two more than k are looked at, because a target that is

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import _files as files
 from mdaml.constraints import generators
 from mdaml.constraints._counts import (
@@ -89,11 +89,11 @@ class Constraints:
     def __init__(
         self,
         *,
-        triplets: npt.ArrayLike | None = None,
-        pairs: npt.ArrayLike | None = None,
-        pair_labels: npt.ArrayLike | None = None,
-        quadruplets: npt.ArrayLike | None = None,
-        weights: npt.ArrayLike | None = None,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         n_points: int | None = None,
         ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
     ) -> None:
@@ -248,7 +248,7 @@ class Constraints:
         """
         return np.concatenate([self.triplets[:, [0, 1, 0, 2]], self.quadruplets])
 
-    def select(self, which: npt.ArrayLike) -> "Constraints":
+    def select(self, which: ArrayLike) -> "Constraints":
         """Return some of the constraints, on the same points.
 
         Parameters
@@ -282,7 +282,7 @@ class Constraints:
         }
         return self._replaced(**parts)
 
-    def restrict(self, points: npt.ArrayLike) -> "Constraints":
+    def restrict(self, points: ArrayLike) -> "Constraints":
         """Return the constraints among some points, renumbered to the rows of ``X[points]``.
 
         Parameters

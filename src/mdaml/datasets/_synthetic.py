@@ -3,10 +3,10 @@
 from numbers import Integral, Real
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_random_state
 
+from mdaml._typing import ArrayLike
 from mdaml.constraints.labels import Classes
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
@@ -148,11 +148,11 @@ def make_waveform(
 
 
 def make_triplets(
-    X: npt.ArrayLike,
-    y: npt.ArrayLike | None = None,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     n_triplets: int = 1000,
-    components: npt.ArrayLike | None = None,
+    components: ArrayLike | None = None,
     wrong: float = 0.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -272,7 +272,7 @@ def _distinct_rows(n_rows: int, n: int, rng: np.random.RandomState) -> NDArray[n
     return np.column_stack([one, two, three])
 
 
-def _project(X: NDArray[np.float64], components: npt.ArrayLike | None) -> NDArray[np.float64]:
+def _project(X: NDArray[np.float64], components: ArrayLike | None) -> NDArray[np.float64]:
     if components is None:
         return X
     checked = check_array(components, dtype=np.float64, input_name="components")
@@ -284,7 +284,7 @@ def _project(X: NDArray[np.float64], components: npt.ArrayLike | None) -> NDArra
     return X @ checked.T
 
 
-def _check_target(y: npt.ArrayLike, n_samples: int) -> NDArray[np.generic]:
+def _check_target(y: ArrayLike, n_samples: int) -> NDArray[np.generic]:
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(

@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.handover import Handover
@@ -37,7 +36,7 @@ class MahalanobisTransformer(
 
     components_: FloatArray  # (n_components, d)
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Map samples so that Euclidean distance between them is the learned distance.
 
         Parameters
@@ -83,7 +82,7 @@ class MahalanobisTransformer(
         check_is_fitted(self, "components_")
         return self.components_.T @ self.components_
 
-    def pair_distance(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
+    def pair_distance(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
         """Return the learned distance of each row of A to the same row of B.
 
         Eq. (1), with its square root: ``sqrt((a - b)^T M (a - b))``.
@@ -114,7 +113,7 @@ class MahalanobisTransformer(
             )
         return np.linalg.norm(self._map(a - b), axis=1)
 
-    def pair_score(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
+    def pair_score(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
         """Return the similarity of each row of A and the same row of B: minus their distance.
 
         Parameters
@@ -135,7 +134,7 @@ class MahalanobisTransformer(
         """
         return -self.pair_distance(A, B)
 
-    def score_triplets(self, X: npt.ArrayLike, triplets: npt.ArrayLike) -> float:
+    def score_triplets(self, X: ArrayLike, triplets: ArrayLike) -> float:
         """Return the fraction of comparisons that hold under the learned distance.
 
         Parameters
@@ -162,7 +161,7 @@ class MahalanobisTransformer(
         near, far = (pair_sq_dists(Y, triplets[:, [0, other]]) for other in (1, 2))
         return float(np.mean(near < far))
 
-    def score_quadruplets(self, X: npt.ArrayLike, quadruplets: npt.ArrayLike) -> float:
+    def score_quadruplets(self, X: ArrayLike, quadruplets: ArrayLike) -> float:
         """Return the fraction of comparisons of two pairs that hold under the learned distance.
 
         Parameters
@@ -190,9 +189,7 @@ class MahalanobisTransformer(
         near, far = (pair_sq_dists(Y, pairs) for pairs in np.split(quadruplets, 2, axis=1))
         return float(np.mean(near < far))
 
-    def score_pairs(
-        self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike
-    ) -> float:
+    def score_pairs(self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike) -> float:
         """Return how well the learned distance tells similar from dissimilar pairs.
 
         Parameters
@@ -251,5 +248,5 @@ class MahalanobisTransformer(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _check(self, X: npt.ArrayLike) -> FloatArray:
+    def _check(self, X: ArrayLike) -> FloatArray:
         return validate_data(self, X, dtype=_FLOATS, reset=False)

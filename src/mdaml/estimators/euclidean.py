@@ -3,9 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import Tags, check_array
 
+from mdaml._typing import ArrayLike
 from mdaml.estimators.base import MahalanobisTransformer
 
 
@@ -32,7 +32,7 @@ class Euclidean(MahalanobisTransformer):
            [0., 1.]])
     """
 
-    def fit(self, X: npt.ArrayLike, y: Any = None, **ignored: Any) -> Self:  # noqa: ARG002
+    def fit(self, X: ArrayLike, y: Any = None, **ignored: Any) -> Self:  # noqa: ARG002
         """Remember the number of features.
 
         Parameters

@@ -3,10 +3,9 @@
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_metric, check_number
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.matching import check_both_kinds
@@ -76,7 +75,7 @@ class GMML(PairLearner):
         self,
         t: float = 0.5,
         *,
-        prior: npt.ArrayLike | None = None,
+        prior: ArrayLike | None = None,
         prior_weight: float = 1.0,
         reg: float | Literal["original"] = 1e-6,
     ) -> None:

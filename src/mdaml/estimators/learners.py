@@ -4,9 +4,8 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.labels import Classes
@@ -19,15 +18,15 @@ class WeakLearner(MahalanobisTransformer, ABC):
 
     def fit(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        triplets: npt.ArrayLike | None = None,
-        pairs: npt.ArrayLike | None = None,
-        pair_labels: npt.ArrayLike | None = None,
-        quadruplets: npt.ArrayLike | None = None,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
         constraints: Any = None,
-        constraint_weight: npt.ArrayLike | None = None,
+        constraint_weight: ArrayLike | None = None,
         **unsupported: Any,
     ) -> Self:
         """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
@@ -87,7 +86,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
         return self
 
     @abstractmethod
-    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
         """Learn from checked samples and supervision; X is what was passed, with its names."""
 
 
@@ -97,7 +96,7 @@ class PairLearner(WeakLearner):
     The near pair of a triplet or quadruplet is taken for similar, the far pair for dissimilar.
     """
 
-    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
         self._check_parameters(samples.shape[1])
         centred = _centred(samples)
         with one_blas_thread():
@@ -115,7 +114,7 @@ class PairLearner(WeakLearner):
 class LabelLearner(MahalanobisTransformer, ABC):
     """A learner from class labels only."""
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None, **unsupported: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: Any) -> Self:
         """Learn the metric from labels.
 
         Parameters

@@ -5,11 +5,10 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_memory_limit
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.value import Constraints
@@ -178,8 +177,8 @@ class MDaML(WeakLearner):
         sampling: Literal["neighbors", "random"] = "neighbors",
         n_refresh: int = 1,
         pairing: Literal["grid", "zip"] = "grid",
-        init_metric: Literal["auto", "identity", "whitened"] | npt.ArrayLike = "auto",
-        init: Literal["gmm", "kmeans"] | npt.ArrayLike = "gmm",
+        init_metric: Literal["auto", "identity", "whitened"] | ArrayLike = "auto",
+        init: Literal["gmm", "kmeans"] | ArrayLike = "gmm",
         max_iter: int | Literal["auto"] = "auto",
         max_inner_iter: int = 5,
         tol: float = 1e-4,
@@ -209,21 +208,21 @@ class MDaML(WeakLearner):
         self.memory_limit = memory_limit
         self.random_state = random_state
 
-    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
         self._learn(X, samples, said)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
     def partial_fit(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        triplets: npt.ArrayLike | None = None,
-        pairs: npt.ArrayLike | None = None,
-        pair_labels: npt.ArrayLike | None = None,
-        quadruplets: npt.ArrayLike | None = None,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
         constraints: Any = None,
-        constraint_weight: npt.ArrayLike | None = None,
+        constraint_weight: ArrayLike | None = None,
     ) -> Self:
         """Refine modes and metric by a chunk of new samples and comparisons, without the old ones.
 
@@ -288,12 +287,12 @@ class MDaML(WeakLearner):
         self._stream = past.F, past.reservoir.updated(samples, comparisons, draws)
         return self
 
-    def _learn(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> Fit:
+    def _learn(self, X: ArrayLike, samples: FloatArray, said: Said) -> Fit:
         """Fit to samples, and store what was learned."""
         spec = check_parameters(self, samples.shape, said)
         return self._learn_in(X, self._make_store(samples, spec, said), spec, said)
 
-    def _learn_in(self, X: npt.ArrayLike, store: Any, spec: Spec, said: Said) -> Fit:
+    def _learn_in(self, X: ArrayLike, store: Any, spec: Spec, said: Said) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
         fit = fit_metric(spec, store, said, check_random_state(self.random_state))
         learned = fit.attributes(said, store.mean)

@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_choice, check_magnitude
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
@@ -30,7 +29,6 @@ from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric, start_modes
 from mdaml.stores.choice import find_device, make_store
 
-BoolArray = npt.NDArray[np.bool_]
 Run = tuple[Alternation, State]  # where a candidate has got to on one split
 
 _ETA = 3.0
@@ -192,7 +190,7 @@ class MDaMLCV(WeakLearner):
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, X: npt.ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
         device = find_device("MDaMLCV(device=...)", self.device)

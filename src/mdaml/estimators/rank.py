@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import check_integer
 from mdaml.constraints.labels import Classes
 from mdaml.kernels.products import rows_times
@@ -34,9 +33,7 @@ def check_rank(owner: object, value: Any, n_features: int) -> None:
     check_integer(owner, "n_components", value, 1, n_features, what=what)
 
 
-def best_rank(
-    X: FloatArray, classes: Classes, learn: Learn, parts: list[npt.NDArray[np.bool_]]
-) -> int:
+def best_rank(X: FloatArray, classes: Classes, learn: Learn, parts: list[BoolArray]) -> int:
     """Return the number of components with the most correct votes, the largest among equals.
 
     Each of ``parts`` says which places to hold out; the rest is learned from and votes. X holds the
@@ -61,7 +58,7 @@ def best_rank(
     return len(correct) - int(np.argmax(correct[::-1]))
 
 
-def holdout(classes: Classes, rng: np.random.RandomState) -> list[npt.NDArray[np.bool_]]:
+def holdout(classes: Classes, rng: np.random.RandomState) -> list[BoolArray]:
     """Return one part of 30 % of each class, but two members stay; none, if it would be empty."""
     size = classes.size
     n_out = np.minimum(np.rint(_HELD_OUT * size), np.maximum(size - _TO_LEARN_FROM, 0))
@@ -71,7 +68,7 @@ def holdout(classes: Classes, rng: np.random.RandomState) -> list[npt.NDArray[np
     return [part] if part.any() else []
 
 
-def folds(classes: Classes, rng: np.random.RandomState) -> list[npt.NDArray[np.bool_]]:
+def folds(classes: Classes, rng: np.random.RandomState) -> list[BoolArray]:
     """Return five disjoint parts with equal shares of each class; fewer, if all classes are small.
 
     Classes of one or two are never held out: two members of each class stay in every case.
@@ -84,7 +81,7 @@ def folds(classes: Classes, rng: np.random.RandomState) -> list[npt.NDArray[np.b
     return [fold == number for number in range(n_folds)] if len(order) else []
 
 
-def classes_without(classes: Classes, held_out: npt.NDArray[np.bool_]) -> Classes:
+def classes_without(classes: Classes, held_out: BoolArray) -> Classes:
     """Return the classes without some places; every class must keep a member."""
     of = classes.of[~held_out]
     size = np.bincount(of)

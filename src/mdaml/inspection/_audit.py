@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import constraints_of
 from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
@@ -30,12 +29,12 @@ _SUSPICIOUS = 0.5
 
 def audit(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
-    triplets: npt.ArrayLike | None = None,
-    pairs: npt.ArrayLike | None = None,
-    pair_labels: npt.ArrayLike | None = None,
-    quadruplets: npt.ArrayLike | None = None,
+    triplets: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    pair_labels: ArrayLike | None = None,
+    quadruplets: ArrayLike | None = None,
     constraints: Constraints | None = None,
     training_rows: bool | None = None,
 ) -> "DataFrame":
@@ -171,7 +170,7 @@ def _suspicion(given: Columns, margins: FloatArray) -> FloatArray:
 
 def _categories(
     given: Columns,
-    satisfied: npt.NDArray[np.bool_],
+    satisfied: BoolArray,
     self_weight: FloatArray,
     suspicion: FloatArray,
 ) -> IntArray:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from mdaml._typing import FloatArray
+from mdaml._typing import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Tradeoff:
     n_different: int
 
     @classmethod
-    def from_distances(cls, distances: FloatArray, same: npt.NDArray[np.bool_]) -> Self:
+    def from_distances(cls, distances: FloatArray, same: BoolArray) -> Self:
         """Count pairs by sorting their distances once."""
         values = np.unique(distances)
         middles = 0.5 * (values[1:] + values[:-1])
@@ -76,7 +75,7 @@ class SigmoidCurve:
     intercept: float
 
     @classmethod
-    def fit(cls, distances: FloatArray, same: npt.NDArray[np.bool_]) -> Self:
+    def fit(cls, distances: FloatArray, same: BoolArray) -> Self:
         """Fit by Platt's method, whose targets keep the slope finite for separable pairs."""
         n_same, n_different = int(same.sum()), int((~same).sum())
         target = np.where(same, (n_same + 1) / (n_same + 2), 1 / (n_different + 2))
@@ -101,7 +100,7 @@ class SigmoidCurve:
 
 
 def fit_curve(
-    kind: str, distances: FloatArray, same: npt.NDArray[np.bool_]
+    kind: str, distances: FloatArray, same: BoolArray
 ) -> Callable[[FloatArray], FloatArray]:
     """Return a function from distances to the probability of being the same."""
     if kind == "sigmoid":

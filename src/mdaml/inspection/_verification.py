@@ -3,12 +3,11 @@
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_choice, check_number
 from mdaml.constraints.checks import check_pairs
 from mdaml.inspection._calibration import Tradeoff, fit_curve
@@ -85,7 +84,7 @@ class PairVerifier(BaseEstimator):
         self.cost = cost
         self.calibration = calibration
 
-    def fit(self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike) -> Self:
         """Set the threshold and the probabilities from labelled pairs.
 
         Parameters
@@ -125,7 +124,7 @@ class PairVerifier(BaseEstimator):
         self.classes_ = np.array([-1, 1])
         return self
 
-    def decision_function(self, X: npt.ArrayLike, pairs: npt.ArrayLike) -> FloatArray:
+    def decision_function(self, X: ArrayLike, pairs: ArrayLike) -> FloatArray:
         """Return the threshold minus the distance of each pair: 0 or more for the same.
 
         Parameters
@@ -151,7 +150,7 @@ class PairVerifier(BaseEstimator):
         check_is_fitted(self, "threshold_")
         return self.threshold_ - self._distances(X, pairs)
 
-    def predict(self, X: npt.ArrayLike, pairs: npt.ArrayLike) -> IntArray:
+    def predict(self, X: ArrayLike, pairs: ArrayLike) -> IntArray:
         """Return 1 for pairs within the threshold (the same) and -1 for the others.
 
         Parameters
@@ -177,7 +176,7 @@ class PairVerifier(BaseEstimator):
         return np.where(self.decision_function(X, pairs) >= 0, 1, -1)
 
     @available_if(lambda self: self.calibration is not None)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: npt.ArrayLike, pairs: npt.ArrayLike) -> FloatArray:
+    def predict_proba(self, X: ArrayLike, pairs: ArrayLike) -> FloatArray:
         """Return the probabilities that each pair is different and that it is the same.
 
         They assume that similar pairs are as frequent as among the pairs of ``fit``, and do not
@@ -208,7 +207,7 @@ class PairVerifier(BaseEstimator):
         return np.column_stack([1.0 - same, same])
 
     def roc_curve(
-        self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike
+        self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the rates of false and true accepts at all thresholds.
 
@@ -239,7 +238,7 @@ class PairVerifier(BaseEstimator):
         tradeoff = _count_accepted(*self._measure(X, pairs, pair_labels))
         return tradeoff.false_accepts, 1.0 - tradeoff.false_rejects, tradeoff.thresholds
 
-    def score(self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike) -> float:
+    def score(self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike) -> float:
         """Return the share of pairs decided correctly.
 
         Parameters
@@ -284,12 +283,12 @@ class PairVerifier(BaseEstimator):
         for value in self.cost:
             check_number(self, "cost", value, 0.0)
 
-    def _distances(self, X: npt.ArrayLike, pairs: npt.ArrayLike) -> FloatArray:
+    def _distances(self, X: ArrayLike, pairs: ArrayLike) -> FloatArray:
         return self._measure(X, pairs, np.ones(np.shape(pairs)[:1]))[0]
 
     def _measure(
-        self, X: npt.ArrayLike, pairs: npt.ArrayLike, pair_labels: npt.ArrayLike
-    ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike
+    ) -> tuple[FloatArray, BoolArray]:
         """Return the distances of the pairs, and which of the pairs are labelled as similar."""
         if not hasattr(self.metric, "transform"):
             raise TypeError(
@@ -310,7 +309,7 @@ class PairVerifier(BaseEstimator):
         return type(self)(**self.get_params(deep=False))
 
 
-def _count_accepted(distances: FloatArray, same: npt.NDArray[np.bool_]) -> Tradeoff:
+def _count_accepted(distances: FloatArray, same: BoolArray) -> Tradeoff:
     """Return the counts at all thresholds; both kinds of pairs are needed."""
     if same.all() or not same.any():
         raise ValueError(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import Constraints
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -34,7 +34,7 @@ class Metric(Protocol):
 Scorer: TypeAlias = Callable[[Any, Any, Any], float]  # metric, X, labels or constraints
 
 
-def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> float:
+def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     """Return the share of comparisons that hold, weighted.
 
     Parameters
@@ -76,7 +76,7 @@ def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints)
     return float(np.average(near < far, weights=weights))
 
 
-def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> float:
+def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     """Return the area under the ROC curve of telling similar from dissimilar pairs by distance.
 
     It is the probability that a similar pair is nearer than a dissimilar one, ties counting half,
@@ -124,11 +124,11 @@ def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> floa
 
 def knn_accuracy(
     metric: Metric,
-    X: npt.ArrayLike,
-    y: npt.ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     k: int = 3,
-    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    gallery: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> float:
     """Return the share of points whose k nearest neighbours vote for their label.
 
@@ -166,11 +166,11 @@ def knn_accuracy(
 
 def recall_at_k(
     metric: Metric,
-    X: npt.ArrayLike,
-    y: npt.ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     k: int = 1,
-    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    gallery: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> float:
     """Return the share of points with at least one of their label among the k nearest.
 
@@ -210,10 +210,10 @@ def recall_at_k(
 
 def map_at_r(
     metric: Metric,
-    X: npt.ArrayLike,
-    y: npt.ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    gallery: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> float:
     """Return the mean average precision at R.
 
@@ -266,7 +266,7 @@ def _check_k(name: str, k: Any) -> None:
         raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
 
 
-def _mapped(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> FloatArray:
+def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:
     Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
     if constraints.n_points > len(Y):
         raise ValueError(

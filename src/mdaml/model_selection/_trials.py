@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 
-from mdaml._typing import FloatArray
+from mdaml._typing import BoolArray, FloatArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
 from mdaml.estimators import MDaML
@@ -130,7 +130,7 @@ def try_all(
     *,
     in_stages: bool,
     n_jobs: int | None,
-) -> tuple[list[list[Attempt]], npt.NDArray[np.bool_]]:
+) -> tuple[list[list[Attempt]], BoolArray]:
     """Return the trials of every candidate on every split, and which of them are finished.
 
     In stages, all make a few rounds, and only the best go on, from where they stopped.

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mdaml._typing import ArrayLike
 from mdaml.inspection import CATEGORIES
 from mdaml.plot._axes import BLUE, GREEN, MUTED, ORANGE, PURPLE, RED, SKY, prepare
 
@@ -75,9 +75,9 @@ def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
 
 def plot_roc(
     verifier: Any,
-    X: npt.ArrayLike,
-    pairs: npt.ArrayLike,
-    pair_labels: npt.ArrayLike,
+    X: ArrayLike,
+    pairs: ArrayLike,
+    pair_labels: ArrayLike,
     *,
     ax: "Axes | None" = None,
 ) -> "Axes":

@@ -4,9 +4,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection import effective_rank, explain_distance, feature_relevance
 from mdaml.plot._axes import BLUE, MUTED, ORANGE, RED, prepare
 
@@ -124,7 +123,7 @@ def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_feature_relevance(
-    model: Any, X: npt.ArrayLike, *, max_features: int = 20, ax: "Axes | None" = None
+    model: Any, X: ArrayLike, *, max_features: int = 20, ax: "Axes | None" = None
 ) -> "Axes":
     """Draw the share of each feature in the learned distance, the largest first.
 
@@ -165,8 +164,8 @@ def plot_feature_relevance(
 
 def plot_distance_explanation(
     model: Any,
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
     max_features: int = 20,
     ax: "Axes | None" = None,

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection._model import (
     feature_names,
     fitted_metric,
@@ -22,7 +21,7 @@ _MAX_LISTED = 10  # modes in a legend
 
 def plot_modes(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
     training_rows: bool | None = None,
     ax: "Axes | None" = None,
@@ -87,7 +86,7 @@ def plot_modes(
 
 def plot_metric_ellipse(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
     features: tuple[int, int] = (0, 1),
     ax: "Axes | None" = None,
