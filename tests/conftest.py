@@ -13,10 +13,13 @@ import literal
 import numpy as np
 import pytest
 
-from mdaml.alternation import LocalProblem
-from mdaml.constraints import TripletSet
-from mdaml.kernels import _threads, modes
-from mdaml.modes import Modes, Neighbors
+from mdaml.constraints.value import Constraints
+from mdaml.kernels import modes, threads
+from mdaml.solver.alternation import Alternation
+from mdaml.solver.modes import Modes
+from mdaml.solver.spaces import FullRank
+from mdaml.solver.spec import Spec
+from mdaml.stores.memory import MemoryStore, SampleWeights
 
 # Property tests draw new examples at every run, but the same in continuous integration, where a
 # failure should mean that the change is to blame. No deadline: machines are busy at times.
@@ -71,18 +74,23 @@ class Problem:
 
 @dataclass(frozen=True)
 class Local:
-    """A :class:`LocalProblem` with the modes of the :class:`Problem` it was built from."""
+    """An :class:`Alternation` in memory, with the modes of the :class:`Problem` it came from."""
 
-    problem: LocalProblem
+    alternation: Alternation
     modes: Modes
+
+    @property
+    def store(self):
+        """The samples and comparisons."""
+        return self.alternation.store
 
     def start(self, F=None):
         """The state at ``M = F F^T``, by default the identity."""
-        return self.problem.start(np.eye(self.problem.X.shape[1]) if F is None else F, self.modes)
+        return self.alternation.start(np.eye(self.store.shape[1]) if F is None else F, self.modes)
 
     def objective(self):
         """Eq. 7 as a function of the metric, at the modes of the problem."""
-        return self.problem.objective(self.start())
+        return self.alternation.objective(self.start())
 
 
 def _random_problem(
@@ -112,21 +120,14 @@ def _random_problem(
 def _local_problem(given, *, in_index_order=False, max_inner_iter=5):
     mean = given.X.mean(axis=0)
     given = given.shifted(-mean)
-    triplets = TripletSet.from_triplets(given.triplets, len(given.X))
-    neighbors = Neighbors.from_graph(triplets.near_graph())
+    said = Constraints.of_triplets(given.triplets, len(given.X))
+    store = MemoryStore(given.X, mean).compare(said)
     if in_index_order:
         places = np.arange(len(given.X) + 1)
-        neighbors = Neighbors(neighbors.graph, places[:-1], places)
-    return Local(
-        LocalProblem(
-            X=given.X,
-            triplets=triplets,
-            neighbors=neighbors,
-            **given.options,
-            max_inner_iter=max_inner_iter,
-        ),
-        Modes(given.centers, given.weights, given.weights**given.eta),
-    )
+        store = replace(store, turns=replace(store.turns, order=places[:-1], colors=places))
+    spec = Spec(given.weights.shape[1], **given.options, max_inner_iter=max_inner_iter)
+    weights = SampleWeights(given.weights, given.weights**given.eta)
+    return Local(Alternation(store, FullRank(), spec), Modes(given.centers, weights))
 
 
 @pytest.fixture(scope="session")
@@ -180,13 +181,13 @@ def use_threads(monkeypatch):
     pools = []
 
     def use(n):
-        _threads._pool.cache_clear()  # the pool is as wide as the threads were when it was made
-        monkeypatch.setattr(_threads, "n_threads", lambda: n)
-        monkeypatch.setattr(_threads, "GRAIN", 1)
+        threads._pool.cache_clear()  # the pool is as wide as the threads were when it was made
+        monkeypatch.setattr(threads, "n_threads", lambda: n)
+        monkeypatch.setattr(threads, "GRAIN", 1)
         monkeypatch.setattr(modes, "GRAIN", 1)  # imported there by name
-        pools.append(_threads._pool())
+        pools.append(threads._pool())
 
     yield use
-    _threads._pool.cache_clear()
+    threads._pool.cache_clear()
     for pool in pools:
         pool.shutdown()

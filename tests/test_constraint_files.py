@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_constraint_values import constraints, small
 
-from mdaml.constraints import Constraints, Problem, _value, read_constraints
+from mdaml.constraints import Constraints, Problem, read_constraints, value
 from mdaml.io import texts
 
 SUFFIXES = (".csv", ".parquet", ".npz")
@@ -166,7 +166,7 @@ def test_lines_of_a_file_are_checked_once(write, monkeypatch):
     """The reader has checked every line: what it found is not checked as a whole again."""
     path = write("kind,a,b,c,d,label\ntriplet,0,1,2,,\npair,0,1,,,1\nquadruplet,0,1,2,3,\n")
     for name in ("check_triplets", "check_pairs", "check_quadruplets", "check_weights"):
-        monkeypatch.setattr(_value, name, lambda *_: pytest.fail("checked again"))
+        monkeypatch.setattr(value, name, lambda *_: pytest.fail("checked again"))
     assert Constraints.read(path).n_constraints == 3
 
 
@@ -271,12 +271,13 @@ def test_a_wrong_triplet_is_named_by_line_and_reason(line, reason, write):
         ("quadruplet,0,1,2,2,,", "c and d are the same point, '2'"),
         ("quadruplet,0,1,1,0,,", "a,b and c,d are the same pair"),
         ("quadruplet,0,1,0,3,1,", "label is '1', which a quadruplet does not have"),
-        ("triplet,0,1,2,,,0", "weight is '0', not a positive finite number"),
-        ("triplet,0,1,2,,,-1", "weight is '-1', not a positive finite number"),
-        ("triplet,0,1,2,,,inf", "weight is 'inf', not a positive finite number"),
-        ("triplet,0,1,2,,,nan", "weight is 'nan', not a positive finite number"),
-        ("triplet,0,1,2,,,1_0", "weight is '1_0', not a positive finite number"),
-        ("triplet,0,1,2,,,heavy", "weight is 'heavy', not a positive finite number"),
+        ("triplet,0,1,2,,,0", "weight is '0', not a number from 1e-100 to 1e100"),
+        ("triplet,0,1,2,,,-1", "weight is '-1', not a number from 1e-100 to 1e100"),
+        ("triplet,0,1,2,,,inf", "weight is 'inf', not a number from 1e-100 to 1e100"),
+        ("triplet,0,1,2,,,nan", "weight is 'nan', not a number from 1e-100 to 1e100"),
+        ("triplet,0,1,2,,,1_0", "weight is '1_0', not a number from 1e-100 to 1e100"),
+        ("triplet,0,1,2,,,1e-200", "weight is '1e-200', not a number from 1e-100 to 1e100"),
+        ("triplet,0,1,2,,,heavy", "weight is 'heavy', not a number from 1e-100 to 1e100"),
     ],
 )
 def test_a_wrong_line_of_a_mixture_is_named(line, reason, write):
@@ -476,8 +477,8 @@ def npz(path, **changes):
         ({"pair_labels": np.array(1)}, r"pair_labels must .* got shape \(\)"),
         ({"pair_labels": np.array([1])}, r"got shape \(1,\) for 2 pairs"),
         ({"pair_labels": np.array([1, 2])}, "pair_labels must hold"),
-        ({"weights": np.ones(4)}, r"got shape \(4,\) for 5 constraints"),
-        ({"weights": np.full(5, np.nan)}, "weight 0 is nan"),
+        ({"weights": np.ones(4)}, r"5 for 2 triplets, .* got shape \(4,\)"),
+        ({"weights": np.full(5, np.nan)}, "got nan at place 0"),
         ({"n_points": np.array([6])}, "n_points is no integer"),
         ({"n_points": np.array(3)}, "triplets name row 3, but X has 3 rows"),
         ({"triplets": np.array([[0, 1, -1], [0, 1, 2]])}, "triplets name row -1"),

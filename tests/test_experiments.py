@@ -1,4 +1,4 @@
-"""The paper's protocol: honest splits, one record a job, nothing lost when interrupted."""
+"""The paper's protocol: splits, tuning, one record per job, and resuming after an interruption."""
 
 import json
 import os
@@ -30,6 +30,7 @@ from mdaml.experiments import (
 )
 from mdaml.experiments.records import appending
 
+KINDS = ("tuning", "trial", "convergence", "sensitivity")
 SMALL = {"datasets": ["balance"], "methods": ["EUCLID", "GMML", "KISSME"], "quick": True}
 
 
@@ -38,7 +39,7 @@ def small_plan(**changes):
 
 
 def results(records):
-    """What a record says, without when and how long."""
+    """Records without the time they were made and the seconds they took."""
     timed = ("seconds", "fit_seconds", "time")
     kept = [{k: v for k, v in record.items() if k not in timed} for record in records]
     return sorted(kept, key=json.dumps)
@@ -76,7 +77,7 @@ def test_a_line_cut_short_is_left_out_and_written_over(tmp_path, rest):
 def test_a_damaged_line_is_named(tmp_path):
     path = tmp_path / "records.jsonl"
     path.write_text('{"a": 1}\nnonsense\n{"b": 2}\n')
-    with pytest.raises(ValueError, match=r"Line 2 of .*records\.jsonl is no JSON"):
+    with pytest.raises(ValueError, match=r"Line 2 of .*records\.jsonl is not JSON"):
         read_records(path)
 
 
@@ -99,17 +100,13 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 
 
 def test_the_whole_plan_has_every_method_set_and_trial():
-    plan = protocol.Plan(DATASETS, METHODS, 10)
-    jobs = plan.tuning() + plan.trials_and_curves()
+    jobs = protocol.list_jobs(DATASETS, METHODS, 10)
     assert len(set(jobs)) == len(jobs)
     assert sum(job.kind == "trial" for job in jobs) == 13 * 15 * 10
-    assert {job.dataset for job in jobs if job.kind == "convergence"} == {
-        "spambase",
-        "letter",
-        "dna",
-    }
-    assert {job.dataset for job in jobs if job.kind == "sensitivity"} == {"segment"}
-    untuned = set(METHODS) - {job.method for job in plan.tuning()}
+    datasets = {kind: {job.dataset for job in jobs if job.kind == kind} for kind in KINDS}
+    assert datasets["convergence"] == {"spambase", "letter", "dna"}
+    assert datasets["sensitivity"] == {"segment"}
+    untuned = set(METHODS) - {job.method for job in jobs if job.kind == "tuning"}
     assert untuned == {"EUCLID", "NCA", "MDaML, defaults", "MDaML, automatic"}
 
 
@@ -126,7 +123,8 @@ def test_an_unknown_name_is_refused_with_all_names(what):
 
 
 def test_names_are_found_whatever_their_case():
-    assert small_plan(methods=["dml-EIG", "gmml", "GMML"]).methods == ("DML-eig", "GMML")
+    plan = small_plan(methods=["dml-EIG", "gmml", "GMML"])
+    assert list(dict.fromkeys(job.method for job in plan)) == ["DML-eig", "GMML"]
 
 
 def test_sets_that_are_not_here_are_left_out_unless_asked_for(monkeypatch):
@@ -134,7 +132,7 @@ def test_sets_that_are_not_here_are_left_out_unless_asked_for(monkeypatch):
     splits.load_samples.cache_clear()
     plan, left_out = make_plan(methods=["EUCLID"])
     assert left_out == ("pubfig", "osr", "caltech20")
-    assert len(plan.datasets) == 10
+    assert len({job.dataset for job in plan}) == 10
     with pytest.raises(FileNotFoundError, match="osr"):
         make_plan(datasets=["osr"])
 
@@ -154,10 +152,10 @@ def test_a_trial_is_what_one_would_do_by_hand(small_records):
     (record,) = (
         r for r in small_records if (r["kind"], r["method"], r.get("trial")) == ("trial", "GMML", 1)
     )
-    X, y, X_test, y_test = protocol.split("balance", 1)
+    X, y, X_test, y_test = splits.split("balance", 1)
     scaler = StandardScaler().fit(X)
     model = GMML(**record["params"]).fit(
-        scaler.transform(X), triplets=protocol.shared_triplets("balance", y, 1)
+        scaler.transform(X), triplets=splits.shared_triplets("balance", y, 1)
     )
     mapped, held_out = (model.transform(scaler.transform(part)) for part in (X, X_test))
     accuracy = KNeighborsClassifier(3).fit(mapped, y).score(held_out, y_test)
@@ -178,21 +176,19 @@ def test_parameters_are_the_best_of_the_grid_and_the_same_in_all_trials(small_re
 
 
 def test_tuning_sees_the_first_training_part_only(monkeypatch):
-    X, _, X_test, _ = protocol.split("balance", 0)
+    X, _, X_test, _ = splits.split("balance", 0)
     seen = []
 
-    def watch(*given):
-        _method, _params, samples, _labels, held_out, *_rest = given
-        seen.append((samples, held_out))
+    def watch(_method, _params, data):
+        seen.append(data)
         return 0.5, 0.0
 
     monkeypatch.setattr(protocol, "fit_and_score", watch)
-    monkeypatch.setattr(protocol, "prepared", lambda _, train, test: (train, test))
-    job = protocol.Job("tuning", "balance", "GMML")
-    protocol.do_job(job, small_plan(), {})
+    monkeypatch.setattr(splits, "prepared", lambda _, train, test: (train, test))
+    protocol.do_job(protocol.Job("tuning", "balance", "GMML", preset="quick"), {})
     known = {row.tobytes() for row in X}
     assert len(known) == len(X)  # no two rows of balance are alike
-    for samples, held_out in seen:
+    for samples, _, held_out, _, _ in seen:
         rows = [row.tobytes() for row in (*samples, *held_out)]
         assert sorted(rows) == sorted(known)
     assert not known & {row.tobytes() for row in X_test}
@@ -201,15 +197,14 @@ def test_tuning_sees_the_first_training_part_only(monkeypatch):
 def test_all_methods_get_the_same_splits_and_the_same_triplets(monkeypatch):
     seen = {}
 
-    def watch(*given, trial):
-        _method, _params, samples, _labels, held_out, _held_labels, triplets = given
-        seen.setdefault(trial, []).append((samples, held_out, triplets))
+    def watch(_method, _params, data, *, trial):
+        seen.setdefault(trial, []).append(data)
         return 0.5, 0.0
 
     monkeypatch.setattr(protocol, "fit_and_score", watch)
     for method in METHODS:
         for trial in (0, 1):
-            protocol.do_job(protocol.Job("trial", "sonar", method, trial), small_plan(), {"t": 1})
+            protocol.do_job(protocol.Job("trial", "sonar", method, trial), {"t": 1})
     for calls in seen.values():
         for other in calls[1:]:
             for mine, its in zip(calls[0], other, strict=True):
@@ -220,7 +215,7 @@ def test_all_methods_get_the_same_splits_and_the_same_triplets(monkeypatch):
 def test_the_test_part_is_scaled_by_the_training_part():
     rng = np.random.default_rng(0)
     X, X_test = rng.normal(size=(50, 3)) * 5 + 2, rng.normal(size=(20, 3))
-    samples, held_out = protocol.prepared("segment", X, X_test)
+    samples, held_out = splits.prepared("segment", X, X_test)
     np.testing.assert_allclose(samples.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(held_out, (X_test - X.mean(axis=0)) / X.std(axis=0))
 
@@ -228,7 +223,7 @@ def test_the_test_part_is_scaled_by_the_training_part():
 def test_images_are_reduced_by_the_training_part_and_keep_their_scale():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 120)) * np.linspace(5, 1, 120)
-    samples, held_out = protocol.prepared("osr", X[:120], X[120:])
+    samples, held_out = splits.prepared("osr", X[:120], X[120:])
     assert samples.shape == (120, 100)
     assert held_out.shape == (30, 100)
     assert np.all(np.diff(samples.std(axis=0)) < 1e-9)  # in order of their spread, not equal
@@ -242,10 +237,10 @@ def test_letter_is_cut_to_the_size_of_the_paper():
 
 
 def test_sets_that_are_not_the_papers_are_run_only_if_named():
-    assert not set(CONFIRMATION) & set(make_plan(methods=["EUCLID"])[0].datasets)
+    assert not set(CONFIRMATION) & {job.dataset for job in make_plan(methods=["EUCLID"])[0]}
     plan, _ = make_plan(datasets=["wine"], methods=["EUCLID"], trials=1)
-    assert plan.datasets == ("wine",)
-    _, y, X_test, _ = protocol.split("wine", 0)
+    assert plan == [protocol.Job("trial", "wine", "EUCLID")]
+    _, y, X_test, _ = splits.split("wine", 0)
     assert len(X_test) == 54  # 30 % of 178
     assert len(np.unique(y)) == 3
     assert splits.load_samples("digits")[0].shape == (1797, 61)  # without constant pixels
@@ -310,24 +305,30 @@ def test_parallel_jobs_give_the_same_records(small_records, tmp_path, streaming,
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 def test_killed_at_any_moment_it_goes_on_where_it_was(small_records, tmp_path):
-    path = tmp_path / "records.jsonl"
-    code = f"""
+    code = """
+        import sys
         from pathlib import Path
         from mdaml.experiments import make_plan, run
-        run(make_plan(**{SMALL!r})[0], Path({str(path)!r}))
-    """
-    for n_records in (1, 3):
-        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=os.environ)
-        deadline = time.monotonic() + 60
-        while len(read_records(path)) < n_records and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-    with path.open("ab") as file:  # as if the last line had been cut
-        file.write(b'{"kind": "tri')
-    assert results(run(small_plan(), path)) == results(small_records)
-    assert results(read_records(path)) == results(small_records)
+        run(make_plan(**{SMALL!r})[0], Path(sys.argv[1]))
+    """.replace("{SMALL!r}", repr(SMALL))
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    # One is killed while tuning, the other during the trials; both run at the same time.
+    n_records = {tmp_path / "tuning.jsonl": 1, tmp_path / "trials.jsonl": 3}
+    processes = {path: subprocess.Popen([*command, path], env=os.environ) for path in n_records}
+    deadline = time.monotonic() + 60
+    while processes:
+        for path, process in list(processes.items()):
+            if len(read_records(path)) >= n_records[path] or process.poll() is not None:
+                process.kill()
+                process.wait()
+                del processes[path]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for path in n_records:
+        with path.open("ab") as file:  # as if the last line had been cut
+            file.write(b'{"kind": "tri')
+        assert results(run(small_plan(), path)) == results(small_records)
+        assert results(read_records(path)) == results(small_records)
 
 
 # The command

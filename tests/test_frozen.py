@@ -33,11 +33,11 @@ from mdaml import (
     MDaML,
     MDaMLCV,
 )
-from mdaml.kernels import _threads, modes
+from mdaml.kernels import modes, threads
 from mdaml.model_selection import MetricSearchCV
 
 RECORD = Path(__file__).with_name("frozen.json")
-BLOCKS = "mdaml.estimators._memory.SMALL_BYTES"  # samples above this size are worked on in blocks
+BLOCKS = "mdaml.stores.choice.SMALL_BYTES"  # samples above this size are worked on in blocks
 LEARNED = ("components_", "centers_", "weights_", "history_")
 # Spelled out, so that other defaults leave the record as it is.
 MDAML = {
@@ -215,10 +215,10 @@ def record():
 
 
 @pytest.fixture(params=[1, 2])
-def threads(request, monkeypatch):
+def use_one_or_two_threads(request, monkeypatch):
     """One thread, or two for however little work."""
-    monkeypatch.setattr(_threads, "n_threads", lambda: request.param)
-    monkeypatch.setattr(_threads, "GRAIN", 1)
+    monkeypatch.setattr(threads, "n_threads", lambda: request.param)
+    monkeypatch.setattr(threads, "GRAIN", 1)
     monkeypatch.setattr(modes, "GRAIN", 1)
 
 
@@ -231,14 +231,14 @@ def check(name, model):
 
 
 @pytest.mark.filterwarnings("ignore")  # of fits that are cut short on purpose
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("use_one_or_two_threads")
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_the_record(name):
     check(name, CASES[name]())
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("use_one_or_two_threads")
 @pytest.mark.parametrize("name", IN_BLOCKS)
 def test_results_in_blocks_are_those_of_the_record(name, monkeypatch):
     monkeypatch.setattr(BLOCKS, 0)
@@ -252,7 +252,7 @@ def test_record_has_no_other_cases():
 def make_record():
     import warnings
 
-    import mdaml.estimators._memory as memory
+    import mdaml.stores.choice as memory
 
     warnings.simplefilter("ignore")
     cases = {name: entry(make()) for name, make in CASES.items()}

@@ -75,4 +75,4 @@ if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of 
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES})
+    return sorted({*__all__, *_MODULES})

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mdaml.constraints._checks import check_points
 from mdaml.constraints._table import COLUMNS, KINDS, MEMBERS, LineReader, Problem
+from mdaml.constraints.checks import check_points
 from mdaml.io.atomic import replace_file
 from mdaml.io.texts import check_suffix, load_arrow, read_texts
 
 if TYPE_CHECKING:  # the class takes its method from here
-    from mdaml.constraints._value import Constraints
+    from mdaml.constraints.value import Constraints
 
 _SUFFIXES = (".csv", ".parquet", ".npz")
 _PARTS = {"triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points"}
@@ -92,7 +92,7 @@ def read_lines(
     cls: type["Constraints"], path: str | os.PathLike[str], ids: Any, n_points: int | None
 ) -> tuple["Constraints", list[Problem], int]:
     """Return the constraints of a file, its lines that are none, and the number of its lines."""
-    from mdaml.constraints._value import _restore
+    from mdaml.constraints.value import _restore
 
     names, n_points = check_points(cls.__new__(cls), n_points, ids)
     path = Path(path)

@@ -1,6 +1,5 @@
 """Lines of a file of constraints: its columns, and the meaning of each line."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, starmap
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import IntArray
-from mdaml.constraints._checks import MOST_POINTS, compares_nothing
+from mdaml.constraints.checks import MOST_POINTS, compares_nothing
 
 KINDS = ("triplet", "pair", "quadruplet")
 MEMBERS = ("a", "b", "c", "d")
@@ -208,7 +207,7 @@ class LineReader:
         if kind == _PAIR and abs(self._labels[cells["label"]]) != 1:
             return f"label is {cells['label']!r}, not 1 (similar) or -1 (dissimilar)"
         if not self._weights[cells["weight"]] > 0:
-            return f"weight is {cells['weight']!r}, not a positive finite number"
+            return f"weight is {cells['weight']!r}, not a number from 1e-100 to 1e100"
         rows = [self._points[cells[name]] for name in MEMBERS[:width]]
         for i, j in [(0, 1), (2, 3)] if kind == _QUADRUPLET else [(0, 1), (0, 2), (1, 2)]:
             if j < width and rows[i] == rows[j]:
@@ -263,7 +262,7 @@ def _parse_weight(text: str) -> float:
         weight = float(text.replace("_", "?"))
     except ValueError:
         return -1.0
-    return weight if math.isfinite(weight) else -1.0
+    return weight if 1e-100 <= weight <= 1e100 else -1.0  # as in check_weights
 
 
 def _strip(text: str) -> str:

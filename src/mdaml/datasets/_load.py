@@ -1,7 +1,8 @@
-"""Read the data sets of the registry."""
+"""Load the data sets of the registry."""
 
 import gzip
 import hashlib
+import io
 import os
 from difflib import get_close_matches
 from importlib.resources import files
@@ -15,9 +16,8 @@ from sklearn.utils import Bunch
 
 from mdaml.datasets._registry import DATASETS, DatasetRecord
 from mdaml.datasets._synthetic import make_waveform
-from mdaml.datasets._table import parse_table
 
-Arrays = tuple[NDArray[np.float64], NDArray[np.int64]]
+DataAndTarget = tuple[NDArray[np.float64], NDArray[np.int64]]
 Folder = str | os.PathLike[str]
 
 # Changing it changes every result on the set.
@@ -62,23 +62,23 @@ def load_dataset(
 @overload
 def load_dataset(
     name: str, *, return_X_y: Literal[True], data_home: Folder | None = None
-) -> Arrays: ...
+) -> DataAndTarget: ...
 @overload
 def load_dataset(
     name: str, *, return_X_y: bool, data_home: Folder | None = None
-) -> Bunch | Arrays: ...
+) -> Bunch | DataAndTarget: ...
 def load_dataset(
     name: str, *, return_X_y: bool = False, data_home: Folder | None = None
-) -> Bunch | Arrays:
-    """Load a data set: its points, labels and description.
+) -> Bunch | DataAndTarget:
+    """Load a data set: its samples, labels and description.
 
-    The features are the source's own values: scale them, on the training part only, before
-    learning a metric.
+    The features have the values of the source. Scale them before learning a metric, with a scaler
+    fitted to the training part only.
 
     Nine sets come with the library. ``"waveform"`` is ``make_waveform(5000, random_state=0)``. The
     image sets ``"pubfig"``, ``"osr"`` and ``"caltech20"`` are read from a folder of yours that
-    holds ``pubfig.csv.gz`` and so on. All files must have the checksum of the registry, so that a
-    name always means the same numbers.
+    holds ``pubfig.csv.gz`` and so on. Every file must have the checksum of the registry, so that a
+    name always stands for the same numbers.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def load_dataset(
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of the whole description.
     data_home : str or path, default=None
-        Folder of the image sets; None takes it from the environment variable ``MDAML_DATA``. The
-        other sets need none.
+        Folder of the image sets; None reads the environment variable ``MDAML_DATA``. The other
+        sets do not need a folder.
 
     Returns
     -------
@@ -100,9 +100,9 @@ def load_dataset(
     Raises
     ------
     FileNotFoundError
-        If the file of an image set is not there.
+        If the file of an image set is missing.
     ValueError
-        If no set has this name, or a file is not the one of the registry.
+        If no set has this name, or a file does not have the checksum of the registry.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def _find(name: str) -> DatasetRecord:
     raise ValueError(f"name must be one of {', '.join(DATASETS)}, got {name!r}.{hint}")
 
 
-def _arrays(record: DatasetRecord, data_home: Folder | None) -> Arrays:
+def _arrays(record: DatasetRecord, data_home: Folder | None) -> DataAndTarget:
     if record.availability == "generated":
         return make_waveform(record.n_samples, random_state=_WAVEFORM_SEED)
     if record.availability == "bundled":
@@ -153,9 +153,9 @@ def _arrays(record: DatasetRecord, data_home: Folder | None) -> Arrays:
 
 
 def _find_file(record: DatasetRecord, data_home: Folder | None) -> Path:
-    """Return where the file of a set lies in the data folder, or say how to get it there."""
+    """Return the path of the file of a set in the data folder; an error says how to provide it."""
     file = f"{record.name}.csv.gz"
-    # An empty variable counts as none, as is usual.
+    # An empty variable counts as unset, as is usual.
     folder = data_home if data_home is not None else os.environ.get("MDAML_DATA") or None
     if folder is None:
         missing = f"needs the file {file} in a data folder, but no folder is set"
@@ -173,12 +173,12 @@ def _find_file(record: DatasetRecord, data_home: Folder | None) -> Path:
         f"The file does not come with mdaml. It was made from: {record.citation}; "
         f"{record.source} (licence: {record.licence}).\n"
         f"{record.note}\n"
-        "mdaml.features.gist computes such features of any images."
+        "mdaml.features.gist computes such features for any images."
     )
 
 
-def _read(record: DatasetRecord, path: Path | Traversable, remedy: str) -> Arrays:
-    """Return the arrays of a file whose checksum and shape are those of the registry."""
+def _read(record: DatasetRecord, path: Path | Traversable, remedy: str) -> DataAndTarget:
+    """Return the arrays of a file, after checking its checksum and shape."""
     packed = path.read_bytes()
     found = hashlib.sha256(packed).hexdigest()
     if found != record.sha256:
@@ -186,12 +186,13 @@ def _read(record: DatasetRecord, path: Path | Traversable, remedy: str) -> Array
             f"{path} is not the file of the registry: its SHA-256 is {found} ({len(packed)} "
             f"bytes), but must be {record.sha256}. It is damaged or another version. {remedy}"
         )
-    table = parse_table(gzip.decompress(packed))
+    text = io.BytesIO(gzip.decompress(packed))
+    table = np.loadtxt(text, delimiter=",", skiprows=1, ndmin=2)
     wanted = (record.n_samples, record.n_features + 1)
     if table.shape != wanted:
         raise ValueError(
             f"{path} must hold {wanted[0]} rows of {wanted[1] - 1} features and a label, got a "
-            f"table of shape {table.shape}. The registry of mdaml.datasets contradicts itself: "
-            "please report it."
+            f"table of shape {table.shape}. The registry of mdaml.datasets is wrong: please report "
+            "it."
         )
     return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)

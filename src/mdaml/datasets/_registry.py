@@ -1,4 +1,4 @@
-"""What is known of each data set: its size, its classes, where it comes from, its checksum."""
+"""The registry of data sets: size, classes, source, licence and checksum of each."""
 
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -28,11 +28,11 @@ class DatasetRecord:
     sha256 : str
         Checksum of the file ``name.csv.gz``; empty for a set that is generated.
     availability : {"bundled", "generated", "data folder"}
-        Whether the set comes with the library, is drawn by it, or is read from a folder of yours.
+        Whether the set comes with the library, is drawn by it, or is read from your data folder.
     kind : {"table", "image"}
         Rows of a table, or features of images.
     note : str
-        What else one must know to compare results on this set with others.
+        What to know before comparing results on this set with others.
 
     Examples
     --------
@@ -59,9 +59,9 @@ class DatasetRecord:
         """Number of classes."""
         return len(self.class_names)
 
-    # The fields hold up to 542 names: a list of thirteen records would fill screens.
+    # With all fields, up to 542 feature names, a list of records would fill many screens.
     def __repr__(self) -> str:
-        """Name and size; the other fields are for asking."""
+        """Return name and size only."""
         return (
             f"{type(self).__name__}({self.name}: {self.n_samples} x {self.n_features}, "
             f"{self.n_classes} classes, {self.availability})"

@@ -1,13 +1,13 @@
-"""Toy data: classes of several modes, Breiman's waves, and comparisons, some of them wrong."""
+"""Synthetic data: multimodal classes, Breiman's waves, and triplets with wrong answers."""
 
 from numbers import Integral, Real
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_random_state
 
-from mdaml.constraints import Classes
+from mdaml._typing import ArrayLike
+from mdaml.constraints.labels import Classes
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
 # in the plane it costs Euclidean 3-NN some six points of accuracy.
@@ -17,7 +17,7 @@ _NUISANCE = 5.0
 _TRIANGLES = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[11], [15], [7]])), 0.0)
 _WAVES = np.array([[0, 1], [0, 2], [1, 2]])
 
-# Comparisons drawn at a time, which bounds the memory for their differences.
+# Triplets drawn at a time, which bounds the memory for their differences.
 _BLOCK = 1 << 13
 
 # Squared distances that agree to this share are a tie, which rounding could decide either way.
@@ -33,18 +33,17 @@ def make_multimodal(
     noise: float = 0.2,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw labelled points in parallel bands that belong to the classes in turn.
+    """Draw labelled points in parallel bands whose classes alternate.
 
-    One direction ``u = (1, -1, 1, ...) / sqrt(n_features)`` tells the modes apart: along it
-    their centres lie at distance 1 from one another and belong to class 0, 1, ..., 0, 1, ....
-    Each mode has standard deviation `noise` along ``u`` and 5 in all directions orthogonal to
-    it, so it is a long, thin band, and the nearest points of a sample are often in the band
-    next to its own. Two things follow.
+    The modes differ along one direction, ``u = (1, -1, 1, ...) / sqrt(n_features)``: their centres
+    are at distance 1 from one another and belong to class 0, 1, ..., 0, 1, .... Each mode has
+    standard deviation `noise` along ``u`` and 5 in all directions orthogonal to it, so it is a
+    long, thin band, and the nearest points of a sample are often in a neighbouring band. So
 
-    - A metric that shrinks the nuisance directions makes 3-NN nearly perfect; the Euclidean
-      metric does not, and scaling single features does not help, as ``u`` uses all of them.
-    - Pulling all points of a class together shrinks ``u`` as well, because the other classes
-      lie between its modes, and mixes them. Only neighbours in the same mode are to be pulled.
+    - a metric that shrinks the directions orthogonal to ``u`` makes 3-NN nearly perfect. The
+      Euclidean metric does not, and scaling single features does not help, as ``u`` uses all;
+    - pulling all points of a class together shrinks ``u`` as well and mixes the classes, because
+      the other classes lie between its modes. Only points of the same mode should be pulled.
 
     Parameters
     ----------
@@ -77,7 +76,7 @@ def make_multimodal(
     >>> X, y = make_multimodal(random_state=0)
     >>> X.shape, y.shape
     ((300, 2), (300,))
-    >>> across = X[:, :1] - X[:, 1:]  # what a good metric sees: the position along u
+    >>> across = X[:, :1] - X[:, 1:]  # the position along u, up to a factor
     >>> plain, best = (
     ...     cross_val_score(KNeighborsClassifier(3), Z, y).mean() for Z in (X, across)
     ... )
@@ -101,7 +100,7 @@ def make_multimodal(
 def make_waveform(
     n_samples: int = 5000, *, random_state: int | np.random.RandomState | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw noisy waves, each a random mixture of two of three triangles; the pair is the class.
+    """Draw noisy waves: random mixtures of two of three triangles, with the pair as the class.
 
     With ``h1(i) = max(6 - |i - 11|, 0)``, ``h2(i) = h1(i - 4)`` and ``h3(i) = h1(i + 4)`` at the
     points ``i = 1 .. 21``, ``u`` uniform on (0, 1) for each wave, and standard normal noise ``e``
@@ -111,8 +110,8 @@ def make_waveform(
     - 1: ``u h1 + (1 - u) h3 + e``
     - 2: ``u h2 + (1 - u) h3 + e``
 
-    The UCI file of this name numbers them in the opposite order. The best possible classifier is
-    right for about 86 % of the waves, Euclidean 3-NN for 79 to 80 %.
+    The UCI file of this name numbers them in the opposite order. The best possible classifier has
+    an accuracy of about 86 %, Euclidean 3-NN of 79 to 80 %.
 
     Parameters
     ----------
@@ -149,48 +148,47 @@ def make_waveform(
 
 
 def make_triplets(
-    X: npt.ArrayLike,
-    y: npt.ArrayLike | None = None,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     n_triplets: int = 1000,
-    components: npt.ArrayLike | None = None,
+    components: ArrayLike | None = None,
     wrong: float = 0.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Draw comparisons of the rows of X and answer them, a chosen share of them wrongly.
+    """Draw triplets from the rows of X, a chosen share of them wrong.
 
-    With labels, the anchor is closer to a row of its class than to one of another class. Without,
-    three rows are drawn and a hidden metric tells which of two is closer to the first:
-    ``|components (a - b)| < |components (a - c)|``; ties are not asked.
+    With labels, the near row has the class of the anchor and the far row another class. Without
+    labels, three rows are drawn and a hidden metric decides which of two is closer to the first:
+    ``|components (a - b)| < |components (a - c)|``. Ties are left out.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        The points that are compared.
+        Samples.
     y : array-like of shape (n_samples,), default=None
-        Labels that answer; ``-1`` marks rows without a label, which are left out.
+        Labels; ``-1`` marks rows without a label, which are left out.
     n_triplets : int, default=1000
-        Number of comparisons, drawn independently of one another: some may be drawn twice.
+        Number of triplets. They are drawn independently: some may be drawn twice.
     components : array-like of shape (n_components, n_features), default=None
-        The hidden metric that answers if there are no labels, as in the ``components_`` of an
-        estimator; None is the Euclidean metric. For a matrix ``M`` pass
-        ``np.linalg.cholesky(M).T``.
+        The hidden metric if there are no labels, as in the ``components_`` of an estimator; None
+        is the Euclidean metric. For a matrix ``M`` pass ``np.linalg.cholesky(M).T``.
     wrong : float, default=0.0
-        Share of wrong answers, between 0 and 1: in ``round(wrong * n_triplets)`` triplets, chosen
-        at random, near and far are exchanged.
+        Share of wrong triplets, between 0 and 1: near and far are exchanged in
+        ``round(wrong * n_triplets)`` triplets, chosen at random.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draw. The comparisons do not depend on `wrong`.
+        Seed of the draw. The rows drawn do not depend on `wrong`.
 
     Returns
     -------
     triplets : ndarray of shape (n_triplets, 3)
-        Row indices: ``X[t[0]]`` is said to be closer to ``X[t[1]]`` than to ``X[t[2]]``.
+        Row indices: ``X[t[0]]`` is stated to be closer to ``X[t[1]]`` than to ``X[t[2]]``.
     is_wrong : ndarray of shape (n_triplets,)
-        True where that is not so.
+        True where the statement is wrong.
 
     Examples
     --------
-    Of five features only the first two matter to whoever answers, and one answer in ten is wrong.
+    The hidden metric uses only the first two of five features, and one triplet in ten is wrong.
 
     >>> import numpy as np
     >>> from mdaml.datasets import make_triplets
@@ -205,7 +203,7 @@ def make_triplets(
     >>> bool(np.all(holds == ~is_wrong))
     True
 
-    Answers by labels:
+    With labels:
 
     >>> labels = np.repeat(["cat", "dog"], 100)
     >>> triplets, _ = make_triplets(X, labels, random_state=0)
@@ -218,24 +216,24 @@ def make_triplets(
         raise ValueError(f"wrong must be a share between 0 and 1, got {wrong!r}.")
     rng = check_random_state(random_state)
     if y is None:
-        triplets = _answer_by_distance(_project(X, components), n_triplets, rng)
+        triplets = _triplets_from_distances(_project(X, components), n_triplets, rng)
     elif components is None:
-        triplets = _answer_by_labels(_check_target(y, len(X)), n_triplets, rng)
+        triplets = _triplets_from_labels(_check_target(y, len(X)), n_triplets, rng)
     else:
-        raise ValueError("Pass either y or components, not both: one of them answers.")
+        raise ValueError("Pass either y or components, not both.")
     is_wrong = np.zeros(n_triplets, bool)
     is_wrong[rng.permutation(n_triplets)[: round(wrong * n_triplets)]] = True
     triplets[is_wrong] = triplets[is_wrong][:, [0, 2, 1]]
     return triplets, is_wrong
 
 
-def _answer_by_labels(
+def _triplets_from_labels(
     y: NDArray[np.generic], n_triplets: int, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
     classes = Classes.from_labels("make_triplets", y)
     anchor = rng.choice(np.flatnonzero(classes.size[classes.of] > 1), n_triplets)
     first, size = classes.first[classes.of[anchor]], classes.size[classes.of[anchor]]
-    # A class is a run of places: leaving out the anchor, or its class, shifts the places behind it.
+    # The rows of a class are consecutive places, so places behind a left-out one move up.
     near = first + rng.randint(size - 1, dtype=np.int64)
     near += near >= anchor
     far = rng.randint(len(classes.rows) - size, dtype=np.int64)
@@ -243,12 +241,12 @@ def _answer_by_labels(
     return classes.rows[np.column_stack([anchor, near, far])]
 
 
-def _answer_by_distance(
+def _triplets_from_distances(
     Z: NDArray[np.float64], n_triplets: int, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
     if len(Z) < 3:
         raise ValueError(f"X must have at least 3 rows to compare, got {len(Z)}.")
-    answered, n_missing = [], n_triplets
+    found, n_missing = [], n_triplets
     while n_missing > 0:
         triplets = _distinct_rows(len(Z), min(max(n_missing, 1000), _BLOCK), rng)
         anchor, one, other = (Z[rows] for rows in triplets.T)
@@ -257,16 +255,16 @@ def _answer_by_distance(
         triplets = triplets[np.abs(one - other) > _TIE * np.maximum(one, other)][:n_missing]
         if len(triplets) == 0:
             raise ValueError(
-                "All rows of X that were compared are equally far apart under the hidden metric: "
-                "it has no answers. Are the rows of X equal, or components zero?"
+                "All rows of X that were compared are equally far apart under the hidden metric, "
+                "so no triplet can be drawn. Check that rows of X differ and components is not 0."
             )
-        answered.append(triplets)
+        found.append(triplets)
         n_missing -= len(triplets)
-    return np.concatenate(answered)
+    return np.concatenate(found)
 
 
 def _distinct_rows(n_rows: int, n: int, rng: np.random.RandomState) -> NDArray[np.int64]:
-    """Draw n times three different rows; each draw skips the rows that are taken."""
+    """Draw n times three different rows."""
     one, two, three = (rng.randint(n_rows - taken, size=n, dtype=np.int64) for taken in range(3))
     two += two >= one
     three += three >= np.minimum(one, two)
@@ -274,7 +272,7 @@ def _distinct_rows(n_rows: int, n: int, rng: np.random.RandomState) -> NDArray[n
     return np.column_stack([one, two, three])
 
 
-def _project(X: NDArray[np.float64], components: npt.ArrayLike | None) -> NDArray[np.float64]:
+def _project(X: NDArray[np.float64], components: ArrayLike | None) -> NDArray[np.float64]:
     if components is None:
         return X
     checked = check_array(components, dtype=np.float64, input_name="components")
@@ -286,7 +284,7 @@ def _project(X: NDArray[np.float64], components: npt.ArrayLike | None) -> NDArra
     return X @ checked.T
 
 
-def _check_target(y: npt.ArrayLike, n_samples: int) -> NDArray[np.generic]:
+def _check_target(y: ArrayLike, n_samples: int) -> NDArray[np.generic]:
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(

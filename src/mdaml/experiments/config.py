@@ -1,4 +1,4 @@
-"""What ``paper.toml`` says: data sets, methods and their grids."""
+"""The contents of ``paper.toml``: data sets, methods and their grids."""
 
 import itertools
 import tomllib
@@ -12,12 +12,12 @@ CONFIG: dict[str, Any] = tomllib.loads(
 )
 METHODS = tuple(CONFIG["methods"])
 DATASETS = (*CONFIG["datasets"]["uci"], *CONFIG["datasets"]["images"])
-# Not of the paper: no choice of ours was made on them.
+# Data sets that are not in the paper; none of the library's defaults was chosen on them.
 CONFIRMATION = tuple(CONFIG["datasets"]["confirmation"])
 
 
 def combinations(method: str, quick: bool) -> list[dict[str, Any]]:
-    """Return all combinations of a method's grid; without a grid, one that is empty."""
+    """Return all combinations of a method's grid; without a grid, one empty combination."""
     grid = CONFIG["methods"][method].get("grid", {})
     n_values = CONFIG["quick"]["grid_values"] if quick else None
     values = [spread(entries, n_values) for entries in grid.values()]
@@ -25,7 +25,7 @@ def combinations(method: str, quick: bool) -> list[dict[str, Any]]:
 
 
 def spread(values: list[Any], n: int | None) -> list[Any]:
-    """Return n of the values, spread evenly inside the list; None is all."""
+    """Return n of the values, spread evenly over the list; None returns all."""
     if n is None or n >= len(values):
         return values
     places = (np.arange(n) + 0.5) * len(values) / n

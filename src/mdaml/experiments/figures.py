@@ -1,4 +1,8 @@
-"""The figures of the report: each is drawn from results, or is None where results have no part."""
+"""The figures of the report.
+
+Each function returns a figure and the values that its caption in ``template.html.j2`` needs, or
+None if there are no records for it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml.experiments.pictures import COLORS, INK, MUTED, OTHER, Picture, new_figure
+from mdaml.experiments.pictures import COLORS, INK, MUTED, OTHER, new_figure
 from mdaml.experiments.ranking import Ranking, indistinct_groups
 from mdaml.experiments.results import (
     CONVERGENCE,
@@ -20,11 +24,14 @@ from mdaml.experiments.results import (
     UCI,
     Results,
 )
+from mdaml.experiments.tables import LETTERS, signed
 from mdaml.experiments.toy_figure import learn_toy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Drawing = tuple["Figure", dict[str, Any]]
 
 _LABELS = {
     "n_modes": "number of modes $K$",
@@ -32,14 +39,19 @@ _LABELS = {
     "eta": "sharpness of the weights $\\eta$",
     "ridge": "ridge $\\lambda_2$",
 }
+_STYLES: dict[str, dict[str, Any]] = {
+    "paper": {"color": COLORS[PUBLISHED_GRID], "marker": "s", "markersize": 5},
+    "library": {"color": COLORS[OURS], "marker": "o", "markersize": 5},
+    "EUCLID": {"color": COLORS["EUCLID"], "linestyle": (0, (4, 3)), "linewidth": 1.4},
+}
 
 
-def draw_critical_difference(ranking: Ranking) -> Picture | None:
-    """Mean ranks on a line, with bars over methods that Nemenyi's test cannot tell apart."""
+def draw_critical_difference(ranking: Ranking) -> Drawing | None:
+    """Draw mean ranks on a line, with bars over methods that do not differ by Nemenyi's test."""
     if math.isnan(ranking.critical_difference):
         return None
-    names = [ranking.methods[i] for i in ranking.order]
-    ranks = ranking.ranks[ranking.order]
+    names = [name for name, _ in ranking.ordered]
+    ranks = np.array([rank for _, rank in ranking.ordered])
     groups = indistinct_groups(ranks, ranking.critical_difference)
     n_left = (len(names) + 1) // 2
     top = 0.55 + 0.22 * len(groups)  # of the first label, below the axis
@@ -70,23 +82,11 @@ def draw_critical_difference(ranking: Ranking) -> Picture | None:
         side, shift = ("right", -0.03) if left else ("left", 0.03)
         weight = "bold" if name == OURS else "normal"
         axes.text(edge + shift * margin, height, words, ha=side, va="center", weight=weight)
-    p = "p < 0.001" if ranking.p_value < 0.001 else f"p = {ranking.p_value:.3f}"
-    return Picture(
-        "critical_difference",
-        "Mean ranks and critical difference",
-        f"Mean rank of {len(names)} methods over {len(ranking.datasets)} data sets, best at the "
-        "left. A thick bar joins methods whose ranks are less than the critical difference, "
-        f"{ranking.critical_difference:.2f}, apart: Nemenyi's test at 0.05 cannot tell them apart. "
-        f"Friedman's test that all are alike (Iman and Davenport's F): {p}.",
-        "Mean ranks from best to worst: "
-        + ", ".join(f"{name} {rank:.2f}" for name, rank in zip(names, ranks, strict=True))
-        + f". Critical difference {ranking.critical_difference:.2f}.",
-        figure,
-    )
+    return figure, {}
 
 
-def draw_convergence(results: Results) -> Picture | None:
-    """Objective over the rounds, a panel for each data set that has a record."""
+def draw_convergence(results: Results) -> Drawing | None:
+    """Draw the objective over the rounds, in a panel for each data set that has a record."""
     names = [name for name in CONVERGENCE if name in results.convergence]
     names += [name for name in results.convergence if name not in CONVERGENCE]
     if not names:
@@ -109,21 +109,11 @@ def draw_convergence(results: Results) -> Picture | None:
         axes.xaxis.get_major_locator().set_params(integer=True)
         settled.append((name, rounds_to_settle(values)))
     figure.axes[0].set_ylabel("objective, Eq. (7)")
-    words = ", ".join(f"{n} on {name}" for name, n in settled)
-    return Picture(
-        "convergence",
-        "Convergence of MDaML",
-        "Objective at the start and after each round of centres, weights and metric (dots); the "
-        "line between them goes through the three moves of a round where they were recorded. "
-        f"Rounds until 99 % of the whole descent is made: {words}. The paper reports fewer than "
-        "five rounds on most data sets.",
-        f"The objective falls with the rounds. 99 % of the descent is made after: {words}.",
-        figure,
-    )
+    return figure, {"settled": settled}
 
 
-def draw_images(results: Results) -> Picture | None:
-    """Accuracies on the image data sets as bars."""
+def draw_images(results: Results) -> Drawing | None:
+    """Draw the accuracies on the image data sets as bars."""
     names = [name for name in IMAGES if name in results.datasets]
     methods = [m for m in results.methods if any((name, m) in results.trials for name in names)]
     if not names:
@@ -152,21 +142,13 @@ def draw_images(results: Results) -> Picture | None:
         axes.grid(visible=False, axis="y")
     panels[0].set_yticks(places, methods)
     panels[0].invert_yaxis()
-    best = [(name, max(methods, key=lambda m: _or_lowest(results.mean(name, m)))) for name in names]
-    words = ", ".join(f"{m} on {name} ({results.mean(name, m):.1f} %)" for name, m in best)
-    return Picture(
-        "images",
-        "Accuracy on images",
-        "Mean of 3-NN over the trials; the lines are one standard deviation to either side. The "
-        "paper gives these results as a figure without numbers and says that MDaML is best on all "
-        f"three. Best here: {words}.",
-        f"Bars of accuracies on {', '.join(names)}. Best: {words}.",
-        figure,
-    )
+    means = np.nan_to_num(results.means(names, methods), nan=-math.inf)
+    best = zip(names, means.argmax(axis=1), means.max(axis=1), strict=True)
+    return figure, {"best": [(name, methods[k], mean) for name, k, mean in best]}
 
 
-def draw_fixed_weights(results: Results) -> Picture | None:
-    """Draw fixed against learned weights, one line for each data set that has both."""
+def draw_fixed_weights(results: Results) -> Drawing | None:
+    """Draw the accuracies with fixed and with learned weights, for each data set with both."""
     pairs = results.means(UCI, (FIXED, OURS))
     both = ~np.isnan(pairs).any(axis=1)
     if not both.any():
@@ -179,62 +161,39 @@ def draw_fixed_weights(results: Results) -> Picture | None:
     shapes = ((FIXED, "fixed weights", "s", -0.13), (OURS, "learned weights", "o", 0.13))
     for k, (method, label, marker, shift) in enumerate(shapes):
         stds = np.nan_to_num([results.std(name, method) for name in names])
-        axes.errorbar(
-            pairs[:, k],
-            places + shift,
-            xerr=stds,
-            fmt=marker,
-            color=COLORS[method],
-            markersize=6,
-            elinewidth=1.2,
-            label=label,
-        )
+        style: dict[str, Any] = {"fmt": marker, "color": COLORS[method], "label": label}
+        axes.errorbar(pairs[:, k], places + shift, xerr=stds, markersize=6, elinewidth=1.2, **style)
+    right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
     for place, (fixed, learned) in zip(places, pairs, strict=True):
-        gain = f"{learned - fixed:+.1f}".replace("-", "−")
-        axes.annotate(
-            gain,
-            (1.02, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            annotation_clip=False,
-        )
-    axes.annotate("gain", (1.02, -0.8), xycoords=("axes fraction", "data"), color=MUTED)
+        axes.annotate(signed(learned - fixed, 1), (1.02, place), va="center", **right)
+    axes.annotate("gain", (1.02, -0.8), color=MUTED, **right)
     axes.set_yticks(places, names)
     axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="accuracy, %")
     figure.legend(loc="outside upper center", ncols=2)
     gains = np.round(pairs[:, 1] - pairs[:, 0], 9)
-    words = (
-        f"Learned weights are better on {np.sum(gains > 0)}, worse on {np.sum(gains < 0)} and "
-        f"equal on {np.sum(gains == 0)} of {len(names)} data sets"
-    )
-    return Picture(
-        "fixed_weights",
-        "Fixed against learned weights",
-        "Mean and standard deviation over the trials of MDaML as it is, and with all weights of "
-        f"the triplets fixed to one, each tuned for itself. {words}; the paper shows five data "
-        "sets and finds learned weights better. The axis does not start at zero.",
-        f"{words}.",
-        figure,
-    )
+    counts = {"better": np.sum(gains > 0), "worse": np.sum(gains < 0), "equal": np.sum(gains == 0)}
+    return figure, counts | {"n_sets": len(names)}
 
 
-def draw_sensitivity(results: Results) -> Picture | None:
-    """Accuracy over each parameter, around the paper's setting and around the library's."""
+def draw_sensitivity(results: Results) -> Drawing | None:
+    """Draw the accuracy over each parameter, with the others as in the paper or the library."""
     if not results.sensitivity:
         return None
-    dataset = results.sensitivity_dataset
     figure = new_figure(8.6, 5.8)
     figure.set_layout_engine("constrained", h_pad=0.09, w_pad=0.06)
     panels = np.ravel(figure.subplots(2, 2, sharey=True))
-    euclid = results.mean(dataset, "EUCLID")
+    euclid = results.mean(results.sensitivity_dataset, "EUCLID")
+    ranges = []
     for axes, parameter in zip(panels, PARAMETERS, strict=True):
         axes.set_title(_LABELS[parameter])
         lines = {s: results.sensitivity.get((parameter, s), {}) for s in SETTINGS}
-        if _is_one(results, parameter):
+        is_same = bool(lines["paper"]) and lines["paper"] == lines["library"]
+        if is_same:  # the settings differ only in λ₁, so they agree where λ₁ varies
             lines = {"paper": lines["paper"]}
-            axes.set_xlabel("both settings are one here", color=MUTED)
-        for setting, line in lines.items():
-            _draw_band(axes, setting, line)
+            axes.set_xlabel("the same in both settings", color=MUTED)
+        means = {s: _draw_band(axes, s, line) for s, line in lines.items() if line}
+        ends = {s: (min(values), max(values)) for s, values in means.items()}
+        ranges.append({"letter": LETTERS[parameter], "ends": ends, "is_same": is_same})
         values = sorted({value for line in lines.values() for value in line})
         if not values:
             axes.annotate("no records", (0.5, 0.5), xycoords="axes fraction", ha="center")
@@ -242,45 +201,26 @@ def draw_sensitivity(results: Results) -> Picture | None:
         else:
             _scale(axes, values)
         if not math.isnan(euclid):
-            axes.axhline(euclid, color=COLORS["EUCLID"], linestyle=(0, (4, 3)), linewidth=1.4)
+            axes.axhline(euclid, **_STYLES["EUCLID"])
     for axes in panels[::2]:
         axes.set_ylabel("accuracy, %")
     _draw_sensitivity_legend(figure, not math.isnan(euclid))
-    words = "; ".join(_spread(results, parameter) for parameter in PARAMETERS)
-    return Picture(
-        "sensitivity",
-        f"Sensitivity to the parameters on {dataset}",
-        "One parameter varies, the others stay at K = 10, η = 3, λ₂ = 0.001 and λ₁ = 1 (the "
-        "paper's setting) or λ₁ = 300 K^η (the library's). Lines: mean over the trials, bands: one "
-        f"standard deviation. Lowest and highest mean, in percent: {words}.",
-        f"Four panels of accuracy over a parameter. Lowest and highest mean: {words}.",
-        figure,
-    )
+    return figure, {"ranges": ranges}
 
 
-def draw_toy_picture() -> Picture:
-    """Draw the toy of the demo, learned anew; the only figure that needs no records."""
+def draw_fitted_toy() -> Drawing:
+    """Draw the toy of the demo, fitted here; all other figures need only records."""
     figure = learn_toy()
-    titles = [axes.get_title() for axes in figure.axes]
-    return Picture(
-        "toy",
-        "A toy: what the metric does",
-        "Two classes in two modes each. Left the points as they are given, right as the learned "
-        "metric sees them. Both curves enclose the ten points nearest to the ringed one, by "
-        "Euclidean distance and by the learned metric. The toy is built to show the method; it "
-        "was learned while this page was written and is not part of the records.",
-        "; ".join(titles) + ".",
-        figure,
-    )
+    return figure, {"titles": [axes.get_title() for axes in figure.axes]}
 
 
 def rounds_to_settle(values: FloatArray) -> int:
-    """Count rounds until 99 % of the descent from the first to the last value is made."""
+    """Return the number of rounds until 99 % of the total decrease."""
     return int(np.argmax(values - values[-1] <= 0.01 * (values[0] - values[-1])))
 
 
 def _draw_scale(axes: "Axes", start: float, length: float) -> None:
-    """Critical difference as a length, above the axis."""
+    """Draw the critical difference as a length, above the axis."""
     axes.plot([start, start + length], [0.85, 0.85], color=INK, linewidth=1.4)
     for end in (start, start + length):
         axes.plot([end, end], [0.78, 0.92], color=INK, linewidth=1.4)
@@ -288,28 +228,21 @@ def _draw_scale(axes: "Axes", start: float, length: float) -> None:
     axes.text(start + length / 2, 0.97, text, ha="center", va="bottom", fontsize=9)
 
 
-def _draw_band(axes: "Axes", setting: str, line: dict[float, list[float]]) -> None:
-    if not line:
-        return
+def _draw_band(axes: "Axes", setting: str, line: dict[float, list[float]]) -> FloatArray:
+    """Draw means and deviations over the values of a parameter, and return the means."""
     values = np.array(sorted(line))
     means = np.array([np.mean(line[value]) for value in values])
     stds = np.array([np.std(line[v], ddof=1) if len(line[v]) > 1 else 0.0 for v in values])
-    style = _settings()[setting]
+    style = _STYLES[setting]
     axes.fill_between(
         values, means - stds, means + stds, color=style["color"], alpha=0.18, linewidth=0
     )
     axes.plot(values, means, **style)
-
-
-def _settings() -> dict[str, dict[str, Any]]:
-    return {
-        "paper": {"color": COLORS[PUBLISHED_GRID], "marker": "s", "markersize": 5},
-        "library": {"color": COLORS[OURS], "marker": "o", "markersize": 5},
-    }
+    return means
 
 
 def _scale(axes: "Axes", values: Sequence[float]) -> None:
-    """Logarithmic axis where the values span more than two powers of ten."""
+    """Make the axis logarithmic if the values span more than two powers of ten."""
     positive = [value for value in values if value > 0]
     if positive and positive[-1] > 100 * positive[0]:
         if values[0] > 0:
@@ -322,35 +255,10 @@ def _draw_sensitivity_legend(figure: "Figure", with_euclid: bool) -> None:
     from matplotlib.lines import Line2D
 
     entries = {
-        "paper's setting, $\\lambda_1 = 1$": _settings()["paper"],
-        "library's setting, $\\lambda_1 = 300\\,K^\\eta$": _settings()["library"],
+        "paper's setting, $\\lambda_1 = 1$": _STYLES["paper"],
+        "library's setting, $\\lambda_1 = 300\\,K^\\eta$": _STYLES["library"],
     }
     if with_euclid:
-        entries["EUCLID"] = {"color": COLORS["EUCLID"], "linestyle": (0, (4, 3)), "linewidth": 1.4}
+        entries["EUCLID"] = _STYLES["EUCLID"]
     handles = [Line2D([], [], **style) for style in entries.values()]
     figure.legend(handles, list(entries), loc="outside lower center", ncols=3)
-
-
-def _spread(results: Results, parameter: str) -> str:
-    """Lowest and highest mean over the values of a parameter, in words."""
-    letters = {"n_modes": "K", "triplet_weight": "λ₁", "eta": "η", "ridge": "λ₂"}
-    parts = {}
-    for setting in SETTINGS:
-        line = results.sensitivity.get((parameter, setting), {})
-        if line:
-            means = [float(np.mean(values)) for values in line.values()]
-            parts[setting] = f"{min(means):.1f} to {max(means):.1f}"
-    words = ", ".join(f"{part} ({setting})" for setting, part in parts.items())
-    if len(parts) == 2 and _is_one(results, parameter):
-        words = parts["paper"]
-    return f"{letters[parameter]} {words or 'not run'}"
-
-
-def _is_one(results: Results, parameter: str) -> bool:
-    """Whether both settings gave the same: they do where λ₁, which tells them apart, varies."""
-    paper, library = (results.sensitivity.get((parameter, setting), {}) for setting in SETTINGS)
-    return bool(paper) and paper == library
-
-
-def _or_lowest(value: float) -> float:
-    return -math.inf if math.isnan(value) else value

@@ -1,21 +1,20 @@
-"""Colours and style of the figures, and how they become files and parts of a page."""
+"""Colours and style of the figures, and their conversion to files and to parts of a page."""
 
-import html
 import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# One colour a method, everywhere. All have a contrast of 3 or more with the light and with the
-# dark page; no figure tells methods apart by colour alone, since no fourteen are safe for all eyes.
+# One colour per method in all figures, with a contrast of 3 or more to the light and to the dark
+# page. Fifteen colours cannot be safe for colour-blind readers, so figures also label the methods.
 COLORS = {
     "MDaML": "#0072b2",
     "MDaML, defaults": "#3f8fd0",
+    "MDaML, automatic": "#6670c9",
     "MDaML, published grid": "#c26a00",
     "MDaML, neighbours": "#0f8b8d",
     "MDaML, fixed weights": "#7d8ca3",
@@ -31,7 +30,7 @@ COLORS = {
 }
 OTHER = "#767676"
 
-# The page replaces these four by its own colours, so that figures follow light and dark.
+# The page replaces these four by its own colours, so that figures match its light and dark mode.
 INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#ffffff"
 _PAGE_COLORS = {INK: "--ink", "#000000": "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--card"}
 
@@ -67,32 +66,9 @@ _STYLE: dict[Any, Any] = {
 _DPI = 160
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure with its words.
-
-    Attributes
-    ----------
-    name : str
-        Stem of its files.
-    title, caption : str
-        One line, and what it shows.
-    alt : str
-        What it shows, for those who do not see it.
-    figure : matplotlib.figure.Figure
-        Ready to be saved.
-    """
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    figure: "Figure"
-
-
 @contextmanager
-def house_style() -> Iterator[None]:
-    """Matplotlib in the colours of the report, whatever the user's own settings."""
+def report_style() -> Iterator[None]:
+    """Use Matplotlib with the style of the report instead of the user's settings."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -102,40 +78,43 @@ def house_style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of a size in inches; pyplot does not know it."""
+    """Return an empty figure of a size in inches, without pyplot."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def fix_layout(figure: "Figure") -> None:
-    """Place everything once; each saving would do it again, and not end quite the same."""
+    """Compute the layout once, because computing it at every saving gives slight differences."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
 
 def to_svg(figure: "Figure") -> str:
-    """Print a figure as SVG, the same bytes for the same figure."""
+    """Return a figure as SVG, the same bytes for the same figure."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
 def to_png(figure: "Figure") -> bytes:
-    """Print a figure as PNG."""
+    """Return a figure as PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI)
     return buffer.getvalue()
 
 
-def to_inline_svg(svg: str, name: str, alt: str) -> str:
-    """Turn a file into an element of a page: own ids, the page's colours, words for `alt`."""
-    svg = svg[svg.index("<svg") :]
+def to_inline_svg(svg: str, name: str) -> str:
+    """Return an SVG file as an element of a page, from the attributes of its ``<svg`` on.
+
+    The ids begin with `name`, and colours are those of the page. The page adds the opening ``<svg``
+    and the attributes that describe the figure in words.
+    """
+    svg = svg[svg.index("<svg") + len("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(id="|href="#|url\(#)', rf"\1{name}-", svg)
     svg = svg.replace(PAPER, "none", 1)  # the background
     svg = re.sub("|".join(_PAGE_COLORS), lambda match: f"var({_PAGE_COLORS[match[0]]})", svg)
     width = re.search(r'width="([\d.]+pt)"', svg)
     natural = f' style="--natural: {width[1]}"' if width else ""
-    words = f'<svg role="img" aria-label="{html.escape(alt)}"{natural}'
-    return svg.replace("<svg", words, 1).strip()
+    return natural + svg.strip("\n")

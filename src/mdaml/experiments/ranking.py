@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -13,7 +14,7 @@ from mdaml.experiments.results import OURS, Results
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mean ranks of the methods over data sets that all of them have been run on.
+    """Mean ranks of the methods over data sets on which all of them were run.
 
     Attributes
     ----------
@@ -22,10 +23,10 @@ class Ranking:
     ranks : ndarray of shape (n_methods,)
         Mean rank of each method; 1 is best, ties share their ranks.
     critical_difference : float
-        Mean ranks further apart than this differ by the test of Nemenyi at 0.05; nan if there
-        are too few data sets or methods for a test.
+        Mean ranks that differ by more are significantly different by the test of Nemenyi at 0.05;
+        nan if there are too few data sets or methods for a test.
     p_value : float
-        Of the test of Friedman in the form of Iman and Davenport; nan likewise.
+        P-value of the test of Friedman in the form of Iman and Davenport; nan likewise.
     """
 
     datasets: tuple[str, ...]
@@ -35,71 +36,47 @@ class Ranking:
     p_value: float
 
     @property
-    def order(self) -> list[int]:
-        """Positions of the methods from best to worst."""
-        return [int(i) for i in np.argsort(self.ranks, kind="stable")]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One method against MDaML, over the data sets that both have been run on.
-
-    Attributes
-    ----------
-    method : str
-        The other method.
-    wins, ties, losses : int
-        Data sets on which MDaML has the higher, the same or the lower mean accuracy.
-    median_difference : float
-        Of MDaML's mean accuracy over the other's, in percentage points.
-    p_value, p_holm : float
-        Of Wilcoxon's signed-rank test on the means, two-sided; as it is, and after Holm.
-    """
-
-    method: str
-    wins: int
-    ties: int
-    losses: int
-    median_difference: float
-    p_value: float
-    p_holm: float
+    def ordered(self) -> list[tuple[str, float]]:
+        """Methods with their mean ranks, from best to worst."""
+        order = np.argsort(self.ranks, kind="stable")
+        return [(self.methods[i], round(float(self.ranks[i]), 9)) for i in order]
 
 
 def rank_methods(results: Results) -> Ranking:
-    """Rank the methods on each data set by mean accuracy and average.
+    """Rank the methods on each data set by mean accuracy, and average the ranks.
 
-    A method that lacks results on some data sets is left out if the others then have a larger
-    block without a gap, counted in cells; MDaML stays if it was run at all.
+    A method without results on some data sets is left out if the others then have a larger block
+    without a gap, counted in cells; MDaML stays if it was run at all.
     """
     datasets, methods = _complete_block(results)
     means = results.means(datasets, methods)
     if not means.size:
         return Ranking(datasets, methods, np.empty(0), math.nan, math.nan)
-    ranks = stats.rankdata(-means, axis=1).mean(axis=0)
     n_datasets, n_methods = means.shape
-    testable = n_datasets > 1 and n_methods > 2
-    return Ranking(
-        datasets,
-        methods,
-        ranks,
-        critical_difference(n_methods, n_datasets) if testable else math.nan,
-        _friedman_p(means) if testable else math.nan,
-    )
+    difference = p_value = math.nan
+    if n_datasets > 1 and n_methods > 2:
+        difference, p_value = critical_difference(n_methods, n_datasets), _friedman_p(means)
+    return Ranking(datasets, methods, mean_ranks(means), difference, p_value)
+
+
+def mean_ranks(means: FloatArray) -> FloatArray:
+    """Return the mean rank of each column; the largest mean of a row has rank 1."""
+    return np.asarray(stats.rankdata(-means, axis=1).mean(axis=0))
 
 
 def rank_in_place(results: Results, ranking: Ranking, variant: str) -> float:
-    """Mean rank of a variant of MDaML if it stood in MDaML's place; nan if it lacks a set."""
+    """Return the mean rank of a variant in the place of MDaML; nan if it lacks a data set."""
     if OURS not in ranking.methods:
         return math.nan
     methods = [variant if method == OURS else method for method in ranking.methods]
     means = results.means(ranking.datasets, methods)
     if np.isnan(means).any():
         return math.nan
-    return float(stats.rankdata(-means, axis=1).mean(axis=0)[methods.index(variant)])
+    return float(mean_ranks(means)[methods.index(variant)])
 
 
 def critical_difference(n_methods: int, n_datasets: int, *, alpha: float = 0.05) -> float:
-    """Least difference of two mean ranks that Nemenyi's test calls significant.
+    """Return the least difference of two mean ranks that is significant by Nemenyi's test.
 
     ``q sqrt(k (k + 1) / (6 N))``, where q is the studentised range divided by the root of 2.
 
@@ -113,7 +90,7 @@ def critical_difference(n_methods: int, n_datasets: int, *, alpha: float = 0.05)
 
 
 def indistinct_groups(ranks: FloatArray, difference: float) -> list[tuple[int, int]]:
-    """First and last position of each largest run of sorted ranks no further apart than that."""
+    """Return first and last position of each largest run of sorted ranks within a difference."""
     groups: list[tuple[int, int]] = []
     for first in range(len(ranks)):
         last = int(np.searchsorted(ranks, ranks[first] + difference, side="right")) - 1
@@ -122,39 +99,42 @@ def indistinct_groups(ranks: FloatArray, difference: float) -> list[tuple[int, i
     return groups
 
 
-def compare_with_ours(results: Results) -> list[Comparison]:
-    """Test every other method against MDaML.
+def compare_with_ours(results: Results) -> list[dict[str, Any]]:
+    """Test every other method against MDaML, over the data sets on which both were run.
 
-    Wilcoxon's test is on the means of the data sets, one pair each. Trials on one data set share
-    most of their training rows, so pairs of single trials are not independent, and a test on them
-    would find differences that another draw of the same data sets' rows decides.
+    Wilcoxon's two-sided signed-rank test is on the means of the data sets, one pair each. Trials on
+    one data set share most of their training rows, so pairs of single trials are not independent.
+
+    Returns
+    -------
+    list of dict
+        For each method the numbers of data sets on which MDaML is ``better``, ``equal`` and
+        ``worse``; the ``median`` difference of the mean accuracies in percentage points, MDaML
+        minus the other; the p-value ``p``, ``p_holm`` after Holm's correction, and the ``reading``
+        of the latter at 0.05.
     """
-    others = [method for method in results.methods if method != OURS]
-    rows = []
-    for method in others:
+    tests: list[dict[str, Any]] = []
+    for method in results.methods:
         means = results.means(results.datasets, (OURS, method))
-        differences = means[~np.isnan(means).any(axis=1)] @ (1.0, -1.0)
-        if len(differences):
-            rows.append((method, np.round(differences, 9)))
-    p_values = [_signed_rank_p(differences) for _, differences in rows]
-    return [
-        Comparison(
-            method,
-            int(np.sum(differences > 0)),
-            int(np.sum(differences == 0)),
-            int(np.sum(differences < 0)),
-            float(np.median(differences)),
-            p_value,
-            p_holm,
-        )
-        for (method, differences), p_value, p_holm in zip(
-            rows, p_values, holm(p_values), strict=True
-        )
-    ]
+        differences = np.round(means[~np.isnan(means).any(axis=1)] @ (1.0, -1.0), 9)
+        if method == OURS or not len(differences):
+            continue
+        counts = {
+            "better": int(np.sum(differences > 0)),
+            "equal": int(np.sum(differences == 0)),
+            "worse": int(np.sum(differences < 0)),
+        }
+        median, p = float(np.median(differences)), _signed_rank_p(differences)
+        tests.append({"method": method, **counts, "median": median, "p": p})
+    for test, p_holm in zip(tests, holm([test["p"] for test in tests]), strict=True):
+        is_better = "MDaML better" if test["median"] > 0 else "MDaML worse"
+        reading = is_better if p_holm < 0.05 else "no difference shown"
+        test |= {"p_holm": p_holm, "reading": reading}
+    return tests
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values that hold together: the i-th smallest times the number not smaller, made to rise.
+    """Return p-values corrected for their number, by the method of Holm.
 
     Examples
     --------
@@ -186,20 +166,20 @@ def _complete_block(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _friedman_p(means: FloatArray) -> float:
-    """P-value of the test of Friedman, as an F statistic after Iman and Davenport."""
+    """Return the p-value of the test of Friedman, as an F statistic after Iman and Davenport."""
     n_datasets, n_methods = means.shape
     if (means == means[:, :1]).all():
         return 1.0
     statistic = stats.friedmanchisquare(*means.T).statistic
-    room = n_datasets * (n_methods - 1) - statistic
-    if room <= 1e-9:  # the same order on every data set
+    denominator = n_datasets * (n_methods - 1) - statistic
+    if denominator <= 1e-9:  # the same order on every data set
         return 0.0
-    f = (n_datasets - 1) * statistic / room
+    f = (n_datasets - 1) * statistic / denominator
     return float(stats.f.sf(f, n_methods - 1, (n_methods - 1) * (n_datasets - 1)))
 
 
 def _signed_rank_p(differences: FloatArray) -> float:
-    """P-value of Wilcoxon's test; differences of zero count half for either side."""
+    """Return the p-value of Wilcoxon's test; a difference of zero counts half for either side."""
     if not differences.any():
         return 1.0
     return float(stats.wilcoxon(differences, zero_method="zsplit").pvalue)

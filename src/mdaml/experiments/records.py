@@ -1,8 +1,8 @@
-"""Results as lines of JSON: appended one by one, read back after any interruption."""
+"""Results as lines of JSON: appended one by one, and read back after any interruption."""
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,51 +11,46 @@ Record = dict[str, Any]
 
 
 def read_records(path: str | Path) -> list[Record]:
-    """Return the complete records of a file; a last line cut short by an interruption is left out.
+    """Return the complete records of a file, without a last line that was cut off.
 
     Parameters
     ----------
     path : str or Path
-        A file written by `appending`; one that does not exist has no records.
+        A file written by `appending`. A file that does not exist has no records.
 
     Returns
     -------
     list of dict
     """
-    lines = _complete_lines(Path(path))
     records = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_complete_lines(Path(path)), 1):
         try:
             records.append(json.loads(line))
         except ValueError:
             raise ValueError(
-                f"Line {number} of {path} is no JSON. This file was changed by something else than "
-                "mdaml; remove that line, or start again with another --out."
+                f"Line {number} of {path} is not JSON. Another program has changed this file: "
+                "remove the line, or start again with another --out."
             ) from None
     return records
 
 
 @contextmanager
-def appending(path: Path) -> Iterator["Appender"]:
-    """Open a file of records for appending, alone; a line cut short is removed first."""
+def appending(path: Path) -> Iterator[Callable[[Record], None]]:
+    """Yield a function that appends a record to a file, and lock the file meanwhile.
+
+    Every record is on disk when the function returns. A last line that was cut off is removed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         _lock(file, path)
         os.truncate(path, sum(map(len, _complete_lines(path))))
-        yield Appender(file)
 
+        def append(record: Record) -> None:
+            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
 
-class Appender:
-    """Writes whole lines, each on disk before the next work starts."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def __call__(self, record: Record) -> None:
-        """Append a record."""
-        self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        yield append
 
 
 def _complete_lines(path: Path) -> list[bytes]:
@@ -66,14 +61,14 @@ def _complete_lines(path: Path) -> list[bytes]:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Refuse a second run that would write the same file. The system lifts the lock at the end."""
+    """Refuse a second run that would write the same file; closing the file releases the lock."""
     try:
         import fcntl
-    except ModuleNotFoundError:  # not on this system: trust the user
+    except ModuleNotFoundError:  # Windows has no such locks
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise BlockingIOError(
-            f"Another run is writing {path}. Wait for it, or choose another --out."
+            f"Another run is writing {path}. Wait for it to end, or choose another --out."
         ) from None

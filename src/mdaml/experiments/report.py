@@ -1,28 +1,46 @@
-"""The report: tables, figures and one page, written from records all at once or not at all."""
+"""Write the report from records: tables, figures and one page."""
 
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mdaml.experiments import figures, findings, markup, pictures, tables
-from mdaml.experiments.ranking import Ranking, compare_with_ours, rank_methods
-from mdaml.experiments.results import Record, Results, read_results
+from mdaml.experiments import figures, findings, pictures, tables
+from mdaml.experiments.records import Record
+from mdaml.experiments.results import OURS, read_results
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _PAGE = "report.html"
 _TABLES = ("accuracy", "tests", "variants", "times", "parameters", "sizes")
-_FIGURES = ("critical_difference", "fixed_weights", "images", "convergence", "sensitivity", "toy")
+_FIGURES: dict[str, Callable[[dict[str, Any]], figures.Drawing | None]] = {
+    "critical_difference": lambda found: figures.draw_critical_difference(found["ranking"]),
+    "fixed_weights": lambda found: figures.draw_fixed_weights(found["results"]),
+    "images": lambda found: figures.draw_images(found["results"]),
+    "convergence": lambda found: figures.draw_convergence(found["results"]),
+    "sensitivity": lambda found: figures.draw_sensitivity(found["results"]),
+    "toy": lambda _: figures.draw_fitted_toy(),
+}
 _FILES = {
     _PAGE,
     *(f"tables/{name}.{suffix}" for name in _TABLES for suffix in ("md", "tex")),
     *(f"figures/{name}.{suffix}" for name in _FIGURES for suffix in ("png", "svg")),
 }
+_FILES_OF_FILE_MANAGERS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 
-# What file managers leave behind wherever they look.
-_LITTER = {".DS_Store", "Thumbs.db", "desktop.ini"}
+_TEX = {
+    **{char: "\\" + char for char in "&%$#_{}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "–": "--", "<": "$<$", ">": "$>$"},
+    **{"K^η": r"$K^\eta$", "λ₁": r"$\lambda_1$", "λ₂": r"$\lambda_2$", "η": r"$\eta$"},
+}
+_TEX_PATTERN = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
 
 
 def write_report(
@@ -36,10 +54,10 @@ def write_report(
     Parameters
     ----------
     records : sequence of dict
-        Records of the experiments; any part may be missing, the page says which.
+        Records of the experiments. Any part may be missing; the page lists the missing parts.
     out : Path
-        Folder to write, together with those above it. An older report there is replaced as a
-        whole at the end; a folder that holds anything else is refused.
+        Folder to write; it is created if necessary. An older report there is replaced as a whole
+        at the end; a folder that contains anything else is refused.
     progress : callable or None
         Called as ``progress(name, done, total)`` before each part is made.
 
@@ -52,35 +70,97 @@ def write_report(
     Raises
     ------
     ValueError
-        If no record can be used, or `out` holds something that is not a report.
+        If no record can be used, or `out` contains something that is not a report.
     """
-    results = read_results(records)
+    found = findings.find_all(read_results(records))
     out = Path(out).resolve()
     with _replacing(out) as folder:
-        ranking = rank_methods(results)
-        steps = [*_FIGURES, "page"]
-        drawn: dict[str, dict[str, Any] | None] = {}
-        for done, name in enumerate(steps):
+        drawn = {}
+        for done, name in enumerate([*_FIGURES, "page"]):
             if progress is not None:
-                progress(name.replace("_", " "), done, len(steps))
-            if name == "page":
-                _write_page(folder, results, ranking, drawn)
-            else:
-                drawn[name] = _write_picture(folder, name, results, ranking)
+                progress(name.replace("_", " "), done, len(_FIGURES) + 1)
+            if name != "page":
+                drawn[name] = _write_figure(folder, name, found)
+        made = make_tables(found)
+        for name, table in made.items():
+            for suffix in ("md", "tex"):
+                path = folder / "tables" / f"{name}.{suffix}"
+                path.write_text(table[suffix], encoding="utf-8")
+        names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
+        page = render_page(found, made, drawn, names)
+        (folder / _PAGE).write_text(page, encoding="utf-8")
     return out / _PAGE
+
+
+def make_tables(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the tables that have rows, with title and caption, as Markdown and as LaTeX."""
+    text: Any = _environment().get_template("tables.j2").make_module(found)
+    made = tables.make_tables(found["results"], found["ranking"], found["comparisons"])
+    for name, table in made.items():
+        caption = " ".join(getattr(text, name)(table).split())
+        table |= {"name": name, "title": text.titles[name], "caption": caption}
+        table |= {"md": text.markdown(table), "tex": text.latex(table)}
+    return made
+
+
+def render_page(
+    found: dict[str, Any],
+    made: Mapping[str, Any],
+    drawn: Mapping[str, Any],
+    names: Sequence[str] = (),
+) -> str:
+    """Return the page with tables, figures and links to files; it names the missing parts."""
+    template = _environment().get_template("template.html.j2")
+    return template.render(found, tables=made, figures=drawn, files=names, OURS=OURS)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader
+
+    folder = files("mdaml.experiments")
+    environment = Environment(
+        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "join_words": findings.join_words,
+        "signed": tables.signed,
+        "p_value": tables.p_value,
+        "markdown": lambda text: re.sub(r"([|_*])", r"\\\1", text),
+        "tex": lambda text: _TEX_PATTERN.sub(lambda match: _TEX[match[0]], text),
+    }
+    return environment
+
+
+def _write_figure(folder: Path, name: str, found: dict[str, Any]) -> dict[str, Any] | None:
+    """Write a figure as PNG and as SVG; return the values of its caption and the inline SVG."""
+    with pictures.report_style():
+        drawing = _FIGURES[name](found)
+        if drawing is None:
+            return None
+        figure, values = drawing
+        pictures.fix_layout(figure)
+        svg = pictures.to_svg(figure)
+        png = pictures.to_png(figure)
+    (folder / "figures" / f"{name}.svg").write_text(svg, encoding="utf-8")
+    (folder / "figures" / f"{name}.png").write_bytes(png)
+    return values | {"svg": pictures.to_inline_svg(svg, name)}
 
 
 @contextmanager
 def _replacing(out: Path) -> Iterator[Path]:
-    """Temporary folder beside `out` that takes its place at the end, or vanishes on any error.
+    """Yield a temporary folder that replaces `out` at the end, or is removed on any error.
 
-    It is created at once, so that an unwritable place is refused before the work, not after.
+    It is created at once, so that an unwritable place is refused before the work.
     """
-    _refuse_foreign(out)
+    _check_replaceable(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = out.with_name(f".{out.name}.{os.getpid()}.part")
     older = out.with_name(f".{out.name}.{os.getpid()}.old")
-    # A process of the same number may have been killed here before.
+    # An earlier process with the same number may have been killed here.
     shutil.rmtree(folder, ignore_errors=True)
     if out.exists():
         shutil.rmtree(older, ignore_errors=True)
@@ -90,8 +170,7 @@ def _replacing(out: Path) -> Iterator[Path]:
         (folder / "figures").mkdir()
         yield folder
         if out.exists():
-            # No system renames onto a full folder: for a moment there is neither.
-            out.rename(older)
+            out.rename(older)  # a folder cannot be renamed onto one that is not empty
         folder.rename(out)
     finally:
         if older.exists() and not out.exists():
@@ -100,8 +179,8 @@ def _replacing(out: Path) -> Iterator[Path]:
             shutil.rmtree(remains, ignore_errors=True)
 
 
-def _refuse_foreign(out: Path) -> None:
-    """Refuse to replace what no report has written."""
+def _check_replaceable(out: Path) -> None:
+    """Refuse to replace a folder with files that are not part of a report."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -109,94 +188,11 @@ def _refuse_foreign(out: Path) -> None:
     found = (
         path.relative_to(out).as_posix()
         for path in out.rglob("*")
-        if path.name not in _LITTER and (path.is_symlink() or not path.is_dir())
+        if path.name not in _FILES_OF_FILE_MANAGERS and (path.is_symlink() or not path.is_dir())
     )
     foreign = sorted(set(found) - _FILES)
     if foreign:
         raise ValueError(
-            f"{out} holds {foreign[0]}, which is not of a report, and a report replaces its whole "
-            "folder. Choose another folder, or an empty one."
+            f"{out} contains {foreign[0]}, which is not part of a report, and a report replaces "
+            "the whole folder. Choose another folder, or an empty one."
         )
-
-
-def _draw(name: str, results: Results, ranking: Ranking) -> pictures.Picture | None:
-    match name:
-        case "critical_difference":
-            return figures.draw_critical_difference(ranking)
-        case "fixed_weights":
-            return figures.draw_fixed_weights(results)
-        case "images":
-            return figures.draw_images(results)
-        case "convergence":
-            return figures.draw_convergence(results)
-        case "sensitivity":
-            return figures.draw_sensitivity(results)
-        case "toy":
-            return figures.draw_toy_picture()
-    raise AssertionError(name)
-
-
-def _write_picture(
-    folder: Path, name: str, results: Results, ranking: Ranking
-) -> dict[str, Any] | None:
-    """Write a figure as PNG and as SVG; return what the page needs of it."""
-    with pictures.house_style():
-        picture = _draw(name, results, ranking)
-        if picture is None:
-            return None
-        pictures.fix_layout(picture.figure)
-        svg = pictures.to_svg(picture.figure)
-        png = pictures.to_png(picture.figure)
-    (folder / "figures" / f"{name}.svg").write_text(svg, encoding="utf-8")
-    (folder / "figures" / f"{name}.png").write_bytes(png)
-    return {
-        "name": name,
-        "title": picture.title,
-        "caption": picture.caption,
-        "svg": pictures.to_inline_svg(svg, name, picture.alt),
-    }
-
-
-def _write_page(
-    folder: Path,
-    results: Results,
-    ranking: Ranking,
-    drawn: dict[str, dict[str, Any] | None],
-) -> None:
-    """Write the tables and the page that holds everything."""
-    from jinja2 import Environment
-
-    comparisons = compare_with_ours(results)
-    made = {
-        "accuracy": tables.accuracy_table(results, ranking),
-        "tests": tables.comparison_table(comparisons),
-        "variants": tables.variant_table(results, ranking),
-        "times": tables.time_table(results),
-        "parameters": tables.parameter_table(results),
-        "sizes": tables.size_table(results),
-    }
-    for name, table in made.items():
-        if table is not None:
-            text, tex = markup.to_markdown(table), markup.to_latex(table)
-            (folder / "tables" / f"{name}.md").write_text(text, encoding="utf-8")
-            (folder / "tables" / f"{name}.tex").write_text(tex, encoding="utf-8")
-    source = files("mdaml.experiments").joinpath("template.html.j2").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(source).render(
-        headline=findings.headline(results, ranking),
-        sentences=[
-            findings.ranks_by_kind(results, ranking),
-            findings.standing(results),
-            findings.significance(comparisons),
-            findings.against_paper(results),
-        ],
-        is_quick=results.is_quick,
-        facts=findings.facts(results),
-        versions=findings.versions(results),
-        deviations=findings.deviations(results),
-        absences=findings.absences(results),
-        tables=made,
-        pictures=drawn,
-        files=sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*")),
-    )
-    (folder / _PAGE).write_text(page, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""What a run recorded, arranged by data set and method; what the paper printed, likewise."""
+"""The records of a run, arranged by data set and method, and the tables printed in the paper."""
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -11,54 +11,52 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray
+from mdaml.experiments.config import CONFIG, METHODS
+from mdaml.experiments.records import Record
 
-Record = Mapping[str, Any]
-Cell = tuple[str, str]  # data set, method
+Key = tuple[str, str]  # data set, method
 
-UCI = (
-    *("autompg", "balance", "dna", "german", "letter"),
-    *("spambase", "sonar", "segment", "vehicle", "waveform"),
-)
-IMAGES = ("pubfig", "osr", "caltech20")
-CONVERGENCE = ("spambase", "letter", "dna")
-PARAMETERS = ("n_modes", "triplet_weight", "eta", "ridge")
+UCI = tuple(CONFIG["datasets"]["uci"])
+IMAGES = tuple(CONFIG["datasets"]["images"])
+CONVERGENCE = tuple(CONFIG["convergence"]["datasets"])
+PARAMETERS = tuple(CONFIG["sensitivity"]["fixed"])
 SETTINGS = ("paper", "library")
 
 OURS = "MDaML"
 PUBLISHED_GRID = "MDaML, published grid"
 FIXED = "MDaML, fixed weights"
-VARIANTS = ("MDaML, defaults", PUBLISHED_GRID, "MDaML, neighbours", FIXED)
-RIVALS = ("EUCLID", "DMLMJ", "GMML", "KISSME", "LMNN", "DML-eig", "LFDA", "DML-dc", "NCA")
+VARIANTS = tuple(method for method in METHODS if method.startswith(f"{OURS}, "))
+RIVALS = tuple(method for method in METHODS if method not in (OURS, *VARIANTS))
 
-_Step = tuple[str, str, str, float, int]  # data set, parameter, setting, value, trial
+_FRACTION = "a fraction from 0 to 1"
 
 
 @dataclass(frozen=True)
 class Results:
-    """Records that can be used, the last of each kind where a run was repeated.
+    """Usable records, the last of each kind if a run was repeated.
 
     Attributes
     ----------
     trials : dict
-        Records of a data set and a method by number of the trial.
+        Records by data set and method, then by number of the trial.
     tuning : dict
-        Record of a data set and a method.
+        Record by data set and method.
     convergence : dict
-        Record of a data set.
+        Record by data set.
     sensitivity : dict
-        Accuracies in percent over the trials, by parameter, setting and value.
+        Accuracies in percent by parameter and setting, then by value; one for each trial.
     sensitivity_dataset : str
-        The data set of the latter; of several, the last.
+        The data set of `sensitivity`; the last one if there are several.
     is_quick : bool
-        Whether records come from a quick run, whose grids and trials are too few for results.
+        Whether records come from a quick run, which is too small for results.
     n_unusable : int
-        Number of records that lack a field or hold a value that cannot be.
+        Number of records without a needed field or with an impossible value.
     """
 
-    trials: dict[Cell, dict[int, Record]]
-    tuning: dict[Cell, Record]
+    trials: dict[Key, dict[int, Record]]
+    tuning: dict[Key, Record]
     convergence: dict[str, Record]
-    sensitivity: dict[tuple[str, str], dict[float, list[float]]]
+    sensitivity: dict[Key, dict[float, list[float]]]
     sensitivity_dataset: str
     is_quick: bool
     n_unusable: int
@@ -70,21 +68,26 @@ class Results:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Methods with a trial: MDaML, its variants, the others in the paper's order."""
+        """Methods with a trial: MDaML, its variants, the others in the order of the paper."""
         return _arrange((method for _, method in self.trials), (OURS, *VARIANTS, *RIVALS))
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Methods that are ranked: one entry each, so without variants of MDaML beside MDaML."""
+        """Methods that are ranked: MDaML once, without its variants."""
         if OURS not in self.methods:
             return self.methods
         return tuple(method for method in self.methods if not is_variant(method))
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """MDaML and its variants, if there is a variant to compare it with."""
+        """MDaML and its variants; empty unless MDaML and a variant were run."""
         found = tuple(method for method in self.methods if is_variant(method))
         return (OURS, *found) if found and OURS in self.methods else ()
+
+    @property
+    def trial_counts(self) -> list[int]:
+        """The different numbers of trials that a method has on a data set, ascending."""
+        return sorted({len(trials) for trials in self.trials.values()})
 
     def accuracies(self, dataset: str, method: str) -> FloatArray:
         """Accuracies in percent, in the order of the trials; empty if there are none."""
@@ -94,7 +97,7 @@ class Results:
     def mean(self, dataset: str, method: str) -> float:
         """Mean accuracy in percent; nan if there is none."""
         values = self.accuracies(dataset, method)
-        # Rounded so that the order of additions cannot break a tie.
+        # Rounded, so that the order of additions cannot break a tie.
         return round(float(values.mean()), 9) if len(values) else math.nan
 
     def std(self, dataset: str, method: str) -> float:
@@ -103,7 +106,7 @@ class Results:
         return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
     def means(self, datasets: Sequence[str], methods: Sequence[str]) -> FloatArray:
-        """Mean accuracies, one row a data set, one column a method."""
+        """Mean accuracies, one row per data set, one column per method."""
         return np.array(
             [[self.mean(dataset, method) for method in methods] for dataset in datasets]
         )
@@ -116,7 +119,7 @@ class Results:
 
 
 def is_variant(method: str) -> bool:
-    """Whether a method is MDaML with other settings: its name says so."""
+    """Whether a method is MDaML with other settings, by its name."""
     return method.startswith(f"{OURS}, ")
 
 
@@ -126,97 +129,87 @@ def read_results(records: Sequence[Record]) -> Results:
     Parameters
     ----------
     records : sequence of dict
-        Of the kinds ``trial``, ``tuning``, ``convergence`` and ``sensitivity``; other kinds are
-        left out, and so are records that cannot be used.
+        Records of the kinds ``trial``, ``tuning``, ``convergence`` and ``sensitivity``. Records of
+        other kinds and unusable ones are left out.
 
     Returns
     -------
     Results
-        Which may lack any part but trials.
+        Any part but the trials may be empty.
 
     Raises
     ------
     ValueError
-        If no trial can be used: without accuracies there is nothing to report.
+        If there is no usable trial.
     """
-    trials: dict[Cell, dict[int, Record]] = {}
-    tuning: dict[Cell, Record] = {}
+    trials: dict[Key, dict[int, Record]] = {}
+    tuning: dict[Key, Record] = {}
     convergence: dict[str, Record] = {}
-    steps: dict[_Step, float] = {}
-    add: dict[Any, Callable[[Record], None]] = {
-        "trial": lambda record: _add_trial(trials, record),
-        "tuning": lambda record: _add_tuning(tuning, record),
-        "convergence": lambda record: _add_convergence(convergence, record),
-        "sensitivity": lambda record: _add_step(steps, record),
-    }
+    steps: dict[tuple[str, str, str, float, int], float] = {}
     n_unusable, reason = 0, ""
     for record in records:
         try:
-            if record["kind"] in add:
-                add[record["kind"]](record)
+            match record["kind"]:
+                case "trial":
+                    _check(0 <= record["accuracy"] <= 1, record, "accuracy", _FRACTION)
+                    seconds = record.get("fit_seconds", 0.0)
+                    _check(0 <= seconds < math.inf, record, "fit_seconds", "zero or more")
+                    trials.setdefault(_key(record), {})[int(record["trial"])] = record
+                case "tuning":
+                    is_table = isinstance(record["params"], Mapping)
+                    _check(is_table, record, "params", "a table")
+                    tuning[_key(record)] = record
+                case "convergence":
+                    values = np.asarray(record["objective"], dtype=float)
+                    usable = values.ndim == 1 and len(values) > 1 and np.isfinite(values).all()
+                    _check(usable, record, "objective", "two or more finite numbers")
+                    convergence[str(record["dataset"])] = record
+                case "sensitivity":
+                    _check(0 <= record["accuracy"] <= 1, record, "accuracy", _FRACTION)
+                    line = str(record["dataset"]), str(record["parameter"]), str(record["setting"])
+                    step = float(record["value"]), int(record["trial"])
+                    steps[line + step] = 100.0 * record["accuracy"]
         except (KeyError, TypeError, ValueError) as error:
             n_unusable += 1
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
-            reason = reason or f" The first one that could not be used: {what}."
+            reason = reason or f" The first unusable record: {what}."
     if not trials:
         raise ValueError(
             "a report needs records of kind 'trial' with an accuracy, got none among "
             f"{len(records)} records.{reason} Run the experiments first."
         )
     dataset = next(reversed(steps))[0] if steps else ""
-    lines: dict[tuple[str, str], dict[float, list[float]]] = {}
+    lines: dict[Key, dict[float, list[float]]] = {}
     for (name, parameter, setting, value, _), accuracy in sorted(steps.items()):
         if name == dataset:
             lines.setdefault((parameter, setting), {}).setdefault(value, []).append(accuracy)
-    is_quick = any(
-        trial.get("preset") == "quick" for some in trials.values() for trial in some.values()
-    )
-    return Results(trials, tuning, convergence, lines, dataset, is_quick, n_unusable)
-
-
-@dataclass(frozen=True)
-class Published:
-    """What the paper printed.
-
-    Attributes
-    ----------
-    accuracy : dict
-        Mean and deviation in percent of a data set and a method.
-    seconds : dict
-        Training time of a data set and a method.
-    bold : set
-        Accuracies that the paper prints in bold.
-    bold_seconds : set
-        Times that the paper prints in bold.
-    sizes : dict
-        Features, classes and examples of a data set.
-    """
-
-    accuracy: dict[Cell, tuple[float, float]]
-    seconds: dict[Cell, float]
-    bold: frozenset[Cell]
-    bold_seconds: frozenset[Cell]
-    sizes: dict[str, tuple[int, int, int]]
+    presets = {trial.get("preset") for some in trials.values() for trial in some.values()}
+    return Results(trials, tuning, convergence, lines, dataset, "quick" in presets, n_unusable)
 
 
 @cache
-def read_published() -> Published:
-    """Return the tables of the paper."""
+def read_published() -> dict[str, Any]:
+    """Return the tables of the paper, by data set and method.
+
+    ``accuracy`` has mean and deviation in percent, ``seconds`` training times, ``bold`` and
+    ``bold_seconds`` the entries that the paper prints in bold, and ``sizes`` the numbers of
+    features, classes and examples of each data set.
+    """
     text = files("mdaml.experiments").joinpath("published.toml").read_text(encoding="utf-8")
     tables = tomllib.loads(text)
     accuracy, seconds = tables["accuracy"], tables["seconds"]
-    means = _cells(accuracy["mean"], accuracy["methods"])
-    stds = _cells(accuracy["std"], accuracy["methods"])
-    return Published(
-        accuracy={cell: (means[cell], stds[cell]) for cell in means},
-        seconds=_cells(seconds["time"], seconds["methods"]),
-        bold=_pairs(accuracy["bold"]),
-        bold_seconds=_pairs(seconds["bold"]),
-        sizes={dataset: tuple(row) for dataset, row in tables["sizes"].items()},
-    )
+    stds = _by_key(accuracy["std"], accuracy["methods"])
+    means = _by_key(accuracy["mean"], accuracy["methods"])
+    return {
+        "accuracy": {key: (mean, stds[key]) for key, mean in means.items()},
+        "seconds": _by_key(seconds["time"], seconds["methods"]),
+        "bold": {(name, method) for name, row in accuracy["bold"].items() for method in row},
+        "bold_seconds": {(name, method) for name, row in seconds["bold"].items() for method in row},
+        "sizes": tables["sizes"],
+    }
 
 
-def _cells(rows: dict[str, list[float]], methods: list[str]) -> dict[Cell, float]:
+def _by_key(rows: dict[str, list[float]], methods: list[str]) -> dict[Key, float]:
     return {
         (dataset, method): float(value)
         for dataset, values in rows.items()
@@ -224,51 +217,16 @@ def _cells(rows: dict[str, list[float]], methods: list[str]) -> dict[Cell, float
     }
 
 
-def _pairs(rows: dict[str, list[str]]) -> frozenset[Cell]:
-    return frozenset((dataset, method) for dataset, methods in rows.items() for method in methods)
-
-
-def _arrange(found: Any, known: Sequence[str]) -> tuple[str, ...]:
-    """Known names that were found, in their order, then the others in order of appearance."""
+def _arrange(found: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return known names that were found, in their order, then the others as they appear."""
     names = dict.fromkeys(found)
     return (*(name for name in known if name in names), *(n for n in names if n not in known))
 
 
-def _add_trial(trials: dict[Cell, dict[int, Record]], record: Record) -> None:
-    _check_share(record["accuracy"])
-    if "fit_seconds" in record:
-        _check_positive(record["fit_seconds"])
-    trials.setdefault(_cell(record), {})[int(record["trial"])] = record
-
-
-def _add_tuning(tuning: dict[Cell, Record], record: Record) -> None:
-    if not isinstance(record["params"], Mapping):
-        raise TypeError(f"params must be a table, got {record['params']!r}")
-    tuning[_cell(record)] = record
-
-
-def _add_convergence(convergence: dict[str, Record], record: Record) -> None:
-    values = np.asarray(record["objective"], dtype=float)
-    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
-        raise ValueError(f"objective must be two or more finite numbers, got {values.tolist()}")
-    convergence[str(record["dataset"])] = record
-
-
-def _add_step(steps: dict[_Step, float], record: Record) -> None:
-    _check_share(record["accuracy"])
-    line = str(record["dataset"]), str(record["parameter"]), str(record["setting"])
-    steps[*line, float(record["value"]), int(record["trial"])] = 100.0 * record["accuracy"]
-
-
-def _cell(record: Record) -> Cell:
+def _key(record: Record) -> Key:
     return str(record["dataset"]), str(record["method"])
 
 
-def _check_share(value: Any) -> None:
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"accuracy must be a fraction from 0 to 1, got {value!r}")
-
-
-def _check_positive(value: Any) -> None:
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"fit_seconds must be zero or more, got {value!r}")
+def _check(is_usable: Any, record: Record, field: str, wanted: str) -> None:
+    if not is_usable:
+        raise ValueError(f"{field} must be {wanted}, got {record[field]!r}")

@@ -1,6 +1,7 @@
-"""The data of a trial: which samples, how they are split and scaled, which triplets.
+"""The data of a trial: samples, split, scaling and triplets.
 
-Everything follows from names and numbers, so that jobs may run anywhere and in any order.
+Everything follows from the names of data sets and the numbers of trials, so that jobs can run
+anywhere and in any order.
 """
 
 import zlib
@@ -10,13 +11,35 @@ from typing import Any
 import numpy as np
 import sklearn.datasets
 from sklearn.decomposition import PCA
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints import sample_triplets
 from mdaml.datasets import list_datasets, load_dataset
 from mdaml.experiments.config import CONFIG, CONFIRMATION
+
+# Training samples and labels, test samples and labels, triplets of the training samples.
+TrialData = tuple[FloatArray, IntArray, FloatArray, IntArray, IntArray]
+
+
+def load_split(dataset: str, trial: int) -> TrialData:
+    """Return the data of a trial, scaled, with the triplets that all methods share."""
+    X, y, X_test, y_test = split(dataset, trial)
+    samples, held_out = prepared(dataset, X, X_test)
+    return samples, y, held_out, y_test, shared_triplets(dataset, y, trial)
+
+
+def load_folds(dataset: str, n_folds: int) -> list[TrialData]:
+    """Return the folds of a cross-validation on the training part of the first trial."""
+    X, y, _, _ = split(dataset, 0)
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed_of(dataset, 0) % 2**32)
+    parts = []
+    for fold, (train, valid) in enumerate(folds.split(X, y)):
+        samples, held_out = prepared(dataset, X[train], X[valid])
+        triplets = shared_triplets(dataset, y[train], trial=1000 + fold)
+        parts.append((samples, y[train], held_out, y[valid], triplets))
+    return parts
 
 
 def split(dataset: str, trial: int) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
@@ -29,10 +52,10 @@ def split(dataset: str, trial: int) -> tuple[FloatArray, IntArray, FloatArray, I
 
 
 def prepared(dataset: str, X: FloatArray, X_test: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return both parts, standardised or reduced by what is known of the first one.
+    """Return both parts, standardised or reduced by a transform fitted to the first.
 
-    The principal components of image features keep their scale: to standardise them would blow up
-    the last of them, which are mostly noise.
+    The principal components of image features keep their scale: standardising them would amplify
+    the last ones, which are mostly noise.
     """
     step: Any = StandardScaler()
     if dataset in CONFIG["datasets"]["images"]:
@@ -48,14 +71,14 @@ def shared_triplets(dataset: str, y: IntArray, trial: int) -> IntArray:
 
 
 def seed_of(*words: str | int) -> int:
-    """Return a seed that depends on the words alone, so that the order of jobs does not matter."""
+    """Return a seed that depends only on the words, so that the order of jobs does not matter."""
     text = "/".join(map(str, (CONFIG["protocol"]["seed"], *words)))
     return zlib.crc32(text.encode())
 
 
 @cache
 def load_samples(dataset: str) -> tuple[FloatArray, IntArray]:
-    """Return samples and labels of a data set, cut to the size of the paper; loaded once."""
+    """Return samples and labels of a data set, reduced to the size in the paper; loaded once."""
     if dataset in CONFIRMATION:
         X, y = getattr(sklearn.datasets, f"load_{dataset}")(return_X_y=True)
         return X[:, X.std(axis=0) > 0], y
@@ -69,7 +92,7 @@ def load_samples(dataset: str) -> tuple[FloatArray, IntArray]:
 
 @cache
 def sizes(dataset: str) -> tuple[int, int]:
-    """Return the number of samples and features, roughly: to tell how much work there is."""
+    """Return the approximate number of samples and features, to estimate the work."""
     if dataset in CONFIRMATION:
         n, d = load_samples(dataset)[0].shape
         return n, d

@@ -1,4 +1,4 @@
-"""A toy before and after a metric is learned: the picture of the demo and of the report."""
+"""Toy data before and after learning a metric: the figure of the demo and of the report."""
 
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -31,27 +31,28 @@ _BALL_POINTS = 10
 
 
 def learn_toy(seed: int = 0) -> "Figure":
-    """Learn a metric of two-dimensional points with two modes a class, and draw both."""
+    """Learn a metric for points in the plane, with two modes per class, and draw both."""
     X, y = make_multimodal(random_state=seed)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
     scaler = StandardScaler().fit(X_train)
     X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the picture shows how well it went
+        warnings.simplefilter("ignore")  # the figure shows the quality of the fit
         model = MDaML(random_state=seed).fit(X_train, y_train)
+    knn = KNeighborsClassifier(3)
     before, after = (
-        100.0 * float(KNeighborsClassifier(3).fit(see(X_train), y_train).score(see(X_test), y_test))
-        for see in (np.asarray, model.transform)
+        100.0 * float(knn.fit(transform(X_train), y_train).score(transform(X_test), y_test))
+        for transform in (np.asarray, model.transform)
     )
     return draw_toy(model, X_train, y_train, (before, after))
 
 
 def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, float]) -> "Figure":
-    """Draw the same points as they are given, and as the learned metric sees them.
+    """Draw the same points as they are given, and under the learned metric.
 
-    Around one point, which Euclidean 3-NN gets wrong and the learned metric right, both panels show
-    the ball of either metric that holds the ten points next to it. The right panel also shows the
-    learned modes, and how far each point belongs to one of them alone.
+    One point is ringed, which 3-NN classifies wrongly by Euclidean distance and correctly by the
+    learned metric. Both panels show the balls of both metrics with its ten nearest points. The
+    right panel also shows the learned modes; points that belong to several modes are faint.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, 
     Returns
     -------
     matplotlib.figure.Figure
-        Ready for ``savefig``; pyplot does not know it.
+        Made without pyplot.
     """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -84,7 +85,7 @@ def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, 
     _draw_points(before, X, y, np.ones(len(X)))
     _draw_points(after, X @ view, y, np.asarray(model.weights_).max(axis=1))
     for ball, style in balls:
-        # Not `plot`: the axes end where the points end, and a ball may be very long.
+        # Not `plot`, which would extend the axes: a ball may be very long.
         before.add_artist(Line2D(*ball.T, **style, zorder=3))
         after.add_artist(Line2D(*(ball @ view).T, **style, zorder=3))
     for axes, point in ((before, example), (after, example @ view)):
@@ -99,21 +100,21 @@ def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, 
 
 
 def _view(components: FloatArray) -> FloatArray:
-    """Matrix V with ``|x V| = |components x|`` whose first column is the longest."""
+    """Return a matrix V with ``|x V| = |components x|`` whose first column is the longest."""
     stretches, directions = np.linalg.eigh(components.T @ components)
     directions = directions * np.where(directions[0] < 0, -1.0, 1.0)  # left stays left
     return np.asarray(directions[:, ::-1] * np.sqrt(np.maximum(stretches[::-1], 0.0)))
 
 
 def _example(X: FloatArray, y: IntArray, components: FloatArray) -> int:
-    """Most central of the points that 3-NN among the others gets right only after learning."""
+    """Return the most central point that leave-one-out 3-NN gets right only after learning."""
     helped = (_vote(X, y) != y) & (_vote(X @ components.T, y) == y)
     dists = np.linalg.norm(X - np.median(X, axis=0), axis=1)
     return int(np.argmin(np.where(helped, dists, np.inf) if helped.any() else dists))
 
 
 def _vote(Z: FloatArray, y: IntArray) -> IntArray:
-    """Class, 0 or 1, of the majority of the three points next to each point."""
+    """Return the class, 0 or 1, of most of the three nearest points of each point."""
     dists = np.linalg.norm(Z - Z[:, None], axis=2)
     np.fill_diagonal(dists, np.inf)
     nearest = np.argsort(dists, axis=1)[:, :3]
@@ -121,7 +122,7 @@ def _vote(Z: FloatArray, y: IntArray) -> IntArray:
 
 
 def _ball(X: FloatArray, center: FloatArray, components: FloatArray) -> FloatArray:
-    """Curve ``|components (x - center)| = r`` that holds ten other points, in the space of X."""
+    """Return the curve ``|components (x - center)| = r`` around ten other points of X."""
     radius = np.sort(np.linalg.norm((X - center) @ components.T, axis=1))[_BALL_POINTS]
     angle = np.linspace(0.0, 2.0 * np.pi, 400)
     circle = radius * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -129,7 +130,7 @@ def _ball(X: FloatArray, center: FloatArray, components: FloatArray) -> FloatArr
 
 
 def _draw_points(axes: "Axes", Z: FloatArray, y: IntArray, share: FloatArray) -> None:
-    """Points by class, the fainter the smaller their share."""
+    """Draw points by class, fainter for a smaller share."""
     low, span = share.min(), np.ptp(share)
     alpha = 0.45 + 0.5 * (share - low) / span if span > 0 else np.full(len(Z), 0.95)
     for label, style in enumerate(_CLASSES):

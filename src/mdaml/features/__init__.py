@@ -1,6 +1,6 @@
-"""Images to the feature vectors of the paper's image sets: GIST, and histograms of Lab colours.
+"""Features of images, as in the paper's image data sets: GIST and histograms of Lab colours.
 
-Arrays need no extra for GIST; image files and Lab colours need ``pip install 'mdaml[images]'``.
+Image files and Lab colours need ``pip install 'mdaml[images]'``; GIST of arrays needs no extra.
 """
 
 from mdaml.features._color import lab_histogram

@@ -22,22 +22,22 @@ def lab_histogram(
 ) -> FloatArray:
     """Return histograms of the lightness L and of the colour axes a and b, side by side.
 
-    Each channel of CIE Lab (white point D65, two degrees) has a histogram of its own, with bins of
-    equal width. All three together sum to 1, so each of them to 1/3, as the colour features of
-    PubFig do [1]_; the bins of those were not published.
+    Each channel of CIE Lab (white point D65, two degrees) has its own histogram with bins of equal
+    width. Each histogram sums to 1/3 and all three together to 1, like the colour features of
+    PubFig [1]_, whose bins were not published.
 
     Parameters
     ----------
     images : folder, or iterable of paths, arrays and Pillow images
-        As for `gist`; a grey image has equal channels. All its pixels count, without scaling.
+        As for `gist`; a grey image has equal channels. All pixels are counted, without scaling.
     n_bins : int, default=10
         Bins of each channel.
     ranges : sequence of three pairs, default=((0, 100), (-90, 100), (-110, 100))
-        Lower and upper end of the bins of L, a and b; values beyond are counted in the first or
-        last bin. The defaults hold all colours of sRGB, and keep grey, where a and b are 0, away
-        from the edge between two bins.
+        Lower and upper end of the bins of L, a and b; values outside are counted in the first or
+        last bin. The defaults contain all colours of sRGB, and grey, where a and b are 0, is not
+        on the edge between two bins.
     n_jobs : int or None, default=None
-        Threads, as for `gist`.
+        Number of threads, as for `gist`.
     callback : callable or None, default=None
         Called as ``callback(n_done)`` after each image.
 

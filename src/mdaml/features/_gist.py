@@ -1,7 +1,6 @@
-"""GIST: how much of each orientation and scale there is in each part of an image."""
+"""GIST descriptors: the strength of each orientation and scale in each part of an image."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from numbers import Real
@@ -15,27 +14,15 @@ from scipy.sparse import csr_array
 from mdaml._typing import FloatArray
 from mdaml.features._images import FULL_SCALE, Images, Pixels, check_count, describe
 
-# Constants of the authors' programs: pixels added around the image by the prefilter, contrast that
-# it leaves alone, and of the filters the highest frequency in cycles per pixel, the ratio of
-# successive ones, and the sharpness along and across.
+# Constants of the authors' programs. Prefilter: pixels added around the image, and the contrast
+# below which it does not amplify. Filters: the highest frequency in cycles per pixel, the ratio of
+# successive frequencies, and the sharpness along and across.
 _MARGIN = 5
 _CONTRAST_FLOOR = 0.2
 _TOP_FREQUENCY = 0.3
 _FREQUENCY_RATIO = 1.85
 _RADIAL_SHARPNESS = 3.5
 _ANGULAR_SHARPNESS = np.pi / 32
-
-
-@dataclass(frozen=True)
-class _Settings:
-    size: int
-    crop: bool
-    stretch: bool
-    cutoff: float
-    boundary: int
-    n_orientations: tuple[int, ...]
-    n_blocks: int
-    dtype: np.dtype[Any]
 
 
 def gist(
@@ -74,19 +61,19 @@ def gist(
     images : folder, or iterable of paths, arrays and Pillow images
         The images; those of a folder in the order of `list_images`. Arrays have shape (H, W) or
         (H, W, 3) and are uint8, uint16, or floating point from 0 to 1. Files need the images
-        extra; they are turned as their EXIF entry says, and transparency is left out. An iterator
-        is read as the work goes on, so it may be longer than memory.
+        extra; they are rotated as their EXIF entry says, and transparency is dropped. An iterator
+        is read during the computation, so its images need not fit into memory together.
     size : int, default=256
         Side of the square that is described, even.
     crop : bool, default=True
-        Keep the proportions and cut what exceeds the square. Else the whole image is squeezed
-        into the square.
+        Keep the proportions and cut off what exceeds the square. If False, the whole image is
+        squeezed into the square.
     stretch : bool, default=True
         Stretch the grey values of the square to 0..255.
     cutoff : float, default=4.0
-        Frequency, in cycles per side, below which step 3 takes brightness and contrast out.
+        Frequency, in cycles per side, below which step 3 removes brightness and contrast.
     boundary : int, default=32
-        Pixels mirrored at each side in step 4, so that opposite sides do not meet.
+        Pixels mirrored at each side in step 4, so that opposite sides do not affect each other.
     n_orientations : sequence of int, default=(8, 8, 8, 8)
         Orientations of each scale, from the finest to the coarsest.
     n_blocks : int, default=4
@@ -95,22 +82,22 @@ def gist(
         Precision of step 4 and of the result. Single precision takes about two thirds of the time
         and changes the features by a few millionths.
     n_jobs : int or None, default=None
-        Threads, each at work on another image: None is one, -1 is one per available core. The
-        result does not depend on it.
+        Number of threads, each of which describes one image at a time: None is one, -1 is one per
+        available core. The result does not depend on it.
     callback : callable or None, default=None
         Called as ``callback(n_done)`` after each image.
 
     Returns
     -------
     ndarray of shape (n_images, n_blocks ** 2 * sum(n_orientations))
-        Not negative. Scale by scale, in it orientation by orientation, in it the blocks column by
-        column. Orientation 0 answers to vertical stripes, the middle one to horizontal stripes. A
-        uniform image gives zeros.
+        Zero or more, in the order of scales, then orientations, then blocks column by column.
+        Orientation 0 responds to vertical stripes, the middle one to horizontal stripes. A uniform
+        image gives zeros.
 
     Notes
     -----
-    The defaults are the usual settings. The OSR and PubFig features of Parikh and Grauman are
-    approached with ``size=128, stretch=False, boundary=0``.
+    The defaults are the usual settings. ``size=128, stretch=False, boundary=0`` comes close to the
+    OSR and PubFig features of Parikh and Grauman.
 
     References
     ----------
@@ -132,41 +119,42 @@ def gist(
     >>> energies.argmax(axis=1)  # orientations 0 and 4 of the second scale
     array([ 8, 12])
     """
-    settings = _Settings(
-        size, crop, stretch, cutoff, boundary, tuple(n_orientations), n_blocks, np.dtype(dtype)
-    )
-    _check(settings)
-    # Once here, lest every thread computes them for itself.
-    _transfer_functions(size + 2 * boundary, settings.n_orientations, settings.dtype)
-    return describe(
-        images, lambda pixels: _describe(pixels, settings), n_jobs=n_jobs, callback=callback
-    )
+    n_orientations, precision = tuple(n_orientations), np.dtype(dtype)
+    _check_options(size, cutoff, boundary, n_orientations, n_blocks, precision)
+    # Computed once before the threads start, so that each of them finds it in the cache.
+    _transfer_functions(size + 2 * boundary, n_orientations, precision)
+
+    def descriptor(pixels: Pixels) -> FloatArray:
+        square = _to_square(_grey(pixels), size, crop)
+        w = _prefiltered(_stretched(square) if stretch else square, cutoff)
+        return _block_energies(w, boundary, n_orientations, n_blocks, precision)
+
+    return describe(images, descriptor, n_jobs=n_jobs, callback=callback)
 
 
-def _check(settings: _Settings) -> None:
-    check_count("size", settings.size, 2)
-    if settings.size % 2:
-        raise ValueError(f"size must be even, got {settings.size}.")
-    check_count("boundary", settings.boundary, 0)
-    check_count("n_blocks", settings.n_blocks, 1)
-    if settings.n_blocks > settings.size:
-        raise ValueError(f"n_blocks must be at most size={settings.size}, got {settings.n_blocks}.")
-    if not settings.n_orientations:
+def _check_options(
+    size: int,
+    cutoff: float,
+    boundary: int,
+    n_orientations: tuple[int, ...],
+    n_blocks: int,
+    dtype: np.dtype[Any],
+) -> None:
+    check_count("size", size, 2)
+    if size % 2:
+        raise ValueError(f"size must be even, got {size}.")
+    check_count("boundary", boundary, 0)
+    check_count("n_blocks", n_blocks, 1)
+    if n_blocks > size:
+        raise ValueError(f"n_blocks must be at most size={size}, got {n_blocks}.")
+    if not n_orientations:
         raise ValueError("n_orientations must have a number for at least one scale, got none.")
-    for count in settings.n_orientations:
+    for count in n_orientations:
         check_count("n_orientations", count, 1)
-    cutoff = settings.cutoff
     if isinstance(cutoff, bool) or not isinstance(cutoff, Real) or not 0 < cutoff < np.inf:
         raise ValueError(f"cutoff must be a finite number greater than 0, got {cutoff!r}.")
-    if settings.dtype not in (np.float64, np.float32):
-        raise ValueError(f"dtype must be float64 or float32, got {settings.dtype}.")
-
-
-def _describe(pixels: Pixels, settings: _Settings) -> FloatArray:
-    square = _to_square(_grey(pixels), settings.size, settings.crop)
-    if settings.stretch:
-        square = _stretched(square)
-    return _block_energies(_prefiltered(square, settings.cutoff), settings)
+    if dtype not in (np.float64, np.float32):
+        raise ValueError(f"dtype must be float64 or float32, got {dtype}.")
 
 
 def _grey(pixels: Pixels) -> FloatArray:
@@ -201,12 +189,12 @@ def _triangle_weights(n_in: int, n_out: int, first: int, count: int) -> csr_arra
 def _stretched(square: FloatArray) -> FloatArray:
     square = square - square.min()
     largest = square.max()
-    # Where all is alike, the division would blow up what rounding has left.
+    # In a uniform image the division would amplify rounding errors.
     return square * (255.0 / largest) if largest > 1e-9 else np.zeros_like(square)
 
 
 def _prefiltered(square: FloatArray, cutoff: float) -> FloatArray:
-    """Step 3 of `gist`: without slow changes of brightness, and of like contrast everywhere."""
+    """Step 3 of `gist`: remove slow changes of brightness and equalise the contrast."""
     u = np.pad(np.log1p(square), _MARGIN, mode="symmetric")
     n = len(u)
     rows, columns = fft.fftfreq(n, 1 / n)[:, np.newaxis], fft.rfftfreq(n, 1 / n)
@@ -220,18 +208,24 @@ def _prefiltered(square: FloatArray, cutoff: float) -> FloatArray:
     return w[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
 
 
-def _block_energies(w: FloatArray, settings: _Settings) -> FloatArray:
+def _block_energies(
+    w: FloatArray,
+    boundary: int,
+    n_orientations: tuple[int, ...],
+    n_blocks: int,
+    dtype: np.dtype[Any],
+) -> FloatArray:
     """Mean moduli under each filter, block by block: steps 4 and 5 of `gist`.
 
     One filter of one image at a time stays in the cache: groups of either were slower.
     """
-    padded = np.pad(w, settings.boundary, mode="symmetric").astype(settings.dtype)
-    inside = slice(settings.boundary, settings.boundary + settings.size)
-    means = _block_means(settings.size, settings.n_blocks).astype(settings.dtype)
+    padded = np.pad(w, boundary, mode="symmetric").astype(dtype)
+    inside = slice(boundary, boundary + len(w))
+    means = _block_means(len(w), n_blocks).astype(dtype)
     spectrum = fft.fft2(padded)
     blocks = []
-    for transfer in _transfer_functions(len(padded), settings.n_orientations, settings.dtype):
-        # Rows outside are of no use, so they are left out between the two passes of the transform.
+    for transfer in _transfer_functions(len(padded), n_orientations, dtype):
+        # Only the rows inside are needed, so the second pass of the transform skips the others.
         half = fft.ifft(spectrum * transfer, axis=0, overwrite_x=True)[inside]
         modulus = np.abs(fft.ifft(half, axis=1, overwrite_x=True)[:, inside])
         blocks.append((means @ modulus @ means.T).T.ravel())

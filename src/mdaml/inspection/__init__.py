@@ -9,10 +9,12 @@ from mdaml.inspection._explanation import (
     mode_map,
 )
 from mdaml.inspection._queries import suggest_queries
+from mdaml.inspection._verification import PairVerifier
 
 __all__ = [
     "CATEGORIES",
     "ModeMap",
+    "PairVerifier",
     "audit",
     "effective_rank",
     "explain_distance",

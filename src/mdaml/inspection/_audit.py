@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints import Constraints
-from mdaml.inspection._claims import KINDS, Claims
+from mdaml.constraints.arguments import constraints_of
+from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
 from mdaml.inspection._model import (
     mapped_samples,
     metric_and_samples,
@@ -29,12 +29,12 @@ _SUSPICIOUS = 0.5
 
 def audit(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
-    triplets: npt.ArrayLike | None = None,
-    pairs: npt.ArrayLike | None = None,
-    pair_labels: npt.ArrayLike | None = None,
-    quadruplets: npt.ArrayLike | None = None,
+    triplets: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    pair_labels: ArrayLike | None = None,
+    quadruplets: ArrayLike | None = None,
     constraints: Constraints | None = None,
     training_rows: bool | None = None,
 ) -> "DataFrame":
@@ -131,16 +131,17 @@ def audit(
     pandas = require_pandas("audit")
     metric, X = metric_and_samples("audit", model, X)
     Y = mapped_samples(metric, X)
-    given = Claims.read(
+    said = constraints_of(
         len(Y),
+        constraints,
         triplets=triplets,
         pairs=pairs,
         pair_labels=pair_labels,
         quadruplets=quadruplets,
-        constraints=constraints,
     )
+    given = columns_of(said)
     weights = mode_weights("audit", metric, Y, training_rows)
-    near, far = given.sq_dists(Y)
+    near, far = compared_sq_dists(Y, given)
     satisfied = near < far
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0
     shared = self_weights(weights, float(getattr(metric, "eta", 1.0)), given.near)
@@ -157,7 +158,7 @@ def audit(
     return pandas.DataFrame(columns)
 
 
-def _suspicion(given: Claims, margins: FloatArray) -> FloatArray:
+def _suspicion(given: Columns, margins: FloatArray) -> FloatArray:
     """Estimate the share of wrong answers among pairs and among the rest, and blame by it."""
     out = np.empty(len(margins))
     is_pair = (given.kind == 1) | (given.kind == 2)
@@ -168,12 +169,12 @@ def _suspicion(given: Claims, margins: FloatArray) -> FloatArray:
 
 
 def _categories(
-    given: Claims,
-    satisfied: npt.NDArray[np.bool_],
+    given: Columns,
+    satisfied: BoolArray,
     self_weight: FloatArray,
     suspicion: FloatArray,
 ) -> IntArray:
-    near, far = given.pair_numbers()
+    near, far = pair_numbers(given)
     redundant = np.zeros(len(near), bool)
     again = repeated(np.column_stack([near, far, given.kind * (given.far[:, 0] < 0)]))
     compared = np.flatnonzero(satisfied & ~again & (given.far[:, 0] >= 0))

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_triplets
+from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml.constraints.checks import check_triplets
 from mdaml.inspection._model import (
     are_training_rows,
     feature_names,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
-def feature_relevance(model: Any, X: npt.ArrayLike) -> "Series":
+def feature_relevance(model: Any, X: ArrayLike) -> "Series":
     """Return the share of each feature in the mean squared learned distance.
 
     The mean squared distance of two points of X is ``2 sum_fg M_fg Cov_fg``. Feature f is given
@@ -70,7 +69,7 @@ def feature_relevance(model: Any, X: npt.ArrayLike) -> "Series":
     return pandas.Series(parts / total, index=feature_names(metric), name="relevance")
 
 
-def explain_distance(model: Any, a: npt.ArrayLike, b: npt.ArrayLike) -> "DataFrame":
+def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
     """Return what each feature adds to the squared learned distance of two points.
 
     With ``z = a - b`` feature f adds ``z_f (M z)_f``; together they are the squared distance.
@@ -195,9 +194,9 @@ class ModeMap:
 
 def mode_map(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
-    triplets: npt.ArrayLike | None = None,
+    triplets: ArrayLike | None = None,
     training_rows: bool | None = None,
 ) -> ModeMap:
     """Return the modes of points and how much near pairs link them.

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import FloatArray
-from mdaml.estimators._base import MahalanobisTransformer
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml.estimators.base import MahalanobisTransformer
 
 
 def fitted_metric(caller: str, model: Any) -> Any:
@@ -24,7 +24,7 @@ def fitted_metric(caller: str, model: Any) -> Any:
     return metric
 
 
-def metric_and_samples(caller: str, model: Any, X: npt.ArrayLike) -> tuple[Any, npt.ArrayLike]:
+def metric_and_samples(caller: str, model: Any, X: ArrayLike) -> tuple[Any, ArrayLike]:
     """Return the fitted learner, and samples as it sees them: after other steps of a pipeline."""
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
@@ -42,7 +42,7 @@ def require_pandas(caller: str) -> Any:
     return pandas
 
 
-def mapped_samples(metric: Any, X: npt.ArrayLike) -> FloatArray:
+def mapped_samples(metric: Any, X: ArrayLike) -> FloatArray:
     """Return samples under the learned map, in double precision."""
     return metric.transform(X).astype(np.float64)
 

@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
-from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_triplets
+from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml.constraints.checks import check_triplets
 from mdaml.inspection._model import (
     are_training_rows,
     mapped_samples,
@@ -22,11 +21,11 @@ _CANDIDATES_PER_QUERY, _MIN_CANDIDATES = 50, 2000
 
 def suggest_queries(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     n: int,
     *,
-    candidates: npt.ArrayLike | int | None = None,
-    asked: npt.ArrayLike | None = None,
+    candidates: ArrayLike | int | None = None,
+    asked: ArrayLike | None = None,
     training_rows: bool | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> IntArray:

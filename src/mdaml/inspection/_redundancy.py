@@ -1,21 +1,20 @@
 """Comparisons that say nothing new: repetitions, and consequences of two others."""
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from mdaml._typing import IntArray
+from mdaml._typing import BoolArray, IntArray
 
 _BLOCK = 4096  # near pairs whose consequences are held at a time
 
 
-def repeated(keys: IntArray) -> npt.NDArray[np.bool_]:
+def repeated(keys: IntArray) -> BoolArray:
     """Return whether a row equals an earlier one."""
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     return first[inverse.ravel()] < np.arange(len(keys))
 
 
-def implied(near: IntArray, far: IntArray) -> npt.NDArray[np.bool_]:
+def implied(near: IntArray, far: IntArray) -> BoolArray:
     """Return whether some pair p lies between: near < p and p < far are both among the rows.
 
     ``near`` and ``far`` number pairs. All rows must hold under one distance: then they have no

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels._threads import share
+from mdaml.kernels.threads import share
 
 _ROWS, _COLUMNS = 128, 512  # about: a tile of half a megabyte stays in the cache
 # Neighbouring classes of at most so many members together share a tile, for which affinities across

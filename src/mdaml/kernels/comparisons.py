@@ -1,26 +1,36 @@
 """The loops over comparisons of any two pairs, each with a weight.
 
 Near and far pair need not share a sample, so nothing can be done anchor by anchor as in
-:mod:`mdaml.kernels.cpu`: distances of all pairs, then losses, then slopes are passes of their own.
-Each writes what it alone owns (a pair, a comparison), and sums run in a fixed order in double
-precision: no result depends on the number of threads. Index arrays come from
-:class:`mdaml.constraints.ComparisonSet`.
+:mod:`mdaml.kernels.triplets`: distances of all pairs, then losses, then slopes are passes of their
+own. Each writes what it alone owns (a pair, a comparison), and sums run in a fixed order in double
+precision: no result depends on the number of threads.
+
+``by_near = (first, last, far, weights)``: the comparisons with near pair p have the far pairs
+``far[first[p]:last[p]]`` and the weights at the same places. ``by_far = (bounds, members)``: the
+comparisons ``members[bounds[p]:bounds[p + 1]]`` have far pair p.
 """
 
 import numpy as np
+import numpy.typing as npt
 
-from mdaml.kernels._prefetch import pairs_ahead, prefetch_row
-from mdaml.kernels._threads import share
-from mdaml.kernels.cpu import fast_loop, laplacian_product, pair_sq_dists, smooth_hinge
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.pairs import pair_sq_dists, smooth_hinge
+from mdaml.kernels.prefetch import pairs_ahead, prefetch_row
+from mdaml.kernels.threads import share
 
+ByNear = tuple[IntArray, IntArray, IntArray, FloatArray]
+ByFar = tuple[IntArray, IntArray]
 _PAIRS_PER_SUM = 256  # losses are summed in so many at a time, whatever the number of threads
 
 
-def comparison_losses(Y, comparisons, dtype=np.float64):
+def comparison_losses(
+    Y: FloatArray, pairs: IntArray, by_near: ByNear, dtype: npt.DTypeLike = np.float64
+) -> FloatArray:
     """Weighted sum of the losses of the comparisons of each near pair, for distances in Y."""
-    sq_dists = pair_sq_dists(Y, comparisons.pairs, dtype=Y.dtype)
+    sq_dists = pair_sq_dists(Y, pairs, dtype=Y.dtype)
     out = np.empty(len(sq_dists), dtype)
-    share(_near_losses, len(out), 4 * len(comparisons.far), sq_dists, *comparisons.by_near, out)
+    share(_near_losses, len(out), 4 * len(by_near[2]), sq_dists, *by_near, out)
     return out
 
 
@@ -33,27 +43,25 @@ def _near_losses(begin, end, sq_dists, first, last, far, weights, out):
         out[p] = total
 
 
-def comparison_gradient(Y, scales, comparisons, pair_weights):
-    """Weighted loss for distances in Y, columns scaled, and half of its Laplacian times Y.
-
-    The second result is :func:`laplacian_product` for the slopes of :func:`comparison_slopes`.
-    """
-    loss, slopes = comparison_slopes(Y, scales, comparisons, pair_weights)
-    return loss, laplacian_product(Y, comparisons.pairs, comparisons.groups, slopes)
-
-
-def comparison_slopes(Y, scales, comparisons, pair_weights):
+def comparison_slopes(
+    Y: FloatArray,
+    scales: FloatArray,
+    pairs: IntArray,
+    by_near: ByNear,
+    by_far: ByFar,
+    pair_weights: FloatArray,
+) -> tuple[float, FloatArray]:
     """Weighted loss for distances in Y, columns scaled, and its derivative for every pair.
 
     The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``.
     """
-    sq_dists = pair_sq_dists(Y, comparisons.pairs, scales, Y.dtype)
+    sq_dists = pair_sq_dists(Y, pairs, scales, Y.dtype)
     losses, slopes = np.empty(len(sq_dists), Y.dtype), np.empty(len(sq_dists), Y.dtype)
-    pulls = np.empty(len(comparisons.far), Y.dtype)
-    args = (sq_dists, *comparisons.by_near, pair_weights, losses, slopes, pulls)
+    pulls = np.empty(len(by_near[2]), Y.dtype)
+    args = (sq_dists, *by_near, pair_weights, losses, slopes, pulls)
     share(_near_slopes, len(slopes), 5 * len(pulls), *args)
-    del args, sq_dists  # a pair has done with its distance
-    share(_subtract_far_slopes, len(slopes), 2 * len(pulls), *comparisons.by_far, pulls, slopes)
+    del args, sq_dists  # free the distances before the next pass
+    share(_subtract_far_slopes, len(slopes), 2 * len(pulls), *by_far, pulls, slopes)
     return float(losses.sum(dtype=np.float64)), slopes
 
 
@@ -83,15 +91,16 @@ def _subtract_far_slopes(begin, end, bounds, members, pulls, slopes):
         slopes[p] -= total
 
 
-def comparison_losses_along(Y, scales, comparisons, pair_weights):
+def comparison_losses_along(
+    Y: FloatArray, scales: FloatArray, pairs: IntArray, by_near: ByNear, pair_weights: FloatArray
+) -> FloatArray:
     """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
-    pairs = comparisons.pairs
     sq_dists = np.empty((len(pairs), 4), Y.dtype)
     args = (Y, pairs_ahead(Y), scales, pairs, sq_dists)
     share(_four_sq_dists, len(pairs), 4 * len(pairs) * Y.shape[1], *args)
     losses = np.zeros((-(-len(pairs) // _PAIRS_PER_SUM), 4))
-    args = (sq_dists, *comparisons.by_near, pair_weights, losses)
-    share(_four_losses, len(losses), 12 * len(comparisons.far), *args)
+    cost = 12 * len(by_near[2])
+    share(_four_losses, len(losses), cost, sq_dists, *by_near, pair_weights, losses)
     return losses.sum(axis=0)
 
 

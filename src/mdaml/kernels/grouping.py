@@ -1,9 +1,12 @@
 """Loops that prepare the supervision, run once per fit: grouping and colouring."""
 
+from typing import Any
+
 import numpy as np
 
-from mdaml.kernels._threads import share
-from mdaml.kernels.cpu import exact_loop
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.compiling import exact_loop
+from mdaml.kernels.threads import share
 
 
 @exact_loop
@@ -41,7 +44,7 @@ def greedy_colors(indptr, samples):
     return color
 
 
-def count_pairs(triplets, n_samples):
+def count_pairs(triplets: IntArray, n_samples: int) -> int:
     """How many distinct pairs (anchor, other) triplets have."""
     order, bounds = _by_anchor(triplets, n_samples)
     partners = np.empty(2 * len(order), np.int32)
@@ -51,8 +54,8 @@ def count_pairs(triplets, n_samples):
     return int(n_pairs.sum())
 
 
-def group_triplets(triplets, n_samples):
-    """Arrays of a :class:`TripletSet`: pairs, first, last, far, groups."""
+def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
+    """Arrays of :class:`mdaml.constraints.Comparisons`: pairs, first, last, far, groups."""
     order, bounds = _by_anchor(triplets, n_samples)
     partners = np.empty(2 * len(order), np.int32)
     n_pairs = np.zeros(len(bounds) - 1, np.int64)
@@ -76,7 +79,7 @@ def _by_anchor(triplets, n_samples):
     return order, bounds[np.append(True, np.diff(bounds) > 0)]
 
 
-def counting_sort(keys, n_keys):
+def counting_sort(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
     """Sort integers below ``n_keys``: a stable order, and where each of them begins in it."""
     kind = index_type(len(keys))
     order = np.empty(len(keys), kind)
@@ -96,12 +99,12 @@ def _sort_by_count(keys, n_keys, order):
     return bounds
 
 
-def index_type(n):
+def index_type(n: int) -> Any:
     """Return the narrowest type for places below n that the kernels take."""
     return np.int32 if n < 2**31 else np.int64
 
 
-def group_pairs(pairs, n_samples):
+def group_pairs(pairs: IntArray, n_samples: int) -> tuple[IntArray, IntArray]:
     """Distinct unordered pairs, sorted, the lower row first; and the place of each one given.
 
     Two counting sorts, by the higher and by the lower row.
@@ -116,7 +119,9 @@ def group_pairs(pairs, n_samples):
     return distinct, places
 
 
-def merge_comparisons(near, far, weights, n_pairs):
+def merge_comparisons(
+    near: IntArray, far: IntArray, weights: FloatArray, n_pairs: int
+) -> tuple[IntArray, IntArray, FloatArray]:
     """Distinct comparisons by near pair: bounds of each, far pairs, and sums of their weights."""
     order = _lexicographic(near, far, n_pairs, n_pairs)
     places = np.empty(len(near), index_type(len(near)))
@@ -247,7 +252,7 @@ def _compact(bounds, groups, first, last, far, n_far):
 
 @exact_loop
 def group_lists(near, begin, indptr, others, n_others):
-    """Arrays of a :class:`TripletSet` that joins every near partner of an anchor with every other.
+    """Arrays of ``Comparisons`` that join every near partner of an anchor with every other.
 
     Anchor ``begin + a`` has the near partners ``near[begin + a]`` (negative: none) and the far ones
     ``others[indptr[a]:indptr[a + 1]]``. ``n_others`` is the number of far pairs in all.

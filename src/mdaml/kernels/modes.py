@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from mdaml.kernels._threads import GRAIN, share
-from mdaml.kernels.cpu import exact_loop, fast_loop
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.compiling import exact_loop, fast_loop
+from mdaml.kernels.threads import GRAIN, share
 
 
-def center_sq_dists(Y, centers):
+def center_sq_dists(Y: FloatArray, centers: FloatArray) -> FloatArray:
     """Squared distance of every row of Y to every centre, by differences: no cancellation."""
     out = np.empty((len(Y), len(centers)), Y.dtype)
     share(_center_sq_dists, len(Y), out.size * Y.shape[1], Y, centers, out)
@@ -24,7 +25,16 @@ def _center_sq_dists(begin, end, Y, centers, out):
             out[i, k] = total
 
 
-def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta):
+def sequential_weights(
+    weights: FloatArray,
+    powers: FloatArray,
+    costs: FloatArray,
+    graph: tuple[IntArray, IntArray, IntArray],
+    losses: FloatArray,
+    order: IntArray,
+    colors: IntArray,
+    eta: float,
+) -> None:
     """Update ``weights`` and ``powers = weights**eta`` in place, one sample after another.
 
     ``graph = (indptr, samples, pairs)`` lists, for each sample, those it forms a near pair with and

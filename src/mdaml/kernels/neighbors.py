@@ -9,35 +9,63 @@ from typing import Any
 
 import numpy as np
 
-from mdaml.kernels._threads import share
-from mdaml.kernels.cpu import fast_loop
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.threads import share
 
 _QUERIES, _CANDIDATES = 128, 512  # a block of half a megabyte stays in the cache
 
 
-def nearest(Z, bounds, rows, n_nearest, *, same):
+def nearest_rows(
+    queries: FloatArray, gallery: FloatArray, n_nearest: int
+) -> tuple[IntArray, FloatArray]:
+    """Nearest rows of a gallery for each query, and squared distances; ties to the earlier row.
+
+    As many as wanted, or all rows there are.
+    """
+    n = len(queries)
+    Z = np.concatenate([queries, gallery])
+    # Two classes, of which each looks in the other one.
+    bounds = np.repeat([[0, n], [n, len(Z)]], [n, len(gallery)], axis=0)
+    n_nearest = min(n_nearest, len(gallery))
+    found, sq_dists = nearest(Z, bounds, np.arange(len(Z)), n_nearest, same=False, n_queries=n)
+    return found - n, sq_dists
+
+
+def nearest(
+    Z: FloatArray,
+    bounds: IntArray,
+    rows: IntArray,
+    n_nearest: int,
+    *,
+    same: bool,
+    n_queries: int | None = None,
+) -> tuple[IntArray, FloatArray]:
     """Nearest samples of the own class (but oneself) or, unless `same`, of all other classes.
 
     ``bounds[i]`` holds the first place of i's class and the one behind its last. Returns places and
     squared distances, both (n, n_nearest), nearest first; ties go to the lower of ``rows``. Where
-    there are too few, the rest is -1 and infinite.
+    there are too few, the rest is -1 and infinite. Of all samples, or of the first `n_queries`.
     """
-    found = np.full((len(Z), n_nearest), -1, np.int64)
-    sq_dists = np.full((len(Z), n_nearest), np.inf)
+    n = len(Z) if n_queries is None else n_queries
+    found = np.full((n, n_nearest), -1, np.int64)
+    sq_dists = np.full((n, n_nearest), np.inf)
     half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
 
     def search(first_block, last_block):
-        blocks = _blocks(first_block, last_block, Z, bounds, 0, len(Z), same)
+        blocks = _blocks(first_block, last_block, Z, bounds, 0, n, same)
         for queries, candidates, products in blocks:
             _keep_nearest(
                 *queries, *candidates, products, Z, half_norms, bounds, rows, same, found, sq_dists
             )
 
-    _share_blocks(search, Z, bounds, len(Z), same)
+    _share_blocks(search, Z, bounds, n, same)
     return found, sq_dists
 
 
-def within(Z, bounds, radii, begin, end):
+def within(
+    Z: FloatArray, bounds: IntArray, radii: FloatArray, begin: int, end: int
+) -> tuple[IntArray, IntArray]:
     """For each i from begin to end, the samples of other classes at squared distance < radii[i].
 
     Returns ``indptr`` and places: those of ``begin + i`` are ``places[indptr[i]:indptr[i + 1]]``,
@@ -74,7 +102,7 @@ def within(Z, bounds, radii, begin, end):
     return np.cumsum(counts), np.concatenate(places) if places else np.empty(0, np.int32)
 
 
-def closest(Y, candidates):
+def closest(Y: FloatArray, candidates: IntArray) -> tuple[IntArray, FloatArray]:
     """For each row of Y the closest of its candidates, the first of equals, and their distance.
 
     Candidates are (n, c) places, negative at the end where there are fewer; without any, the result

@@ -3,22 +3,40 @@
 BLAS brings threads of its own, which spin while they wait; beside other busy processes they made a
 fit ten times slower and more. So a fit keeps BLAS to one thread (:func:`one_blas_thread`) and cuts
 its two large products into blocks of rows here.
+
+A tall matrix may be an array, or anything else with ``shape``, ``dtype`` and ``size`` that makes a
+block of its rows when it is asked for ``Y[begin:end]``.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from itertools import pairwise
 from threading import current_thread, main_thread
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from mdaml.kernels._memory import blocks, rows_per_block
-from mdaml.kernels._threads import share
+from mdaml._typing import FloatArray
+from mdaml.kernels.threads import share
 
 # Blocks of a sum depend on the number of rows alone, so that the sum does not depend on the number
 # of threads.
 _ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
+# A block of rows of about this size stays in the cache of a core.
+BLOCK_BYTES = 2**20
+
+
+def rows_per_block(n_columns: int, itemsize: int) -> int:
+    """How many rows make a block."""
+    return max(16, BLOCK_BYTES // (n_columns * itemsize))
+
+
+def blocks(begin: int, end: int, n_rows: int) -> Iterator[tuple[int, int]]:
+    """Cut a range into consecutive blocks of at most so many."""
+    for first in range(begin, end, n_rows):
+        yield first, min(first + n_rows, end)
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
@@ -37,7 +55,7 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def rows_times(Y, A, out=None):
+def rows_times(Y: Any, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
     A = A.astype(Y.dtype, copy=False)
     out = np.empty((len(Y), A.shape[1]), Y.dtype) if out is None else out
@@ -55,12 +73,12 @@ def _rows_times(begin, end, Y, A, out, n_rows):
             np.matmul(Y[first:last], A, out=out[first:last])
 
 
-def transposed_times(Y, V):
+def transposed_times(Y: Any, V: Any) -> FloatArray:
     """``Y.T @ V`` for tall Y and V, in double precision."""
     return _blockwise(Y, V, None)
 
 
-def weighted_gram(Y, weights):
+def weighted_gram(Y: Any, weights: FloatArray) -> FloatArray:
     """``Y.T @ diag(weights) @ Y`` for a tall Y, in double precision."""
     return _blockwise(Y, Y, weights)
 
@@ -84,3 +102,17 @@ def _transposed_times(begin, end, Y, V, weights, n_rows, partial):
             if weights is not None:
                 right = right * weights[first:last, None].astype(Y.dtype)
             partial[block] += left.T @ right
+
+
+def inner_product(a: FloatArray, b: FloatArray) -> float:
+    """Sum of the products of corresponding entries, in double precision."""
+    if a.ndim > 1:
+        return float(np.sum(a * b, dtype=np.float64))
+    return float(
+        np.dot(a, b) if a.dtype == np.float64 else np.einsum("i,i", a, b, dtype=np.float64)
+    )
+
+
+def sum_of_squares(A: FloatArray) -> float:
+    """Sum of all squared entries, in double precision and without a copy."""
+    return float(np.einsum("ij,ij->", A, A, dtype=np.float64))

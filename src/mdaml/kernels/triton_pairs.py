@@ -1,6 +1,6 @@
 """The passes over pairs on a GPU, in Triton, for single precision.
 
-The twins of the functions of the same names in :mod:`mdaml.kernels.torch_pairs`, without temporary
+The twins of the functions of the same names in :mod:`mdaml.stores.torch.pairs`, without temporary
 arrays. Offsets into samples are 64 bits wide: samples times features may exceed 2^31.
 """
 
@@ -84,26 +84,28 @@ def _pair_sq_dists(
 def near_losses(sq_dists, comparisons):
     """Weighted sum of the losses of the comparisons of each near pair."""
     losses = torch.empty(len(sq_dists), dtype=torch.float64, device=sq_dists.device)
-    _launch_losses(sq_dists, comparisons, losses, losses, sq_dists, gradient=False)
+    lists = (comparisons.first, comparisons.far, comparisons.weights)  # not read
+    _launch_losses(sq_dists, comparisons, lists, losses, losses, sq_dists, gradient=False)
     return losses
 
 
-def losses_and_slopes(sq_dists, comparisons, pair_weights):
+def losses_and_slopes(sq_dists, comparisons, by_far, pair_weights):
     """Losses of each near pair, not multiplied by its weight, and the slope for each pair."""
     losses, slopes = torch.empty_like(pair_weights), torch.empty_like(sq_dists)
-    _launch_losses(sq_dists, comparisons, pair_weights, losses, slopes, gradient=True)
+    _launch_losses(sq_dists, comparisons, by_far, pair_weights, losses, slopes, gradient=True)
     return losses, slopes
 
 
-def _launch_losses(sq_dists, comparisons, pair_weights, losses, slopes, *, gradient):
-    starts, far, weights = comparisons.by_near
-    far_starts, near, far_weights = comparisons.by_far
+def _launch_losses(sq_dists, comparisons, by_far, pair_weights, losses, slopes, *, gradient):
+    weights = comparisons.weights
+    far_starts, near, far_weights = by_far
     weighted = weights is not None
     grid = (triton.cdiv(len(losses), _LISTS),)
     _losses[grid](
         sq_dists.contiguous(),
-        starts,
-        far,
+        comparisons.first,
+        comparisons.last,
+        comparisons.far,
         weights if weighted else losses,  # not read
         far_starts,
         near,
@@ -121,7 +123,8 @@ def _launch_losses(sq_dists, comparisons, pair_weights, losses, slopes, *, gradi
 @triton.jit
 def _losses(
     sq_dists,
-    starts,
+    firsts,
+    lasts,
     far,
     weights,
     far_starts,
@@ -139,8 +142,8 @@ def _losses(
     p = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
     real = p < n_pairs
     own = tl.load(sq_dists + p, mask=real, other=0.0).to(tl.float64)
-    first = tl.load(starts + p, mask=real, other=0).to(tl.int64)
-    last = tl.load(starts + p + 1, mask=real, other=0).to(tl.int64)
+    first = tl.load(firsts + p, mask=real, other=0).to(tl.int64)
+    last = tl.load(lasts + p, mask=real, other=0).to(tl.int64)
     loss = tl.zeros([SIZE], dtype=tl.float64)
     pull = tl.zeros([SIZE], dtype=tl.float64)
     for step in range(0, tl.max(last - first, axis=0)):
@@ -175,22 +178,34 @@ def _losses(
         tl.store(slopes + p, total.to(tl.float32), mask=real)
 
 
-def laplacian_product(Y, comparisons, weights):
+def laplacian_product(Y, comparisons, by_second, weights):
     """``deg/2 * Y - B @ Y`` with ``B[i, j]`` the weight of the pair (i, j), ``deg`` its degrees."""
+    return _launch_laplacian(Y, comparisons, by_second, weights, _PARTNERS, both=False)
+
+
+def laplacian_times(Y, comparisons, by_second, weights):
+    """``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``: pairs count for both of their samples."""
+    # As many entries at a time as of wide rows, so that short ones are on their way in numbers.
+    partners = _PARTNERS * (_MAX_COLUMNS // _columns(Y))
+    return _launch_laplacian(Y, comparisons, by_second, weights, partners, both=True)
+
+
+def _launch_laplacian(Y, comparisons, by_second, weights, partners, *, both):
     Y = Y.contiguous()
     out, columns = torch.empty_like(Y), _columns(Y)
-    second_starts, by_second = comparisons.by_second
+    second_starts, by_row = by_second
     grid = (len(Y), triton.cdiv(Y.shape[1], columns))
-    _laplacian_product[grid](
+    _laplacian[grid](
         Y,
         comparisons.pairs,
-        comparisons.by_first,
+        comparisons.groups,
         second_starts,
-        by_second,
-        weights,
+        by_row,
+        weights.contiguous(),
         out,
         Y.shape[1],
-        PARTNERS=_PARTNERS,
+        BOTH=both,
+        PARTNERS=partners,
         SECOND_ROLES=_SECOND_ROLES,
         COLUMNS=columns,
         num_warps=_WARPS,
@@ -199,15 +214,16 @@ def laplacian_product(Y, comparisons, weights):
 
 
 @triton.jit
-def _laplacian_product(
+def _laplacian(
     Y,
     pairs,
     starts,
     second_starts,
-    by_second,
+    by_row,
     weights,
     out,
     d,
+    BOTH: tl.constexpr,
     PARTNERS: tl.constexpr,
     SECOND_ROLES: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -229,85 +245,29 @@ def _laplacian_product(
         rows = tl.load(Y + j[:, None] * d + c[None, :], mask=both, other=0.0)
         pulls += weight[:, None] * rows
         degrees += weight.to(tl.float64)
-    # Where the sample comes second in a pair only its degree is concerned.
-    second_degrees = tl.zeros([SECOND_ROLES], dtype=tl.float64)
+    degree = tl.sum(degrees, axis=0)
     first = tl.load(second_starts + i).to(tl.int64)
     last = tl.load(second_starts + i + 1).to(tl.int64)
-    for begin in range(first, last, SECOND_ROLES):
-        e = begin + tl.arange(0, SECOND_ROLES)
-        here = e < last
-        p = tl.load(by_second + e, mask=here, other=0).to(tl.int64)
-        second_degrees += tl.load(weights + p, mask=here, other=0.0).to(tl.float64)
-    half = (0.5 * (tl.sum(degrees, axis=0) + tl.sum(second_degrees, axis=0))).to(tl.float32)
+    if BOTH:
+        degrees = tl.zeros([PARTNERS], dtype=tl.float64)
+        for begin in range(first, last, PARTNERS):
+            e = begin + tl.arange(0, PARTNERS)
+            here = e < last
+            p = tl.load(by_row + e, mask=here, other=0).to(tl.int64)
+            j = tl.load(pairs + 2 * p, mask=here, other=0).to(tl.int64)
+            weight = tl.load(weights + p, mask=here, other=0.0)
+            both = here[:, None] & inside[None, :]
+            rows = tl.load(Y + j[:, None] * d + c[None, :], mask=both, other=0.0)
+            pulls += weight[:, None] * rows
+            degrees += weight.to(tl.float64)
+        degree += tl.sum(degrees, axis=0)
+    else:  # where the sample comes second in a pair only its degree is concerned
+        second_degrees = tl.zeros([SECOND_ROLES], dtype=tl.float64)
+        for begin in range(first, last, SECOND_ROLES):
+            e = begin + tl.arange(0, SECOND_ROLES)
+            here = e < last
+            p = tl.load(by_row + e, mask=here, other=0).to(tl.int64)
+            second_degrees += tl.load(weights + p, mask=here, other=0.0).to(tl.float64)
+        degree = 0.5 * (degree + tl.sum(second_degrees, axis=0))
     own = tl.load(Y + i * d + c, mask=inside, other=0.0)
-    tl.store(out + i * d + c, half * own - tl.sum(pulls, axis=0), mask=inside)
-
-
-def laplacian_times(Y, comparisons, weights):
-    """``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``: pairs count for both of their samples."""
-    Y = Y.contiguous()
-    out, columns = torch.empty_like(Y), _columns(Y)
-    second_starts, by_second = comparisons.by_second
-    grid = (len(Y), triton.cdiv(Y.shape[1], columns))
-    _laplacian_times[grid](
-        Y,
-        comparisons.pairs,
-        comparisons.by_first,
-        second_starts,
-        by_second,
-        weights.contiguous(),
-        out,
-        Y.shape[1],
-        # As many entries at a time as of wide rows, so that short ones are on their way in numbers.
-        PARTNERS=_PARTNERS * (_MAX_COLUMNS // columns),
-        COLUMNS=columns,
-        num_warps=_WARPS,
-    )
-    return out
-
-
-@triton.jit
-def _laplacian_times(
-    Y,
-    pairs,
-    starts,
-    second_starts,
-    by_second,
-    weights,
-    out,
-    d,
-    PARTNERS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    """One sample, some columns: the weighted rows of its partners in either role."""
-    i = tl.program_id(0).to(tl.int64)
-    c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = c < d
-    pulls = tl.zeros([PARTNERS, COLUMNS], dtype=tl.float32)
-    degrees = tl.zeros([PARTNERS], dtype=tl.float64)
-    first = tl.load(starts + i).to(tl.int64)
-    last = tl.load(starts + i + 1).to(tl.int64)
-    for begin in range(first, last, PARTNERS):
-        p = begin + tl.arange(0, PARTNERS)
-        here = p < last
-        j = tl.load(pairs + 2 * p + 1, mask=here, other=0).to(tl.int64)
-        weight = tl.load(weights + p, mask=here, other=0.0)
-        both = here[:, None] & inside[None, :]
-        rows = tl.load(Y + j[:, None] * d + c[None, :], mask=both, other=0.0)
-        pulls += weight[:, None] * rows
-        degrees += weight.to(tl.float64)
-    first = tl.load(second_starts + i).to(tl.int64)
-    last = tl.load(second_starts + i + 1).to(tl.int64)
-    for begin in range(first, last, PARTNERS):
-        e = begin + tl.arange(0, PARTNERS)
-        here = e < last
-        p = tl.load(by_second + e, mask=here, other=0).to(tl.int64)
-        j = tl.load(pairs + 2 * p, mask=here, other=0).to(tl.int64)
-        weight = tl.load(weights + p, mask=here, other=0.0)
-        both = here[:, None] & inside[None, :]
-        rows = tl.load(Y + j[:, None] * d + c[None, :], mask=both, other=0.0)
-        pulls += weight[:, None] * rows
-        degrees += weight.to(tl.float64)
-    degree = tl.sum(degrees, axis=0).to(tl.float32)
-    own = tl.load(Y + i * d + c, mask=inside, other=0.0)
-    tl.store(out + i * d + c, degree * own - tl.sum(pulls, axis=0), mask=inside)
+    tl.store(out + i * d + c, degree.to(tl.float32) * own - tl.sum(pulls, axis=0), mask=inside)

@@ -2,13 +2,21 @@
 
 import numpy as np
 
-from mdaml.kernels._threads import share
-from mdaml.kernels.cpu import fast_loop
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.threads import share
 
 _CHUNK = 16  # distances that are compared with the farthest neighbour all at once
 
 
-def nested_votes(Q, q_codes, Z, z_codes, n_classes, n_neighbors):
+def nested_votes(
+    Q: FloatArray,
+    q_codes: IntArray,
+    Z: FloatArray,
+    z_codes: IntArray,
+    n_classes: int,
+    n_neighbors: int,
+) -> IntArray:
     """How many rows of Q their neighbours in Z classify correctly, by the first m columns of both.
 
     Entry m - 1 is for m columns. The ``n_neighbors`` nearest rows (all, if there are fewer) vote;

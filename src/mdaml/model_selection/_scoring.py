@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-from mdaml import kernels
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import Constraints
+from mdaml.kernels.neighbors import nearest, nearest_rows
+from mdaml.kernels.pairs import pair_sq_dists
+from mdaml.kernels.products import one_blas_thread
 from mdaml.model_selection._split import check_constraints
 
 _BLOCK = 2**21  # distances at a time
@@ -32,7 +34,7 @@ class Metric(Protocol):
 Scorer: TypeAlias = Callable[[Any, Any, Any], float]  # metric, X, labels or constraints
 
 
-def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> float:
+def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     """Return the share of comparisons that hold, weighted.
 
     Parameters
@@ -54,6 +56,9 @@ def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints)
     --------
     >>> from mdaml import Euclidean
     >>> from mdaml.constraints import Constraints
+    from mdaml.kernels.neighbors import nearest, nearest_rows
+    from mdaml.kernels.pairs import pair_sq_dists
+    from mdaml.kernels.products import one_blas_thread
     >>> from mdaml.model_selection import triplet_accuracy
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
     >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1]], quadruplets=[[0, 1, 2, 3]])
@@ -65,13 +70,13 @@ def triplet_accuracy(metric: Metric, X: npt.ArrayLike, constraints: Constraints)
     if len(compared) == 0:
         return pair_auc(metric, X, constraints)
     Y = _mapped(metric, X, constraints)
-    near, far = (kernels.pair_sq_dists(Y, compared[:, pair]) for pair in ([0, 1], [2, 3]))
+    near, far = (pair_sq_dists(Y, compared[:, pair]) for pair in ([0, 1], [2, 3]))
     first = len(constraints.triplets)
     weights = np.delete(constraints.weights, slice(first, first + len(constraints.pairs)))
     return float(np.average(near < far, weights=weights))
 
 
-def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> float:
+def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     """Return the area under the ROC curve of telling similar from dissimilar pairs by distance.
 
     It is the probability that a similar pair is nearer than a dissimilar one, ties counting half,
@@ -95,6 +100,9 @@ def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> floa
     --------
     >>> from mdaml import Euclidean
     >>> from mdaml.constraints import Constraints
+    from mdaml.kernels.neighbors import nearest, nearest_rows
+    from mdaml.kernels.pairs import pair_sq_dists
+    from mdaml.kernels.products import one_blas_thread
     >>> from mdaml.model_selection import pair_auc
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
     >>> said = Constraints(pairs=[[0, 1], [2, 3], [0, 3], [1, 2]], pair_labels=[1, 1, -1, -1])
@@ -110,17 +118,17 @@ def pair_auc(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> floa
         )
     first = len(constraints.triplets)
     weights = constraints.weights[first : first + len(similar)]
-    sq_dists = kernels.pair_sq_dists(_mapped(metric, X, constraints), constraints.pairs)
+    sq_dists = pair_sq_dists(_mapped(metric, X, constraints), constraints.pairs)
     return float(roc_auc_score(similar, -sq_dists, sample_weight=weights))
 
 
 def knn_accuracy(
     metric: Metric,
-    X: npt.ArrayLike,
-    y: npt.ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     k: int = 3,
-    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    gallery: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> float:
     """Return the share of points whose k nearest neighbours vote for their label.
 
@@ -158,11 +166,11 @@ def knn_accuracy(
 
 def recall_at_k(
     metric: Metric,
-    X: npt.ArrayLike,
-    y: npt.ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     k: int = 1,
-    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    gallery: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> float:
     """Return the share of points with at least one of their label among the k nearest.
 
@@ -202,10 +210,10 @@ def recall_at_k(
 
 def map_at_r(
     metric: Metric,
-    X: npt.ArrayLike,
-    y: npt.ArrayLike,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    gallery: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    gallery: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> float:
     """Return the mean average precision at R.
 
@@ -258,7 +266,7 @@ def _check_k(name: str, k: Any) -> None:
         raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
 
 
-def _mapped(metric: Metric, X: npt.ArrayLike, constraints: Constraints) -> FloatArray:
+def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:
     Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
     if constraints.n_points > len(Y):
         raise ValueError(
@@ -296,18 +304,15 @@ class _Search:
 
     def nearest(self, k: int) -> IntArray:
         """Return the k nearest in the gallery of each point, or all; ties to the earlier row."""
-        n_queries, n = len(self.queries), len(self.gallery)
-        places = np.arange(n)
-        Z, bounds = self.queries, np.column_stack([places, places + 1])
-        if self.is_own_gallery and n == 1:
-            raise ValueError("A single labelled point has no neighbours: pass more.")
-        if not self.is_own_gallery:  # two classes to the kernel, which looks in the other one
-            Z = np.concatenate([self.queries, self.gallery])
-            bounds = np.repeat([[0, n_queries], [n_queries, len(Z)]], [n_queries, n], axis=0)
-        k = min(k, n - int(self.is_own_gallery))
-        with kernels.one_blas_thread():  # threads of its own, which those of BLAS would disturb
-            found, _ = kernels.nearest(Z, bounds, np.arange(len(Z)), k, same=False)
-        return found[:n_queries] - (0 if self.is_own_gallery else n_queries)
+        with one_blas_thread():  # the search has threads of its own
+            if not self.is_own_gallery:
+                return nearest_rows(self.queries, self.gallery, k)[0]
+            places = np.arange(len(self.gallery))
+            if len(places) == 1:
+                raise ValueError("A single labelled point has no neighbours: pass more.")
+            bounds = np.column_stack([places, places + 1])  # each a class of its own
+            k = min(k, len(places) - 1)
+            return nearest(self.gallery, bounds, places, k, same=False)[0]
 
     def blocks(self, n_wanted: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield some of the points and their nearest in the gallery, nearest first.

@@ -12,11 +12,11 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray
 from mdaml.constraints import Constraints
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
-from mdaml.model_selection._trials import Task, Trial, check_data, fit, metric_of, try_all
+from mdaml.model_selection._trials import Attempt, Task, check_data, fit, metric_of, try_all
 
 _N_SPLITS = 5
 
@@ -132,15 +132,15 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
 
     def fit(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        triplets: npt.ArrayLike | None = None,
-        pairs: npt.ArrayLike | None = None,
-        pair_labels: npt.ArrayLike | None = None,
-        quadruplets: npt.ArrayLike | None = None,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
         constraints: Constraints | None = None,
-        constraint_weight: npt.ArrayLike | None = None,
+        constraint_weight: ArrayLike | None = None,
     ) -> Self:
         """Choose parameters, and learn the metric with them.
 
@@ -172,14 +172,15 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         >>> sorted(search.best_params_)
         ['t']
         """
-        weak = {
+        given = {
             "triplets": triplets,
             "pairs": pairs,
             "pair_labels": pair_labels,
             "quadruplets": quadruplets,
-            "weights": constraint_weight,
+            "constraints": constraints,
+            "constraint_weight": constraint_weight,
         }
-        samples, truth = check_data(X, y, constraints, weak)
+        samples, truth = check_data(X, y, given)
         rng = check_random_state(self.random_state)
         seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
         task = Task(
@@ -243,7 +244,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             raise TypeError(f"{wanted}, or an iterable of Split; got {splits[:1]!r}.")
         return splits
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Map samples by the best estimator.
 
         Parameters
@@ -268,7 +269,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         """
         return self._best().transform(X)
 
-    def pair_distance(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
+    def pair_distance(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
         """Return the learned distance of each row of A to the same row of B.
 
         Parameters
@@ -301,7 +302,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             )
         return np.linalg.norm(a - b, axis=1)
 
-    def pair_score(self, A: npt.ArrayLike, B: npt.ArrayLike) -> FloatArray:
+    def pair_score(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
         """Return the similarity of each row of A and the same row of B: minus their distance.
 
         Parameters
@@ -326,7 +327,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         """
         return -self.pair_distance(A, B)
 
-    def score_triplets(self, X: npt.ArrayLike, triplets: npt.ArrayLike) -> float:
+    def score_triplets(self, X: ArrayLike, triplets: ArrayLike) -> float:
         """Return the fraction of comparisons that hold under the learned distance.
 
         Parameters
@@ -450,8 +451,8 @@ def _seeded(estimator: Any, seed: int) -> Any:
 
 def _results(
     candidates: list[dict[str, Any]],
-    trials: list[list[Trial]],
-    finished: npt.NDArray[np.bool_],
+    trials: list[list[Attempt]],
+    finished: BoolArray,
 ) -> dict[str, Any]:
     scores = np.array([[trial.score for trial in row] for row in trials])
     mean = scores.mean(axis=1)

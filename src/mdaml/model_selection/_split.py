@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from mdaml._typing import IntArray
+from mdaml._typing import ArrayLike, BoolArray, IntArray
 from mdaml._validation import check_integer
 from mdaml.constraints import Constraints
 
@@ -179,7 +178,7 @@ class PointKFold:
         self.random_state = random_state
 
     def split(
-        self, constraints: Constraints | None = None, y: npt.ArrayLike | None = None
+        self, constraints: Constraints | None = None, y: ArrayLike | None = None
     ) -> Iterator[Split]:
         """Yield one :class:`Split` for each fold.
 
@@ -216,7 +215,7 @@ class PointKFold:
         fold = _deal(np.lexsort((_ranks(self, len(strata)), strata)), self.n_splits)
         return (self._hold_out(fold == n, constraints) for n in range(self.n_splits))
 
-    def _hold_out(self, held_out: npt.NDArray[np.bool_], constraints: Constraints | None) -> Split:
+    def _hold_out(self, held_out: BoolArray, constraints: Constraints | None) -> Split:
         train_points, test_points = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         if constraints is None:
             return Split(train_points, test_points)
@@ -275,7 +274,7 @@ def _pair_keys(pairs: IntArray, n_points: int) -> IntArray:
     return pairs.min(axis=1) * n_points + pairs.max(axis=1)
 
 
-def _strata(constraints: Constraints | None, y: npt.ArrayLike | None) -> IntArray:
+def _strata(constraints: Constraints | None, y: ArrayLike | None) -> IntArray:
     """Return a number for each point, the same for those of one label."""
     if y is None:
         assert constraints is not None

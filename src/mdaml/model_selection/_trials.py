@@ -15,11 +15,12 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 
-from mdaml._typing import FloatArray
+from mdaml._typing import BoolArray, FloatArray
 from mdaml.constraints import Constraints
+from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
 from mdaml.estimators import MDaML
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
-from mdaml.model_selection._split import Split, check_constraints
+from mdaml.model_selection._split import Split
 
 FIRST_ROUNDS = 2
 _KEPT = 1 / 5
@@ -31,20 +32,13 @@ Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class State:
-    """Where a fit of MDaML stopped."""
-
-    metric: FloatArray  # (d, d)
-    weights: FloatArray  # (n_samples, n_modes)
-
-
-@dataclass(frozen=True)
-class Trial:
+class Attempt:
     """What came of one fit."""
 
     score: float
     seconds: float
-    state: State | None = None
+    # Where a fit of MDaML stopped: the metric (d, d), and weights (n_samples, n_modes).
+    state: tuple[FloatArray, FloatArray] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,42 +91,18 @@ class Task:
         return value
 
 
-def check_data(
-    X: Any, y: Any, constraints: Constraints | None, weak: Mapping[str, Any]
-) -> tuple[Any, Any]:
+def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     """Return X such that rows can be taken, and labels or constraints."""
-    given = [name for name, value in weak.items() if value is not None]
+    given = {form: value for form, value in given.items() if value is not None}
+    check_forms("MetricSearchCV", EVERY_FORM, y, given)
     samples = X if hasattr(X, "iloc") or hasattr(X, "tocsr") else np.asarray(X)
     samples = samples.tocsr() if hasattr(samples, "tocsr") else samples
     n_points = samples.shape[0] if samples.ndim else 0
-    if y is not None and (given or constraints is not None):
-        raise ValueError(f"Pass either y or {(*given, 'constraints')[0]}, not both.")
-    if y is not None:
-        labels = np.asarray(y)
-        check_consistent_length(samples, labels)
-        return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if constraints is None:
-        if not given:
-            raise ValueError(
-                "MetricSearchCV requires y to be passed, but the target y is None: pass labels y, "
-                "or comparisons as triplets=, pairs= with pair_labels=, quadruplets= or "
-                "constraints=."
-            )
-        return samples, Constraints(**weak, n_points=n_points)
-    if given:
-        raise ValueError(
-            f"Pass either constraints or {given[0]}, not both: constraints hold arrays and weights."
-        )
-    check_constraints(constraints)
-    if constraints.n_points > n_points:
-        raise ValueError(
-            f"constraints refer to {constraints.n_points} points, but X has {n_points} rows. Pass "
-            "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
-        )
-    if constraints.n_points < n_points:  # points that are never compared help to find modes
-        arrays = {name: getattr(constraints, name) for name in weak}
-        constraints = Constraints(**arrays, n_points=n_points)
-    return samples, constraints
+    if y is None:
+        return samples, constraints_of(n_points, **given)
+    labels = np.asarray(y)
+    check_consistent_length(samples, labels)
+    return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
 def metric_of(estimator: Any) -> Any:
@@ -160,7 +130,7 @@ def try_all(
     *,
     in_stages: bool,
     n_jobs: int | None,
-) -> tuple[list[list[Trial]], npt.NDArray[np.bool_]]:
+) -> tuple[list[list[Attempt]], BoolArray]:
     """Return the trials of every candidate on every split, and which of them are finished.
 
     In stages, all make a few rounds, and only the best go on, from where they stopped.
@@ -186,7 +156,7 @@ def try_all(
     return trials, np.isin(np.arange(len(candidates)), best)
 
 
-def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list[list[Trial]]:
+def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list[list[Attempt]]:
     """Return the trials of calls, one row for each candidate; a job is one split."""
     by_split = [list(column) for column in zip(*calls, strict=True)]
     jobs = (delayed(_try_each)(column) for column in by_split)
@@ -198,7 +168,7 @@ def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Trial]:
+def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Attempt]:
     return [_try(*call) for call in calls]
 
 
@@ -207,8 +177,8 @@ def _try(
     params: Params,
     split: Split,
     short: int | None = None,
-    before: Trial | None = None,
-) -> Trial:
+    before: Attempt | None = None,
+) -> Attempt:
     """Fit and score one candidate on one split.
 
     ``short``: the first rounds only, and keep at most so many bytes to go on from. ``before``: the
@@ -231,37 +201,34 @@ def _try(
     seconds = perf_counter() - start
     state = None if short is None else _state(metric_of(model), short)
     seconds += 0.0 if before is None else before.seconds
-    return Trial(task.score(model, learned, held_out), seconds, state)
+    return Attempt(task.score(model, learned, held_out), seconds, state)
 
 
-def _make(task: Task, params: Params, short: bool, before: Trial | None) -> Any:
+def _make(task: Task, params: Params, short: bool, before: Attempt | None) -> Any:
     """Return the candidate, to make its first rounds only, or to go on after them."""
     candidate = task.candidate(params)
     state = None if before is None else before.state
     if not short and state is None:
         return candidate
     metric = metric_of(candidate)
-    n_rounds = metric._n_rounds(False)  # what "auto" stands for is known there
-    if isinstance(metric.max_iter, str) and metric.max_iter != "auto":
-        return candidate  # which fit will refuse
+    n_rounds = 10 if metric.max_iter == "auto" else metric.max_iter
     if not isinstance(n_rounds, Integral) or n_rounds <= FIRST_ROUNDS:
         return candidate
     if state is None:
         metric.set_params(max_iter=FIRST_ROUNDS)
     else:
-        metric.set_params(
-            max_iter=n_rounds - FIRST_ROUNDS, init_metric=state.metric, init=state.weights
-        )
+        M, weights = state
+        metric.set_params(max_iter=n_rounds - FIRST_ROUNDS, init_metric=M, init=weights)
     return candidate
 
 
-def _state(metric: MDaML, limit: int) -> State | None:
+def _state(metric: MDaML, limit: int) -> tuple[FloatArray, FloatArray] | None:
     """Return where to go on from; None, to start anew, if that is not known or too large."""
     M = metric.get_mahalanobis_matrix().astype(np.float64)
     lengths = np.linalg.eigvalsh(M)  # not all positive if only some components are kept
     if not lengths[0] > _SAFELY_DEFINITE * lengths[-1] or metric.weights_.nbytes > limit:
         return None
-    return State(0.5 * (M + M.T), metric.weights_)
+    return 0.5 * (M + M.T), metric.weights_
 
 
 def _described(params: Params) -> str:

@@ -1,6 +1,6 @@
-"""Pictures of a fitted metric and of what it was told, with Matplotlib.
+"""Plots of fitted metrics, audits and verifiers, with Matplotlib.
 
-Every function draws into ``ax``, or into a new figure of its own, and returns the axes.
+Every function draws into ``ax``, or into a new figure if ``ax`` is None, and returns the axes.
 """
 
 from mdaml.plot._comparisons import plot_audit, plot_roc

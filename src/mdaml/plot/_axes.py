@@ -1,11 +1,11 @@
-"""Axes in the look of this library: colours that all eyes tell apart, and no clutter."""
+"""Axes and colours of the plots; the colours are safe for colour-blind readers."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours, without the yellow that is lost on white.
+# The colours of Okabe and Ito without yellow, which is too faint on white.
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#333333")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED, BLACK = COLORS

@@ -1,10 +1,10 @@
-"""Pictures of what a metric makes of comparisons and of pairs."""
+"""Plots of audited comparisons and of verified pairs."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mdaml._typing import ArrayLike
 from mdaml.inspection import CATEGORIES
 from mdaml.plot._axes import BLUE, GREEN, MUTED, ORANGE, PURPLE, RED, SKY, prepare
 
@@ -18,13 +18,13 @@ _MAX_DRAWN = 5000
 
 
 def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
-    """Draw the comparisons of an audit: suspicion by slack, and how many of each category.
+    """Draw the comparisons of an audit: suspicion over slack, with the size of each category.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        From :func:`mdaml.inspection.audit`. Of more than 5000 comparisons every n-th is drawn, and
-        all are counted.
+        From :func:`mdaml.inspection.audit`. Of more than 5000 comparisons only every n-th is
+        drawn; the legend counts all.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -46,7 +46,7 @@ def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
     """
     needed = {"slack", "suspicion", "category"}
     if not needed <= set(getattr(frame, "columns", ())):
-        raise TypeError("plot_audit draws the data frame that mdaml.inspection.audit returns.")
+        raise TypeError("plot_audit needs the data frame that mdaml.inspection.audit returns.")
     ax = prepare(ax, 7.5, 4.2)
     counts = frame["category"].value_counts()
     drawn = frame.iloc[:: max(1, -(-len(frame) // _MAX_DRAWN))]
@@ -75,18 +75,18 @@ def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
 
 def plot_roc(
     verifier: Any,
-    X: npt.ArrayLike,
-    pairs: npt.ArrayLike,
-    pair_labels: npt.ArrayLike,
+    X: ArrayLike,
+    pairs: ArrayLike,
+    pair_labels: ArrayLike,
     *,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw true against false accepts of a verifier, its threshold, and the equal errors.
+    """Draw the ROC curve of a verifier, with its threshold and its equal error rate.
 
     Parameters
     ----------
     verifier : PairVerifier
-        Fitted.
+        A fitted verifier.
     X : array-like of shape (n_samples, n_features)
         Samples.
     pairs : array-like of shape (n_pairs, 2)
@@ -119,26 +119,12 @@ def plot_roc(
     ax = prepare(ax, 6.8, 4.4)
     ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=":", label="chance")
     ax.plot(false, true, color=BLUE, linewidth=2, label=f"area {area:.3f}")
-    rate = 0.5 * (false[equal] + 1 - true[equal])
-    ax.plot(
-        false[equal],
-        true[equal],
-        "o",
-        color=ORANGE,
-        markersize=9,
-        label=f"equal error rate {rate:.1%}",
-    )
+    label = f"equal error rate {0.5 * (false[equal] + 1 - true[equal]):.1%}"
+    ax.plot(false[equal], true[equal], "o", color=ORANGE, markersize=9, label=label)
     if hasattr(verifier, "threshold_"):
-        here = int(np.searchsorted(thresholds, verifier.threshold_, side="right")) - 1
-        here = max(here, 0)
-        ax.plot(
-            false[here],
-            true[here],
-            "X",
-            color=GREEN,
-            markersize=8,
-            label=f"threshold {verifier.threshold_:.3g}",
-        )
+        here = max(int(np.searchsorted(thresholds, verifier.threshold_, side="right")) - 1, 0)
+        label = f"threshold {verifier.threshold_:.3g}"
+        ax.plot(false[here], true[here], "X", color=GREEN, markersize=8, label=label)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     ax.set_aspect("equal")
     ax.set_xlabel("false accepts")

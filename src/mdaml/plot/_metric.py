@@ -1,12 +1,11 @@
-"""Pictures of a metric: how it was learned, and what it looks at."""
+"""Plots of a metric: its objective during the fit, its spectrum, and the weight of features."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection import effective_rank, explain_distance, feature_relevance
 from mdaml.plot._axes import BLUE, MUTED, ORANGE, RED, prepare
 
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw how the objective fell while the model was fitted.
+    """Draw the objective over the rounds of the fit.
 
     Parameters
     ----------
     model : fitted estimator
-        One with ``history_``, such as MDaML, or a search that chose one.
+        A model with ``history_``, such as MDaML, or a search that chose one.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -48,7 +47,7 @@ def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
     ax = prepare(ax)
     starts = [*getattr(model, "pass_starts_", [0]), len(history)]
     for n, (begin, end) in enumerate(pairwise(starts)):
-        # Centres, weights and metric make a round; the start of a pass is none.
+        # A round has three entries: centres, weights and metric. Each pass has one more, its start.
         rounds = (np.arange(begin, end) - n) / 3
         ax.plot(rounds, history[begin:end], color=BLUE, linewidth=1.8)
         ends = np.arange(0, end - begin, 3)
@@ -105,7 +104,7 @@ def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
         label="sum so far",
     )
     ax.axvline(rank + 0.5, color=MUTED, linewidth=1.2, linestyle="--")
-    right = rank < 0.5 * len(shares)  # of the line there is more room
+    right = rank < 0.5 * len(shares)  # the side of the line with more room
     ax.annotate(
         f"effective rank {rank:.1f}",
         (rank + 0.5, 0.25),
@@ -124,7 +123,7 @@ def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_feature_relevance(
-    model: Any, X: npt.ArrayLike, *, max_features: int = 20, ax: "Axes | None" = None
+    model: Any, X: ArrayLike, *, max_features: int = 20, ax: "Axes | None" = None
 ) -> "Axes":
     """Draw the share of each feature in the learned distance, the largest first.
 
@@ -133,9 +132,9 @@ def plot_feature_relevance(
     model : fitted estimator
         Any metric of this library, or a search over them.
     X : array-like of shape (n_samples, n_features)
-        Points among which distances are meant.
+        Samples, at least two; the shares are those in their mean squared distance.
     max_features : int, default=20
-        The others are summed up in one bar.
+        Features with a bar of their own; one more bar is the sum of the others.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -165,8 +164,8 @@ def plot_feature_relevance(
 
 def plot_distance_explanation(
     model: Any,
-    a: npt.ArrayLike,
-    b: npt.ArrayLike,
+    a: ArrayLike,
+    b: ArrayLike,
     *,
     max_features: int = 20,
     ax: "Axes | None" = None,
@@ -180,7 +179,7 @@ def plot_distance_explanation(
     a, b : array-like of shape (n_features,)
         Two points.
     max_features : int, default=20
-        The others are summed up in one bar.
+        Features with a bar of their own; one more bar is the sum of the others.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -207,7 +206,7 @@ def plot_distance_explanation(
 def _bars(
     names: list[str], values: FloatArray, label: str, max_features: int, ax: "Axes | None"
 ) -> "Axes":
-    """Draw bars from the largest down; negative ones have the other colour."""
+    """Draw horizontal bars, the largest on top; negative ones have another colour."""
     if max_features < 1:
         raise ValueError(f"max_features must be at least 1, got {max_features}.")
     order = np.argsort(-np.abs(values), kind="stable")

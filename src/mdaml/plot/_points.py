@@ -1,11 +1,10 @@
-"""Pictures of points: the modes they belong to, and the shape of the metric among them."""
+"""Plots of samples: their modes, and the shape of the metric."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection._model import (
     feature_names,
     fitted_metric,
@@ -22,23 +21,24 @@ _MAX_LISTED = 10  # modes in a legend
 
 def plot_modes(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
     training_rows: bool | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw points by their mode, under the two leading components of the learned map.
+    """Draw samples coloured by mode, in the first two components of the learned map.
 
-    Points that belong to one mode are opaque, those between modes pale; crosses are centres.
+    Samples that belong to one mode are opaque, those between modes pale; crosses are centres.
 
     Parameters
     ----------
     model : fitted estimator
         MDaML, or a search that chose it.
     X : array-like of shape (n_samples, n_features)
-        Points, those of ``fit`` or others.
+        Samples, those of ``fit`` or others.
     training_rows : bool or None, default=None
-        Whether X are the rows of ``fit``, whose weights were learned. None: if there are as many.
+        Whether X are the rows of ``fit``, whose weights were learned. None assumes so if X has as
+        many rows.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -67,7 +67,7 @@ def plot_modes(
     modes, certainty = weights.argmax(axis=1), _certainty(weights)
     for mode in range(weights.shape[1]):
         own = modes == mode
-        # Markers are shifted where the colours begin again: no two modes look alike.
+        # Markers are shifted where the colours start again, so that no two modes look alike.
         marker = MARKERS[(mode + mode // len(COLORS)) % len(MARKERS)]
         color = COLORS[mode % len(COLORS)]
         x, y = points[own].T
@@ -86,24 +86,24 @@ def plot_modes(
 
 def plot_metric_ellipse(
     model: Any,
-    X: npt.ArrayLike,
+    X: ArrayLike,
     *,
     features: tuple[int, int] = (0, 1),
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw the points that are equally far from the middle, in the plane of two features.
+    """Draw an ellipse of equal learned distance from the mean, in the plane of two features.
 
-    The ellipse is one of the learned distance; the circle of the same area is Euclidean. A long
-    axis is a direction that the metric makes little of.
+    The circle of the same area is one of equal Euclidean distance. A long axis of the ellipse is a
+    direction that has little weight in the metric.
 
     Parameters
     ----------
     model : fitted estimator
         Any metric of this library, or a search over them.
     X : array-like of shape (n_samples, n_features)
-        Points to draw around; the two curves are scaled to their spread.
+        Samples; both curves are scaled to their spread.
     features : (int, int), default=(0, 1)
-        The two features; all others are held fixed.
+        Columns of the two features; all other features are held fixed.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -132,7 +132,8 @@ def plot_metric_ellipse(
     points = np.asarray(X, dtype=np.float64)[:, pair]
     M = metric.get_mahalanobis_matrix().astype(np.float64)[np.ix_(pair, pair)]
     lengths, axes = np.linalg.eigh(M)
-    lengths = np.maximum(lengths, 1e-6 * max(float(lengths[-1]), 1e-300))  # flat: long, not endless
+    # A flat metric would have an axis of infinite length.
+    lengths = np.maximum(lengths, 1e-6 * max(float(lengths[-1]), 1e-300))
     middle = points.mean(axis=0)
     radius = float(np.sqrt(points.var(axis=0).mean()))
     angle = np.linspace(0, 2 * np.pi, 361)
@@ -141,7 +142,7 @@ def plot_metric_ellipse(
     ellipse = (axes * (area / np.sqrt(lengths))) @ circle
     ax = prepare(ax, 4.8, 5.0)
     ax.scatter(points[:, 0], points[:, 1], s=12, color=MUTED, alpha=0.4, linewidths=0)
-    reach = 1.05 * np.abs(points - middle).max()  # a flat metric has a longer ellipse than that
+    reach = 1.05 * np.abs(points - middle).max()  # the ellipse of a flat metric may be longer
     ax.plot(*(middle[:, None] + ellipse), color=BLUE, linewidth=2, label="learned distance")
     ax.plot(
         *(middle[:, None] + circle), "--", color=ORANGE, linewidth=2, label="Euclidean distance"
@@ -156,12 +157,12 @@ def plot_metric_ellipse(
 
 
 def _plane(Y: FloatArray) -> FloatArray:
-    """Return the first two coordinates; the second is 0 where there is one."""
+    """Return the first two coordinates; the second is 0 if there is only one."""
     return np.column_stack([Y, np.zeros(len(Y))])[:, :2]
 
 
 def _certainty(weights: FloatArray) -> FloatArray:
-    """Return from 0 for equal weights in all modes to 1 for a single mode."""
+    """Return a number from 0 (equal weights in all modes) to 1 (a single mode) per sample."""
     n_modes = weights.shape[1]
     if n_modes == 1:
         return np.ones(len(weights))

@@ -1,0 +1,132 @@
+"""What may be passed to ``fit`` and its relatives: labels or constraints, checked once, here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array, check_X_y
+
+from mdaml._typing import FloatArray
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.value import Constraints
+
+_FORMS = {
+    "y": "labels, fit(X, y)",
+    "triplets": "triplets, fit(X, triplets=T)",
+    "pairs": "pairs, fit(X, pairs=P, pair_labels=s)",
+    "quadruplets": "quadruplets, fit(X, quadruplets=Q)",
+}
+EVERY_FORM = tuple(_FORMS)
+# What goes with the forms or stands for them, and the form a method must take to take it.
+_COMPANIONS = {
+    "pair_labels": "pairs",
+    "constraints": "quadruplets",
+    "constraint_weight": "quadruplets",
+}
+_WHO_TAKES = (
+    "MDaML, MDaMLCV, GMML, KISSME, DMLeig and Euclidean take labels, or any of triplets, pairs and "
+    "quadruplets; LMNN, DMLMJ, LFDA and DMLdc take labels."
+)
+Said = Classes | Constraints
+
+
+def check_supervision(
+    estimator: object, takes: Sequence[str], X: Any, y: Any, **given: Any
+) -> tuple[FloatArray, Said]:
+    """Return samples, and the labels or constraints that were passed, if the method takes them.
+
+    Parameters
+    ----------
+    estimator : object
+        Named in messages.
+    takes : sequence of {"y", "triplets", "pairs", "quadruplets"}
+        What the method can learn from: labels alone, or any mixture of the others.
+    X, y : array-like
+        As passed to fit.
+    **given
+        All other arguments of fit: triplets, pairs, pair_labels, quadruplets, constraints,
+        constraint_weight, or what the method has not got.
+    """
+    name = type(estimator).__name__
+    given = {form: value for form, value in given.items() if value is not None}
+    check_forms(name, takes, y, given)
+    samples, labels = _check_arrays(estimator, X, y)
+    if labels is not None:
+        return samples, Classes.from_labels(name, labels)
+    return samples, constraints_of(len(samples), **given)
+
+
+def constraints_of(
+    n_samples: int, constraints: Any = None, constraint_weight: Any = None, **arrays: Any
+) -> Constraints:
+    """Return constraints as they were passed, or arrays of them, about at most so many rows of X.
+
+    Arrays are checked and not copied; a :class:`Constraints` was checked when it was made.
+    """
+    if constraints is None:
+        weights_name = "constraint_weight"
+        return Constraints.borrow(n_samples, weights_name, weights=constraint_weight, **arrays)
+    if not isinstance(constraints, Constraints):
+        raise TypeError(
+            f"constraints must be mdaml.Constraints, got {type(constraints).__name__}. Pass "
+            "arrays by name: triplets=..., pairs=... with pair_labels=..., quadruplets=..."
+        )
+    for name, value in {**arrays, "constraint_weight": constraint_weight}.items():
+        if value is not None:
+            raise ValueError(
+                f"Pass either constraints or {name}, not both: constraints hold arrays and weights."
+            )
+    if constraints.n_points > n_samples:
+        raise ValueError(
+            f"constraints refer to {constraints.n_points} points, but X has {n_samples} rows. Pass "
+            "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
+        )
+    if constraints.n_constraints == 0:
+        raise ValueError("constraints are empty: at least one constraint is needed.")
+    return constraints.about(n_samples)
+
+
+def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
+    """Refuse what the method does not take, and what does not go together."""
+    for form in given:
+        if form not in _FORMS and form not in _COMPANIONS:
+            raise TypeError(f"{name}.fit got an unexpected argument {form!r}.")
+    learns = f"{name} learns from {' or '.join(_FORMS[form] for form in takes)}"
+    for form in given:
+        if _COMPANIONS.get(form, form) not in takes:
+            raise TypeError(f"{learns}; got {form}=. {_WHO_TAKES}")
+    forms = [form for form in given if form in _FORMS or form == "constraints"]
+    if y is not None and forms:
+        raise ValueError(f"Pass either y or {forms[0]}, not both.")
+    if y is None and not forms:
+        extra = "" if len(takes) == 1 else f" {learns}."
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.{extra}")
+    if "pair_labels" in given and "pairs" not in given and "constraints" not in given:
+        raise ValueError("pair_labels belong to pairs: pass pairs= too, or leave them out.")
+    if "constraint_weight" in given and y is not None:
+        raise ValueError(
+            "constraint_weight belongs to triplets, pairs and quadruplets; labels have no weights."
+        )
+    if isinstance(y, Constraints):
+        raise ValueError("y must be one label per row. Pass constraints by name: constraints=...")
+    if getattr(y, "shape", ())[1:] in [(2,), (3,), (4,)]:
+        raise ValueError(
+            f"y must be one label per row, got shape {y.shape}. If these are comparisons, pass "
+            "them by name: fit(X, triplets=...), fit(X, pairs=..., pair_labels=...) or "
+            "fit(X, quadruplets=...)."
+        )
+
+
+def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
+    options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": estimator}
+    try:
+        if y is None:
+            return check_array(X, input_name="X", **options), None
+        return check_X_y(X, y, **options)
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise ValueError(
+            f"X must hold numbers only: {error}. Encode words as numbers first, for instance "
+            "by OneHotEncoder."
+        ) from error

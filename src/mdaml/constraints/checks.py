@@ -1,0 +1,211 @@
+"""Checks of arrays of constraints: messages say what was wanted, what came and what to do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._validation import check_integer
+
+# Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
+MOST_POINTS = 2**31
+
+
+def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
+    """Return a read-only copy of an array."""
+    copy = np.array(values, dtype=dtype)
+    copy.setflags(write=False)
+    return copy
+
+
+def is_empty(given: Any) -> bool:
+    """Say whether an argument was left out, or holds nothing."""
+    return given is None or (hasattr(given, "__len__") and len(given) == 0)
+
+
+def compares_nothing(quadruplets: IntArray) -> BoolArray:
+    """Say of (n, 4) quadruplets whether a pair is one point twice, or both pairs are the same."""
+    a, b, c, d = quadruplets.T
+    same: BoolArray = ((a == c) & (b == d)) | ((a == d) & (b == c))
+    return same | (a == b) | (c == d)
+
+
+def check_weights(
+    weights: ArrayLike | None, counts: Mapping[str, int], name: str = "weights"
+) -> FloatArray:
+    """Return a positive weight for each constraint; None is one for all, in no memory."""
+    n = sum(counts.values())
+    if weights is None:
+        return np.broadcast_to(1.0, n)
+    parts = ", ".join(f"{count} {form}" for form, count in counts.items() if count)
+    wanted = (
+        f"{name} must hold one positive number for each constraint, in the order triplets, pairs, "
+        f"quadruplets: {n} for {parts}"
+    )
+    try:
+        given = np.asarray(weights)
+    except ValueError:
+        raise ValueError(f"{wanted}; got rows of different lengths.") from None
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"{wanted}; got dtype {given.dtype}.")
+    if given.shape != (n,):
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
+    bad = ~((given >= 1e-100) & (given <= 1e100))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ValueError(
+            f"{wanted}; got {given[first]} at place {first}. Weights are finite, from 1e-100 to "
+            "1e100; leave out a constraint that should not count."
+        )
+    return given.astype(np.float64)
+
+
+def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
+    """Return the ids of the points, distinct strings or distinct integers, as a read-only array."""
+    wanted = "ids must be a sequence of distinct strings or distinct integers, one for each point"
+    given = np.asarray(ids, dtype=object)  # NumPy alone would turn 1 among strings into "1"
+    if given.ndim != 1 or len(given) == 0:
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
+    kinds = {type(value) for value in given.tolist()}
+    if all(issubclass(kind, str) for kind in kinds):
+        if any(not text or "\0" in text for text in given.tolist()):
+            raise ValueError(f"{wanted}; got an empty one, or one with a null character.")
+        values = frozen(given, np.str_)
+    elif bool not in kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
+        values = frozen(given, np.int64)
+    else:
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"{wanted}; got values of type {names}.")
+    distinct, count = np.unique(values, return_counts=True)
+    if len(distinct) < len(values):
+        again = int(np.argmax(count > 1))
+        raise ValueError(f"{wanted}; {distinct[again].item()!r} occurs {count[again]} times.")
+    return values
+
+
+def check_points(
+    owner: object, n_points: Any, ids: Any
+) -> tuple[npt.NDArray[Any] | None, int | None]:
+    """Return the ids as an array, and the number of points if it is known."""
+    if n_points is not None:
+        n_points = check_integer(owner, "n_points", n_points, 1, MOST_POINTS)
+    if ids is None:
+        return None, n_points
+    names = check_ids(ids)
+    if n_points not in (None, len(names)):
+        raise ValueError(f"There are {len(names)} ids, but n_points is {n_points}.")
+    return names, len(names)
+
+
+def check_selection(name: str, which: ArrayLike, size: int, *, distinct: bool) -> IntArray:
+    """Return a mask or indices of a range of that size as indices."""
+    wanted = f"{name} must be a mask of {size} booleans, or integers from 0 to {size - 1}"
+    given = np.asarray(which)
+    if given.ndim != 1:
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
+    if given.dtype == bool:
+        if len(given) != size:
+            raise ValueError(f"{wanted}; got {len(given)} booleans.")
+        return np.flatnonzero(given)
+    if len(given) == 0:
+        return np.empty(0, np.int64)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{wanted}; got dtype {given.dtype}.")
+    if given.min() < 0 or given.max() >= size:
+        bad = given[(given < 0) | (given >= size)][0]
+        raise ValueError(f"{wanted}; got {bad}.")
+    if distinct and len(np.unique(given)) < len(given):
+        raise ValueError(f"{wanted}, each at most once; got one twice.")
+    return given.astype(np.int64)
+
+
+def check_triplets(triplets: ArrayLike, n_samples: int) -> IntArray:
+    """Return triplets as an (n, 3) integer array of row indices below ``n_samples``."""
+    return _check_indices(
+        "triplets", triplets, 3, n_samples, "three row numbers of X: anchor, similar, dissimilar"
+    )
+
+
+def check_pairs(
+    pairs: ArrayLike, pair_labels: ArrayLike | None, n_samples: int
+) -> tuple[IntArray, BoolArray]:
+    """Return pairs as an (n, 2) integer array of row indices, and which of them are similar."""
+    given = _check_indices("pairs", pairs, 2, n_samples, "two row numbers of X")
+    wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 if dissimilar"
+    if pair_labels is None:
+        raise ValueError(f"{wanted}; got None. Pass pairs= and pair_labels= together.")
+    labels = np.asarray(pair_labels)
+    if labels.shape != (len(given),):
+        raise ValueError(f"{wanted}; got shape {labels.shape} for {len(given)} pairs.")
+    if labels.dtype.kind not in "iuf" or not np.all(np.abs(labels) == 1):
+        values = ", ".join(map(str, np.unique(labels)[:5]))
+        hint = ""
+        if np.array_equal(np.unique(labels), [0, 1]):
+            hint = " If 0 means dissimilar, pass 2 * pair_labels - 1."
+        raise ValueError(f"{wanted}; got the values {values}.{hint}")
+    return given, labels > 0
+
+
+def check_quadruplets(quadruplets: ArrayLike, n_samples: int) -> IntArray:
+    """Return quadruplets as an (n, 4) integer array of row indices: near pair, far pair."""
+    what = "four row numbers of X: a pair, and a pair that is farther apart"
+    given = _check_indices("quadruplets", quadruplets, 4, n_samples, what)
+    near, far = np.sort(given[:, :2], axis=1), np.sort(given[:, 2:], axis=1)
+    same = np.all(near == far, axis=1)
+    _refuse("The two pairs of a quadruplet must differ", "quadruplet", given, same)
+    return given
+
+
+def _check_indices(
+    name: str, indices: ArrayLike, width: int, n_samples: int, what: str
+) -> IntArray:
+    wanted = f"{name} must be integers of shape (n_{name}, {width}), each row {what}"
+    try:
+        given = np.asarray(indices)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"{wanted}; got rows of different lengths.") from None
+    if given.size == 0:
+        raise ValueError(f"{name} is empty: at least one comparison is needed.")
+    if given.ndim != 2 or given.shape[1] != width:
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{wanted}; got dtype {given.dtype}.")
+    highest, lowest = int(given.max()), int(given.min())
+    if highest >= n_samples:
+        raise ValueError(
+            f"{name} name row {highest}, but X has {n_samples} rows. {name.capitalize()} index the "
+            "X passed to the same call; under cross-validation pass labels, from which each fit "
+            "draws its own."
+        )
+    if lowest < 0:
+        raise ValueError(
+            f"{name} name row {lowest}, but rows are counted from 0: negative indices, which "
+            "would count from the end, are refused."
+        )
+    # Narrow integers are widened; int32 and int64 in rows are used as they are, without a copy.
+    kept = given.dtype if given.dtype in (np.int32, np.int64) else np.int64
+    given = np.ascontiguousarray(given, dtype=kept)
+    of, places = _MUST_DIFFER[width]
+    repeated = np.zeros(len(given), bool)
+    for n, other in places:
+        repeated |= given[:, n] == given[:, other]
+    _refuse(f"The {of} must differ", name[:-1], given, repeated)
+    return given
+
+
+_MUST_DIFFER = {
+    2: ("two members of a pair", [(0, 1)]),
+    3: ("three members of a triplet", [(0, 1), (0, 2), (1, 2)]),
+    4: ("two members of either pair of a quadruplet", [(0, 1), (2, 3)]),
+}
+
+
+def _refuse(why: str, one: str, given: IntArray, bad: BoolArray) -> None:
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ValueError(
+            f"{why}, but {one} {first} is {tuple(given[first].tolist())}, the first of "
+            f"{int(bad.sum())}. Remove them."
+        )

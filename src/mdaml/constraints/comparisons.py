@@ -1,0 +1,138 @@
+"""Comparisons grouped for the solver: distinct pairs, and which pair is to be nearer than which."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.grouping import (
+    counting_sort,
+    group_lists,
+    group_pairs,
+    group_triplets,
+    merge_comparisons,
+    near_graph,
+)
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Comparisons of a near pair and a far pair; indices only, built once, never changed.
+
+    Distances belong to distinct pairs: ten similar and ten dissimilar partners make 100 triplets of
+    a sample, but only 20 pairs. Comparisons without weights are triplets: both pairs begin with the
+    anchor, and the pairs of an anchor are neighbours. Others have unordered pairs, the lower row
+    first, and comparisons of the same two pairs are one, their weights added.
+
+    The arrays may also be tensors on a device.
+    """
+
+    pairs: IntArray  # (P, 2) sorted
+    groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their first row
+    first: IntArray  # (P,) the comparisons with near pair p have the far pairs
+    last: IntArray  # (P,)      far[first[p]:last[p]]
+    far: IntArray  # (C,) rows of pairs; near pairs of triplets with equal lists share one
+    weights: FloatArray | None  # (C,)
+    n_samples: int
+
+    @classmethod
+    def from_triplets(cls, triplets: IntArray, n_samples: int) -> "Comparisons":
+        """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``, perhaps none."""
+        if len(triplets) == 0:
+            none = np.empty(0, np.int32)
+            return cls(none.reshape(0, 2), np.zeros(1, np.int64), none, none, none, None, n_samples)
+        pairs, first, last, far, groups = group_triplets(triplets, n_samples)
+        return cls(pairs, groups, first, last, far, None, n_samples)
+
+    @classmethod
+    def from_lists(
+        cls, near: IntArray, begin: int, indptr: IntArray, others: IntArray
+    ) -> "Comparisons":
+        """Join every near partner of an anchor with every far one, for anchors from ``begin`` on.
+
+        ``near`` is (n_samples, k), negative where there are fewer; the far partners of anchor
+        ``begin + a`` are ``others[indptr[a]:indptr[a + 1]]``.
+        """
+        pairs, first, last, far, groups = group_lists(near, begin, indptr, others, len(others))
+        return cls(pairs, groups, first, last, far, None, len(near))
+
+    @classmethod
+    def from_quadruplets(
+        cls, quadruplets: IntArray, weights: FloatArray, n_samples: int
+    ) -> "Comparisons":
+        """Group an (n, 4) array of row indices, near pair and far pair, with weights."""
+        pairs, rows = group_pairs(quadruplets.reshape(-1, 2), n_samples)
+        near, far = rows.reshape(-1, 2).T
+        bounds, far, weights = merge_comparisons(near, far, weights, len(pairs))
+        return cls(pairs, _groups(pairs), bounds[:-1], bounds[1:], far, weights, n_samples)
+
+    @cached_property
+    def lists(self) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
+        """The arrays of triplets in the order in which the kernels take them."""
+        counts = self.last - self.first
+        most = np.diff(self.groups).max(initial=0), counts.max(initial=0)
+        widths = np.array([*most, counts.sum()])
+        return self.pairs, self.first, self.last, self.far, self.groups, widths
+
+    @property
+    def by_near(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+        """Weighted comparisons by near pair, in the order in which the kernels take them."""
+        assert self.weights is not None
+        return self.first, self.last, self.far, self.weights
+
+    @cached_property
+    def by_far(self) -> tuple[IntArray, IntArray]:
+        """Weighted comparisons by far pair: those of p are ``members[bounds[p]:bounds[p + 1]]``."""
+        members, bounds = counting_sort(self.far, len(self.pairs))
+        return bounds, members
+
+    @cached_property
+    def total(self) -> float:
+        """The weight of all comparisons: as many as were given, repetitions included."""
+        return float((self.last - self.first).sum() if self.weights is None else self.weights.sum())
+
+    def near_totals(self) -> FloatArray | IntArray:
+        """Return the weight of the comparisons of each near pair, (P,); 0 for other pairs."""
+        counts = self.last - self.first
+        if self.weights is None:
+            return counts
+        near = np.repeat(np.arange(len(self.pairs)), counts)
+        return np.bincount(near, self.weights, len(self.pairs)).astype(np.float64)
+
+    def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return for each sample those it forms a near pair with, in either role, and that pair.
+
+        ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
+        """
+        graph: tuple[IntArray, IntArray, IntArray] = near_graph(
+            self.pairs, self.first, self.last, self.n_samples
+        )
+        return graph
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Distinct unordered pairs of rows, and how often each was given; never changed."""
+
+    pairs: IntArray  # (P, 2) the lower row first, sorted
+    counts: FloatArray  # (P,) or the sum of their weights
+    groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their first row
+
+    @classmethod
+    def from_pairs(
+        cls, pairs: IntArray, n_samples: int, weights: FloatArray | None = None
+    ) -> "PairSet":
+        """Sort an (n, 2) array of row indices and count repetitions in either order."""
+        distinct, rows = group_pairs(pairs, n_samples)
+        return cls(distinct, np.bincount(rows, weights).astype(np.float64), _groups(distinct))
+
+    @property
+    def total(self) -> float:
+        """The number of pairs as given, with repetitions, or the sum of their weights."""
+        return float(self.counts.sum())
+
+
+def _groups(pairs: IntArray) -> IntArray:
+    """Return where the first member changes in sorted pairs, and their number."""
+    return np.append(np.flatnonzero(np.diff(pairs[:, 0], prepend=-1)), len(pairs))

@@ -1,0 +1,301 @@
+"""Triplets drawn from class labels, at random or from neighbours."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml.kernels.neighbors import nearest
+
+Pairing = Literal["grid", "zip"]
+
+
+def sample_triplets(
+    y: ArrayLike,
+    n_similar: int = 10,
+    n_dissimilar: int = 10,
+    *,
+    pairing: Pairing = "grid",
+    random_state: int | np.random.Generator | None = None,
+) -> IntArray:
+    """Draw triplets from labels: partners of the same and of other classes, at random.
+
+    Every labelled sample of a class with at least two members becomes an anchor. Its partners are
+    distinct where its class (or the rest) has enough members, and drawn with repetition otherwise.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        Labels; ``-1`` marks rows without a label, which are left out.
+    n_similar, n_dissimilar : int
+        Partners of each anchor.
+    pairing : {"grid", "zip"}
+        All combinations of similar and dissimilar partners, or one triplet per similar partner with
+        the dissimilar ones taken in turn.
+    random_state : int, Generator or None
+        Same seed, same triplets, whatever the number of threads.
+
+    Returns
+    -------
+    triplets : array of shape (n_triplets, 3)
+        Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+
+    Examples
+    --------
+    >>> from mdaml.constraints import sample_triplets
+    >>> sample_triplets([0, 0, 1, 1], 1, 2, random_state=0).shape
+    (8, 3)
+    """
+    classes = Classes.from_labels("sample_triplets", y)
+    rng = np.random.default_rng(random_state)
+    return classes.random_triplets(n_similar, n_dissimilar, pairing, rng)
+
+
+def neighbor_triplets(
+    X: FloatArray,
+    y: ArrayLike,
+    n_similar: int = 10,
+    n_dissimilar: int = 10,
+    *,
+    pairing: Pairing = "grid",
+) -> IntArray:
+    """Form triplets from labels: the nearest samples of the same and of other classes.
+
+    As :func:`sample_triplets`, with Euclidean neighbours in ``X`` in place of chance; ties go to
+    the earlier row. An anchor with too few partners repeats them. Memory grows with the number of
+    partners, never with the square of the number of samples.
+
+    Beyond 50 000 labelled rows the search is confined to cells of about ten thousand rows that lie
+    together: the time then grows in proportion to the rows, and some neighbours across the border
+    of a cell are missed. A row in whose cell there is no other class gets random dissimilar
+    partners, the same at every call.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Samples.
+    y : array of shape (n_samples,)
+        Labels; ``-1`` marks rows without a label, which are left out.
+    n_similar, n_dissimilar : int
+        Partners of each anchor.
+    pairing : {"grid", "zip"}
+        All combinations of similar and dissimilar partners, or one triplet per similar partner with
+        the dissimilar ones taken in turn.
+
+    Returns
+    -------
+    triplets : array of shape (n_triplets, 3)
+        Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.constraints import neighbor_triplets
+    >>> X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    >>> neighbor_triplets(X, [0, 0, 1, 1], 1, 1)
+    array([[0, 1, 2],
+           [1, 0, 2],
+           [2, 3, 1],
+           [3, 2, 1]])
+    """
+    classes = Classes.from_labels("neighbor_triplets", y)
+    near, far = nearest_places(X[classes.rows], classes, n_similar, n_dissimilar)
+    return classes.neighbor_triplets(near, far, pairing)
+
+
+_EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
+_CELL = 16_384  # rows of a cell, at most; at least half as many
+
+
+def nearest_places(
+    X: FloatArray, classes: "Classes", n_similar: int, n_dissimilar: int
+) -> tuple[IntArray, IntArray]:
+    """Return the nearest places of each place in its class, and outside; -1 where there are fewer.
+
+    X holds the samples in the order of the places.
+    """
+    near = _nearest_places(X, classes, n_similar, same=True)
+    return near, _nearest_places(X, classes, n_dissimilar, same=False)
+
+
+def _nearest_places(X: FloatArray, classes: "Classes", n: int, *, same: bool) -> IntArray:
+    """Search in cells if X is large."""
+    if len(X) <= _EXACT_UP_TO:
+        return classes.nearest(X, n, same=same)[0]
+    starts = classes.first if same else [0]
+    found = np.full((len(X), n), -1, np.int64)
+    for begin, end in pairwise([*starts, len(X)]):
+        for cell in _cells(X, np.arange(begin, end)):
+            codes = np.unique(classes.of[cell], return_inverse=True)[1]
+            size = np.bincount(codes)
+            among = Classes(cell, codes, np.cumsum(size) - size, size)
+            places, _ = among.nearest(X[cell], n, same=same)
+            found[cell] = np.where(places >= 0, cell[places], -1)
+    if not same:
+        far_inside = np.flatnonzero(found[:, 0] < 0)
+        found[far_inside] = classes.random_others(far_inside, n, np.random.default_rng(0))
+    return found
+
+
+def _cells(X: FloatArray, places: IntArray) -> Iterator[IntArray]:
+    """Cut places at the median of the feature in which they differ most, until all are small."""
+    if len(places) <= _CELL:
+        yield places
+        return
+    widest = int(X[places].var(axis=0).argmax())
+    order = np.argpartition(X[places, widest], len(places) // 2)
+    for half in (order[: len(places) // 2], order[len(places) // 2 :]):
+        yield from _cells(X, np.sort(places[half]))
+
+
+def _repeated(found: IntArray) -> IntArray:
+    """Fill the -1 at the end of each row with its first entries again, in turn."""
+    turn = np.arange(found.shape[1]) % np.sum(found >= 0, axis=1)[:, None]
+    return np.take_along_axis(found, turn, axis=1)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Labelled rows sorted by class; class c holds the places first[c] to first[c] + size[c]."""
+
+    rows: IntArray  # (n_labelled,)
+    of: IntArray  # (n_labelled,) class of each place
+    first: IntArray  # (n_classes,)
+    size: IntArray  # (n_classes,)
+
+    @cached_property
+    def bounds(self) -> IntArray:
+        """For each place the first place of its class and the one behind its last."""
+        return np.column_stack([self.first, self.first + self.size])[self.of]
+
+    def random_others(self, places: IntArray, n: int, rng: np.random.Generator) -> IntArray:
+        """Draw n places of other classes for each of some places; distinct where there are enough.
+
+        A class is a range of places: leaving it out is a shift of those behind it.
+        """
+        own, first = self.size[self.of[places]], self.first[self.of[places]]
+        drawn = _distinct_integers(rng, len(self.rows) - own, n)
+        return drawn + np.where(drawn >= first[:, None], own[:, None], 0)
+
+    def nearest(self, X: FloatArray, n_nearest: int, *, same: bool) -> tuple[IntArray, FloatArray]:
+        """Return the nearest places of each place, in its class or outside, and squared distances.
+
+        X holds the samples in the order of the places. Nearest first, ties to the lower row; where
+        there are fewer, -1 and infinity.
+        """
+        return nearest(X, self.bounds, self.rows, n_nearest, same=same)
+
+    def random_triplets(
+        self, n_similar: int, n_dissimilar: int, pairing: Pairing, rng: np.random.Generator
+    ) -> IntArray:
+        """Draw partners of every sample whose class has another; see :func:`sample_triplets`."""
+        anchors = self.anchors
+        own, first = self.size[self.of[anchors]], self.first[self.of[anchors]]
+        # Members of a class are neighbours in rows: leaving one's own place out of the draw is a
+        # shift of the places behind it.
+        similar = _distinct_integers(rng, own - 1, n_similar)
+        similar += similar >= (anchors - first)[:, None]
+        dissimilar = self.random_others(anchors, n_dissimilar, rng)
+        rows = self.rows
+        return _combine(rows[anchors], rows[similar + first[:, None]], rows[dissimilar], pairing)
+
+    def neighbor_triplets(self, near: IntArray, far: IntArray, pairing: Pairing) -> IntArray:
+        """Join the nearest places of each place in its class with those outside."""
+        anchors, rows = self.anchors, self.rows
+        near, far = _repeated(near[anchors]), _repeated(far[anchors])
+        return _combine(rows[anchors], rows[near], rows[far], pairing)
+
+    @property
+    def anchors(self) -> IntArray:
+        """The places whose class has another member."""
+        return np.flatnonzero(self.size[self.of] > 1)
+
+    @classmethod
+    def from_labels(cls, caller: str, labels: ArrayLike) -> "Classes":
+        """Sort the rows by label, those of a class in their order; leave out label ``-1``."""
+        rows, codes = check_labels(caller, np.asarray(labels))
+        order = np.argsort(codes, kind="stable")
+        size = np.bincount(codes)
+        return cls(rows[order], codes[order], np.cumsum(size) - size, size)
+
+
+def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
+    """Draw n integers below pool[i] for each i; distinct where the pool is large enough.
+
+    Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting
+    a number it has, takes the new top number instead. No permutation of the pool is ever made; the
+    few numbers drawn are shuffled in the end, because Floyd's order is not random.
+    """
+    drawn = np.empty((len(pool), n), np.int64)
+    enough = pool >= n
+    top = np.where(enough, pool - n, pool - 1)
+    for s in range(n):
+        new = rng.integers(0, top + 1)
+        seen = enough & np.any(drawn[:, :s] == new[:, None], axis=1)
+        drawn[:, s] = np.where(seen, top, new)
+        top = top + enough
+    rng.permuted(drawn, axis=1, out=drawn)
+    return drawn
+
+
+def _combine(
+    anchors: IntArray, similar: IntArray, dissimilar: IntArray, pairing: Pairing
+) -> IntArray:
+    """Combine the partners of each anchor to triplets, sorted by anchor."""
+    order = np.argsort(anchors, kind="stable")
+    anchors, similar, dissimilar = anchors[order], similar[order], dissimilar[order]
+    n_similar, n_dissimilar = similar.shape[1], dissimilar.shape[1]
+    if pairing == "grid":
+        shape = (len(anchors), n_similar, n_dissimilar)
+        near, far = similar[:, :, None], dissimilar[:, None, :]
+    else:
+        shape = (len(anchors), max(n_similar, n_dissimilar), 1)
+        turn = np.arange(shape[1])
+        near = similar[:, turn % n_similar, None]
+        far = dissimilar[:, turn % n_dissimilar, None]
+    triplets = np.empty((*shape, 3), np.int64)
+    triplets[..., 0] = anchors[:, None, None]
+    triplets[..., 1] = near
+    triplets[..., 2] = far
+    return triplets.reshape(-1, 3)
+
+
+def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
+
+    Refuse labels from which nothing can be learned.
+    """
+    if y.dtype.kind == "f" and np.any(y != np.floor(y)):
+        raise ValueError(
+            f"y must hold class labels, got continuous values such as {y[y != np.floor(y)][0]}. "
+            f"{caller} compares classes; cut the values into classes, or pass triplets."
+        )
+    rows = np.arange(len(y))
+    if y.dtype.kind in "iufO":
+        rows = np.flatnonzero(y != -1)
+    try:
+        classes, codes = np.unique(y[rows], return_inverse=True)
+    except TypeError:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+        raise TypeError(
+            f"y mixes labels of types {kinds}, which cannot be ordered. Use numbers or strings."
+        ) from None
+    if len(classes) < 2:
+        hint = ""
+        if len(rows) < len(y):
+            hint = " Rows with label -1 count as unlabelled: use other labels, such as 0 and 1."
+        raise ValueError(
+            f"{caller} needs at least two classes in y, got {len(classes)} class(es): without a "
+            f"second class nothing is dissimilar.{hint}"
+        )
+    if len(classes) == len(rows):
+        raise ValueError(
+            f"No class in y has two members ({len(rows)} samples, {len(classes)} "
+            "classes): nothing is similar to anything. Are these class labels?"
+        )
+    return rows, codes

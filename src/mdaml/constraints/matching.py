@@ -1,0 +1,183 @@
+"""Constraints of every form as comparisons of two pairs, or as pairs."""
+
+import warnings
+
+import numpy as np
+
+from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml.constraints.comparisons import PairSet
+from mdaml.constraints.value import Constraints
+
+# Dissimilar pairs that each similar pair is compared with, if there are so many.
+N_MATCHES = 10
+# Pairs matched at a time: bounds the memory.
+_BLOCK = 65536
+
+
+def to_comparisons(name: str, said: Constraints, rng: np.random.RandomState) -> Constraints:
+    """Return triplets of equal weight as they are, and all else as weighted quadruplets.
+
+    A triplet ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``; pairs are matched with each other.
+    """
+    if has_triplets_only(said):
+        return said
+    of_triplets, of_pairs, of_quadruplets = split_weights(said)
+    matched, of_matched = _match_kinds(name, said, of_pairs, rng)
+    parts = [said.triplets[:, [0, 1, 0, 2]], matched, said.quadruplets]
+    weights = np.concatenate([of_triplets, of_matched, of_quadruplets])
+    return Constraints.of_quadruplets(np.concatenate(parts), weights, said.n_points)
+
+
+def has_triplets_only(said: Constraints) -> bool:
+    """Return whether these are triplets of equal weight and nothing else."""
+    alike = bool(np.all(said.weights == said.weights[0]))
+    return alike and said.n_constraints == len(said.triplets)
+
+
+def split_weights(said: Constraints) -> list[FloatArray]:
+    """Return the weights of triplets, of pairs and of quadruplets."""
+    return np.split(said.weights, np.cumsum([len(said.triplets), len(said.pairs)]))
+
+
+def to_pair_sets(said: Constraints) -> tuple[PairSet, PairSet]:
+    """Return similar and dissimilar pairs, those of triplets and quadruplets among them.
+
+    Weights are scaled to one on average, those of either kind by themselves.
+    """
+    of_triplets, of_pairs, of_quadruplets = split_weights(said)
+    sets = []
+    for last, sign, pair in ((1, 1, [0, 1]), (2, -1, [2, 3])):
+        kind = said.pair_labels == sign
+        rows = [said.triplets[:, [0, last]], said.pairs[kind], said.quadruplets[:, pair]]
+        weights = np.concatenate([of_triplets, of_pairs[kind], of_quadruplets])
+        weights = weights * (len(weights) / max(weights.sum(), 1e-100))
+        sets.append(PairSet.from_pairs(np.concatenate(rows), said.n_points, weights))
+    return sets[0], sets[1]
+
+
+def check_both_kinds(name: str, n_similar: float, n_dissimilar: float, advice: str) -> None:
+    """Refuse pairs that are all similar or all dissimilar."""
+    for count, kind in ((n_similar, "similar"), (n_dissimilar, "dissimilar")):
+        if count == 0:
+            raise ValueError(
+                f"{name} needs similar and dissimilar pairs, got no {kind} pair. {advice}"
+            )
+
+
+def _match_kinds(
+    name: str, said: Constraints, weights: FloatArray, rng: np.random.RandomState
+) -> tuple[IntArray, FloatArray]:
+    """Return the pairs as comparisons of similar with dissimilar ones, and their weights."""
+    kinds = [said.pair_labels > 0, said.pair_labels < 0]
+    n_similar, n_dissimilar = (int(kind.sum()) for kind in kinds)
+    n_others = len(said.triplets) + len(said.quadruplets)
+    if n_similar and n_dissimilar:
+        similar, dissimilar = (
+            PairSet.from_pairs(said.pairs[kind], said.n_points, weights[kind]) for kind in kinds
+        )
+        comparisons, of_matched = match_pairs(similar, dissimilar, said.n_points, rng)
+        if len(comparisons) or n_others:
+            return comparisons, of_matched
+        raise ValueError(
+            "The only similar pair and the only dissimilar pair are the same: nothing can be "
+            "compared. Add pairs, or remove the wrong one."
+        )
+    if n_others == 0:
+        advice = "Add some, or pass triplets or quadruplets as well."
+        check_both_kinds(name, n_similar, n_dissimilar, advice)
+    if len(said.pairs):
+        kind, other = ("similar", "dissimilar") if n_similar else ("dissimilar", "similar")
+        warnings.warn(
+            f"All {len(said.pairs)} pairs are {kind}: without {other} ones to compare them with "
+            "they are left out.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return np.empty((0, 4), np.int64), np.empty(0)
+
+
+def match_pairs(
+    similar: PairSet, dissimilar: PairSet, n_samples: int, rng: np.random.RandomState
+) -> tuple[IntArray, FloatArray]:
+    """Return comparisons of similar with dissimilar pairs, (n, 4), and their weights.
+
+    Every similar pair meets ten dissimilar pairs, or all if there are fewer: first those that share
+    a sample with it, more than ten of them at random, then others at random. A dissimilar pair that
+    none has met meets one similar pair, which shares a sample with it if any does. A pair that is
+    both similar and dissimilar does not meet itself.
+
+    The weight of a comparison is proportional to the product of the weights of its pairs. All
+    together weigh as much as all pairs do: as comparisons made from n pairs of weight one they
+    count like n triplets.
+    """
+    near, far = _match(similar.pairs, dissimilar.pairs, N_MATCHES, n_samples, rng)
+    missed = np.setdiff1d(np.arange(len(dissimilar.pairs)), far)
+    met, others = _match(dissimilar.pairs[missed], similar.pairs, 1, n_samples, rng)
+    near, far = np.concatenate([near, others]), np.concatenate([far, missed[met]])
+    weights = similar.counts[near] * dissimilar.counts[far]
+    if len(weights):
+        weights *= (similar.total + dissimilar.total) / weights.sum()
+    return np.hstack([similar.pairs[near], dissimilar.pairs[far]]), weights
+
+
+def _match(
+    queries: IntArray, targets: IntArray, k: int, n_samples: int, rng: np.random.RandomState
+) -> tuple[IntArray, IntArray]:
+    """Return which query meets which target, up to k for each query, those that touch it first."""
+    touching, shuffled = _touching(targets, n_samples, rng), rng.permutation(len(targets))
+    met = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for begin in range(0, len(queries), _BLOCK):
+        some = queries[begin : begin + _BLOCK]
+        sharing, shares = _sharing(some, targets, k, touching, rng)
+        sizes = np.full((len(some), 1), len(targets))
+        # Where fewer than k share a sample, one more than k of all must hold k others: those that
+        # share one, at most k - 1, are here already, and the query itself is no partner.
+        other = shuffled[_round(sizes, min(k + 1, len(targets)), rng)]
+        touches = targets[other][..., None] == some[:, None, None, :]
+        wanted = np.hstack([shares, ~touches.any(axis=(2, 3))])
+        wanted &= np.cumsum(wanted, axis=1) <= k
+        met.append((begin + np.nonzero(wanted)[0], np.hstack([sharing, other])[wanted]))
+    met_queries, met_targets = (np.concatenate(parts) for parts in zip(*met, strict=True))
+    return met_queries, met_targets
+
+
+def _sharing(
+    queries: IntArray,
+    targets: IntArray,
+    k: int,
+    touching: tuple[IntArray, IntArray],
+    rng: np.random.RandomState,
+) -> tuple[IntArray, BoolArray]:
+    """Return for each query some targets that share a sample with it, and which of them count.
+
+    All of them, or at least k that count: two more than k are looked at, because a target that is
+    the query itself is listed for both its samples, and does not count.
+    """
+    indptr, members = touching
+    begin, count = indptr[queries], np.diff(indptr)[queries]  # (Q, 2): of either sample
+    total = count.sum(axis=1, keepdims=True)
+    place = _round(total, min(k + 2, max(int(total.max()), 1)), rng)
+    of_first = place < count[:, :1]
+    listed = np.where(of_first, begin[:, :1] + place, begin[:, 1:] + place - count[:, :1])
+    exists = np.arange(place.shape[1]) < total
+    sharing = members[np.where(exists, listed, 0)]
+    return sharing, exists & np.any(targets[sharing] != queries[:, None], axis=2)
+
+
+def _touching(
+    pairs: IntArray, n_samples: int, rng: np.random.RandomState
+) -> tuple[IntArray, IntArray]:
+    """Return the rows of the pairs that each sample is in, in random order."""
+    ends, rows = pairs.ravel(), np.repeat(np.arange(len(pairs)), 2)
+    mixed = rng.permutation(len(ends))
+    order = mixed[np.argsort(ends[mixed], kind="stable")]
+    return np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n_samples))]), rows[order]
+
+
+def _round(sizes: IntArray, width: int, rng: np.random.RandomState) -> IntArray:
+    """Return consecutive places in lists of the given sizes, (Q, 1), round from a random one.
+
+    Of shuffled lists these are distinct random members, without a loop.
+    """
+    start = (rng.random_sample(sizes.shape) * sizes).astype(np.int64)
+    return (start + np.arange(width)) % np.maximum(sizes, 1)

@@ -1,0 +1,440 @@
+"""Weak supervision as a value: triplets, labelled pairs and quadruplets of the rows of one X."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml.constraints import _files as files
+from mdaml.constraints import generators
+from mdaml.constraints._counts import (
+    ConstraintCounts,
+    count_repeated_comparisons,
+    count_repeated_pairs,
+)
+from mdaml.constraints._table import Problem
+from mdaml.constraints.checks import (
+    MOST_POINTS,
+    check_pairs,
+    check_points,
+    check_quadruplets,
+    check_selection,
+    check_triplets,
+    check_weights,
+    frozen,
+    is_empty,
+)
+
+_ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
+_FIELDS = (*_ARRAYS, "n_points", "ids")
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Constraints:
+    """Comparisons of points: triplets, pairs and quadruplets in any mixture, never changed.
+
+    They are checked once, here. scikit-learn passes the value on whole: it is no array, so that
+    cross-validation never cuts it as if it held one entry for each sample.
+
+    Parameters
+    ----------
+    triplets : array-like of shape (n_triplets, 3), default=None
+        Rows of X: point a is nearer to b than to c.
+    pairs : array-like of shape (n_pairs, 2), default=None
+        Rows of X.
+    pair_labels : array-like of shape (n_pairs,), default=None
+        1 if the pair is similar, -1 if it is dissimilar.
+    quadruplets : array-like of shape (n_quadruplets, 4), default=None
+        Rows of X: points a and b are nearer to each other than c and d.
+    weights : array-like of shape (n_constraints,), default=None
+        A positive number for each, in the order triplets, pairs, quadruplets; None is 1 for all.
+    n_points : int, default=None
+        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+    ids : sequence of str or int of length n_points, default=None
+        Names of the points, by which files refer to them.
+
+    Attributes
+    ----------
+    triplets, pairs, pair_labels, quadruplets : int64 arrays
+        As given, read-only; of length 0 where there are none.
+    weights : float64 array of shape (n_constraints,)
+        Read-only.
+    n_points : int
+        Rows of the X that the numbers refer to.
+    ids : array of shape (n_points,) or None
+        Read-only.
+
+    Examples
+    --------
+    >>> from mdaml.constraints import Constraints
+    >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
+    >>> said
+    Constraints(2 triplets, 1 pair, n_points=4)
+    >>> said.restrict([3, 2, 0]).triplets
+    array([[0, 1, 2]])
+    """
+
+    triplets: IntArray
+    pairs: IntArray
+    pair_labels: IntArray
+    quadruplets: IntArray
+    weights: FloatArray
+    n_points: int
+    ids: npt.NDArray[Any] | None
+
+    def __init__(
+        self,
+        *,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        n_points: int | None = None,
+        ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+    ) -> None:
+        names, limit = check_points(self, n_points, ids)
+        parts = _checked(
+            MOST_POINTS if limit is None else limit,
+            triplets=triplets,
+            pairs=pairs,
+            pair_labels=pair_labels,
+            quadruplets=quadruplets,
+            weights=weights,
+        )
+        kinds = {name: np.float64 if name == "weights" else np.int64 for name in parts}
+        own = {name: frozen(array, kinds[name]) for name, array in parts.items()}
+        self._set(own, limit, names)
+
+    @classmethod
+    def borrow(cls, n_points: int, weights_name: str = "weights", **arrays: Any) -> "Constraints":
+        """Check arrays as they were passed to a call, and use them without a copy.
+
+        For the time of the call only: whoever has the arrays can still change them.
+        """
+        return cls._of(n_points, **_checked(n_points, weights_name, **arrays))
+
+    @classmethod
+    def of_triplets(cls, triplets: IntArray, n_points: int) -> "Constraints":
+        """Return triplets that are known to be right, without a copy."""
+        return cls._of(n_points, triplets=triplets, weights=np.broadcast_to(1.0, len(triplets)))
+
+    @classmethod
+    def of_quadruplets(
+        cls, quadruplets: IntArray, weights: FloatArray, n_points: int
+    ) -> "Constraints":
+        """Return weighted quadruplets that are known to be right, without a copy."""
+        return cls._of(n_points, quadruplets=quadruplets, weights=weights)
+
+    @classmethod
+    def _of(cls, n_points: int, **parts: Any) -> "Constraints":
+        made = cls.__new__(cls)
+        made._set(_nothing() | parts, n_points, None)
+        return made
+
+    def _set(
+        self, parts: Mapping[str, Any], n_points: int | None, ids: npt.NDArray[Any] | None
+    ) -> None:
+        """Store what is known to be right."""
+        for name in _ARRAYS:
+            object.__setattr__(self, name, parts[name])
+        if n_points is None:
+            n_points = 1 + max(int(part.max(initial=-1)) for part in self._members())
+        object.__setattr__(self, "n_points", n_points)
+        object.__setattr__(self, "ids", ids)
+
+    def about(self, n_points: int) -> "Constraints":
+        """Return the same constraints of an X with more rows, which none of them names."""
+        if n_points == self.n_points:
+            return self
+        return self._of(n_points, **{k: v for k, v in self._parts().items() if k in _ARRAYS})
+
+    def _replaced(self, **parts: Any) -> "Constraints":
+        """Return a value with other parts, which need no check and may be empty."""
+        return _restore(self._parts() | parts)
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    def _members(self) -> tuple[IntArray, IntArray, IntArray]:
+        return self.triplets, self.pairs, self.quadruplets
+
+    def __repr__(self) -> str:
+        """Return how many there are of each kind."""
+        named = zip(("triplet", "pair", "quadruplet"), map(len, self._members()), strict=True)
+        counts = [f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in named if n]
+        return f"Constraints({', '.join(counts) or 'none'}, n_points={self.n_points})"
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the other holds the same constraints, in the same order, of the same points.
+
+        Ids and weights count too.
+        """
+        if not isinstance(other, Constraints):
+            return NotImplemented
+        mine, theirs = self._parts(), other._parts()
+        return all(np.array_equal(mine[name], theirs[name]) for name in _FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild through arrays that cannot be written to, which pickle alone would not."""
+        return _restore, (self._parts(),)
+
+    def __copy__(self) -> "Constraints":
+        """Return itself: nothing in it can change."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Constraints":
+        """Return itself: nothing in it can change."""
+        return self
+
+    @property
+    def n_constraints(self) -> int:
+        """The number of triplets, pairs and quadruplets together."""
+        return sum(map(len, self._members()))
+
+    def counts(self) -> ConstraintCounts:
+        """Count constraints by kind, points, repetitions and contradictions.
+
+        Returns
+        -------
+        counts : ConstraintCounts
+            Plain numbers.
+
+        Examples
+        --------
+        >>> from mdaml.constraints import Constraints
+        >>> said = Constraints(pairs=[[0, 1], [1, 0], [1, 2]], pair_labels=[1, -1, 1])
+        >>> said.counts().contradictions
+        1
+        """
+        named = np.zeros(self.n_points, bool)
+        for part in self._members():
+            named[part] = True
+        again, opposite = count_repeated_comparisons(self.comparisons(), self.n_points)
+        pairs_again, both = count_repeated_pairs(self.pairs, self.pair_labels, self.n_points)
+        return ConstraintCounts(
+            triplets=len(self.triplets),
+            similar_pairs=int(np.sum(self.pair_labels > 0)),
+            dissimilar_pairs=int(np.sum(self.pair_labels < 0)),
+            quadruplets=len(self.quadruplets),
+            points=int(named.sum()),
+            duplicates=again + pairs_again,
+            contradictions=opposite + both,
+        )
+
+    def comparisons(self) -> IntArray:
+        """Return the near and the far pair of each triplet and quadruplet, in this order.
+
+        A triplet ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``. Pairs are left out: alone they
+        compare nothing.
+
+        Returns
+        -------
+        comparisons : array of shape (n_comparisons, 4)
+            The first two rows are nearer than the last two.
+
+        Examples
+        --------
+        >>> from mdaml.constraints import Constraints
+        >>> Constraints(triplets=[[0, 1, 2]], quadruplets=[[0, 3, 1, 2]]).comparisons()
+        array([[0, 1, 0, 2],
+               [0, 3, 1, 2]])
+        """
+        return np.concatenate([self.triplets[:, [0, 1, 0, 2]], self.quadruplets])
+
+    def select(self, which: ArrayLike) -> "Constraints":
+        """Return some of the constraints, on the same points.
+
+        Parameters
+        ----------
+        which : array-like
+            A boolean for each constraint, or indices, in the order triplets, pairs, quadruplets.
+            Each kind keeps the order of the indices; one that occurs twice is taken twice.
+
+        Returns
+        -------
+        Constraints
+            Perhaps none at all.
+
+        Examples
+        --------
+        >>> from mdaml.constraints import Constraints
+        >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
+        >>> said.select([2, 0])
+        Constraints(1 triplet, 1 pair, n_points=4)
+        """
+        kept = check_selection("which", which, self.n_constraints, distinct=False)
+        ends = np.cumsum([len(part) for part in self._members()])
+        kind = np.searchsorted(ends, kept, side="right")
+        first, second, third = (kept[kind == k] - ([0, *ends][k]) for k in range(3))
+        parts = {
+            "triplets": self.triplets[first],
+            "pairs": self.pairs[second],
+            "pair_labels": self.pair_labels[second],
+            "quadruplets": self.quadruplets[third],
+            "weights": self.weights[kept[np.argsort(kind, kind="stable")]],
+        }
+        return self._replaced(**parts)
+
+    def restrict(self, points: ArrayLike) -> "Constraints":
+        """Return the constraints among some points, renumbered to the rows of ``X[points]``.
+
+        Parameters
+        ----------
+        points : array-like
+            A boolean for each point, or row numbers, which may be in any order.
+
+        Returns
+        -------
+        Constraints
+            Those that name no other point; perhaps none at all.
+
+        Examples
+        --------
+        >>> from mdaml.constraints import Constraints
+        >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], ids=["p", "q", "r", "s"])
+        >>> few = said.restrict([3, 2, 0])
+        >>> few.triplets, few.ids
+        (array([[0, 1, 2]]), array(['s', 'r', 'p'], dtype='<U1'))
+        """
+        rows = check_selection("points", points, self.n_points, distinct=True)
+        place = np.full(self.n_points, -1)
+        place[rows] = np.arange(len(rows))
+        inside = [np.all(place[part] >= 0, axis=1) for part in self._members()]
+        kept = self.select(np.concatenate(inside))
+        parts = {name: place[getattr(kept, name)] for name in ("triplets", "pairs", "quadruplets")}
+        ids = None if self.ids is None else self.ids[rows]
+        return kept._replaced(**parts, n_points=len(rows), ids=ids)
+
+    from_labels = classmethod(generators.from_labels)
+    from_neighbors = classmethod(generators.from_neighbors)
+    from_chunks = classmethod(generators.from_chunks)
+    from_oracle = classmethod(generators.from_oracle)
+    with_noise = generators.with_noise
+    read = classmethod(files.read)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a file, whose format is told by the end of its name: .csv, .parquet or .npz.
+
+        CSV and Parquet hold one line for each constraint, with the ids of its points where there
+        are ids and row numbers otherwise; NPZ holds the arrays. The file appears whole or not at
+        all.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that exists is replaced.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from mdaml.constraints import Constraints
+        >>> said = Constraints(triplets=[[0, 1, 2], [2, 1, 0]], ids=["cat", "lion", "car"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "said.csv"
+        ...     said.write(path)
+        ...     print(path.read_text(), Constraints.read(path, ids=said.ids) == said)
+        a,b,c
+        cat,lion,car
+        car,lion,cat
+         True
+        """
+        if self.n_constraints == 0:
+            raise ValueError(f"There is nothing to write to {path}: {self!r}.")
+        files.write_arrays(path, self._parts())
+
+
+def read_constraints(
+    path: str | os.PathLike[str],
+    *,
+    ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+    n_points: int | None = None,
+) -> tuple[Constraints, list[Problem]]:
+    r"""Read the constraints of a file as :meth:`Constraints.read` does, and its wrong lines.
+
+    Parameters
+    ----------
+    path : str or path
+        As for :meth:`Constraints.read`.
+    ids : sequence of str or int, default=None
+        Ids of the rows of X, in their order. If None, the file must hold row numbers.
+    n_points : int, default=None
+        Rows of X, if there are no ids. If None, the highest row that is named, plus one.
+
+    Returns
+    -------
+    constraints : Constraints
+        The lines that are right, at least one.
+    problems : list of Problem
+        The others.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from mdaml.constraints import read_constraints
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "said.csv"
+    ...     _ = path.write_text("a,b,c\n0,1,2\n0,x,1\n")
+    ...     value, problems = read_constraints(path)
+    >>> value
+    Constraints(1 triplet, n_points=3)
+    >>> print(problems[0])
+    line 3: b is 'x', not an integer; if points have names, pass ids= (0,x,1)
+    """
+    value, problems, _ = files.read_lines(Constraints, path, ids, n_points)
+    return value, problems
+
+
+def _checked(
+    most_points: int,
+    weights_name: str = "weights",
+    *,
+    triplets: Any = None,
+    pairs: Any = None,
+    pair_labels: Any = None,
+    quadruplets: Any = None,
+    weights: Any = None,
+) -> dict[str, Any]:
+    """Return checked arrays of every kind, empty where nothing was given."""
+    if all(map(is_empty, (triplets, pairs, quadruplets))):
+        raise ValueError(
+            "At least one constraint is needed: pass triplets=, pairs= with pair_labels=, or "
+            "quadruplets=; got none of them, or only empty ones."
+        )
+    if is_empty(pairs) and not is_empty(pair_labels):
+        raise ValueError("pair_labels belong to pairs: pass pairs= too, or leave them out.")
+    given = _nothing()
+    if not is_empty(triplets):
+        given["triplets"] = check_triplets(triplets, most_points)
+    if not is_empty(pairs):
+        given["pairs"], similar = check_pairs(pairs, pair_labels, most_points)
+        given["pair_labels"] = np.where(similar, 1, -1)
+    if not is_empty(quadruplets):
+        given["quadruplets"] = check_quadruplets(quadruplets, most_points)
+    counts = {kind: len(given[kind]) for kind in ("triplets", "pairs", "quadruplets")}
+    return given | {"weights": check_weights(weights, counts, weights_name)}
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "triplets": np.empty((0, 3), np.int64),
+        "pairs": np.empty((0, 2), np.int64),
+        "pair_labels": np.empty(0, np.int64),
+        "quadruplets": np.empty((0, 4), np.int64),
+    }
+
+
+def _restore(parts: Mapping[str, Any]) -> Constraints:
+    """Return the value of parts that were checked before, in arrays that cannot be written to."""
+    made = Constraints.__new__(Constraints)
+    views = {name: part.view() for name, part in parts.items() if isinstance(part, np.ndarray)}
+    for view in views.values():
+        view.setflags(write=False)
+    made._set(views, parts["n_points"], views.get("ids"))
+    return made

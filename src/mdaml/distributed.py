@@ -1,0 +1,177 @@
+"""Fits whose samples and comparisons are spread over the workers of a Dask cluster."""
+
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mdaml._typing import ArrayLike, IntArray
+from mdaml._validation import check_memory_limit
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of
+from mdaml.constraints.labels import Classes
+from mdaml.estimators import MDaML
+from mdaml.estimators.mdaml_spec import check_parameters
+from mdaml.solver.spec import Spec
+from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
+from mdaml.stores.dask.cluster import Cluster, check_client
+from mdaml.stores.dask.plan import cut_rows
+from mdaml.stores.dask.rows import Rows
+from mdaml.stores.dask.store import DaskStore
+
+__all__ = ["fit"]
+Estimator = TypeVar("Estimator", bound=MDaML)
+
+
+def fit(
+    estimator: Estimator,
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    triplets: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    pair_labels: ArrayLike | None = None,
+    quadruplets: ArrayLike | None = None,
+    constraints: Any = None,
+    constraint_weight: ArrayLike | None = None,
+    client: Any = None,
+    n_shards: int | None = None,
+    timeout: float = 60.0,
+) -> Estimator:
+    """Fit MDaML to samples and comparisons spread over the workers of a Dask cluster.
+
+    The result is that of ``estimator.fit`` with the same arguments: the same steps in the same
+    order, apart from rounding. Samples stay on the workers; for each step of the metric they send
+    one matrix of the size of the metric and a few numbers.
+
+    Parameters
+    ----------
+    estimator : MDaML
+        What to fit, with all its parameters; it is changed only once all has been learned.
+    X : dask array of shape (n_samples, n_features), list of futures, or array-like
+        Samples. Each future is a block of rows. Arrays are cut into blocks and sent.
+    y : array-like of shape (n_samples,), optional
+        Class labels, from which triplets are drawn.
+    triplets, pairs, pair_labels, quadruplets : array-like, optional
+        Comparisons of the rows of X, as for :meth:`mdaml.MDaML.fit`.
+    constraints : Constraints, optional
+        The same in one value.
+    constraint_weight : array-like, optional
+        Positive weights of the comparisons, as for :meth:`mdaml.MDaML.fit`.
+    client : distributed.Client, optional
+        The cluster; by default the client that was made last.
+    n_shards : int, optional
+        Into how many parts to cut samples and comparisons; by default one for each worker.
+    timeout : float, default=60.0
+        Seconds to wait for a worker while there is none.
+
+    Returns
+    -------
+    estimator : MDaML
+        The one that was passed, fitted; its attributes are arrays in this process.
+
+    Raises
+    ------
+    RuntimeError
+        If the cluster is gone. The loss of single workers is made good.
+
+    Notes
+    -----
+    All parameters of the estimator mean what they mean in one memory; ``device`` and
+    ``memory_limit`` are those of each worker. At most 20 000 rows come to this process, to estimate
+    the first modes. Neighbours are searched exactly, between every two parts of X. The guide
+    "distributed" says what is sent when, and what a large fit takes.
+
+    Examples
+    --------
+    With a cluster that runs elsewhere, ``Client("address:8786")`` is all that changes.
+
+    >>> import numpy as np
+    >>> from dask.distributed import Client
+    >>> import mdaml.distributed
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_triplets
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+    >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
+    ...     metric = mdaml.distributed.fit(MDaML(n_modes=1), X, triplets=said, client=client)
+    >>> metric.score_triplets(X, said) > 0.95
+    True
+    """
+    if isinstance(estimator, type) or not isinstance(estimator, MDaML):
+        raise TypeError(
+            f"estimator must be an MDaML, such as MDaML(n_modes=4), got {estimator!r}. Other "
+            "methods are fitted in one memory."
+        )
+    if n_shards is not None and (not isinstance(n_shards, Integral) or n_shards < 1):
+        raise ValueError(f"n_shards must be None or an integer of at least 1, got {n_shards!r}.")
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}.")
+    given = {
+        "triplets": triplets,
+        "pairs": pairs,
+        "pair_labels": pair_labels,
+        "quadruplets": quadruplets,
+        "constraints": constraints,
+        "constraint_weight": constraint_weight,
+    }
+    given = {form: value for form, value in given.items() if value is not None}
+    check_forms("MDaML", EVERY_FORM, y, given)
+    with Cluster(check_client(client), timeout) as cluster:
+        cluster.place(n_shards or cluster.n_workers)
+        rows = Rows.from_any(X, cluster)
+        said = _check_said(rows.n_samples, y, given)
+        spec = check_parameters(estimator, (rows.n_samples, rows.n_features), said)
+        cuts = cut_rows(_anchors(said), rows.n_samples, cluster.n_shards)
+        cluster.place(len(cuts) - 1)
+        kind = _kind(estimator, rows, spec, said, len(cuts) - 1)
+        store = DaskStore.of(cluster, rows, cuts, kind)
+        estimator._learn_in(np.empty((0, rows.n_features)), store, spec, said)
+    estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
+    return estimator
+
+
+def _check_said(n_samples: int, y: Any, given: dict[str, Any]) -> Said:
+    """Return labels, one for each row, or constraints."""
+    if y is None:
+        return constraints_of(n_samples, **given)
+    labels = np.asarray(y)
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"y must hold one label for each of the {n_samples} rows of X, got shape "
+            f"{labels.shape}."
+        )
+    return Classes.from_labels("MDaML", labels)
+
+
+def _anchors(said: Said) -> IntArray:
+    """Return the rows that comparisons will begin with, about as often as they will."""
+    if isinstance(said, Classes):
+        return said.rows[said.anchors]
+    near = np.concatenate([said.pairs, said.quadruplets[:, :2]])
+    return np.concatenate([said.triplets[:, 0], near.min(axis=1)])
+
+
+def _kind(estimator: MDaML, rows: Rows, spec: Spec, said: Said, n_shards: int) -> str:
+    """Return how workers compute: on a device, in memory, or in blocks to keep a limit."""
+    device = find_device("MDaML(device=...)", estimator.device)
+    limit = check_memory_limit(estimator, estimator.memory_limit)
+    if limit is None:
+        return device or "memory"
+    shape, itemsize = (rows.n_samples, rows.n_features), rows.dtype.itemsize
+    whole = fit_size(shape, itemsize, spec, said, copied=True)
+    n_pairs, n_comparisons = -(-whole.n_pairs // n_shards), -(-whole.n_comparisons // n_shards)
+    # Own rows and, at most, one partner for each pair.
+    n_rows = min(shape[0], -(-shape[0] // n_shards) + 2 * n_pairs)
+    size = replace(
+        whole,
+        n_samples=n_rows,
+        n_pairs=n_pairs,
+        n_comparisons=n_comparisons,
+        n_drawn=2 * n_comparisons,
+    )
+    if device is not None:
+        check_limit(limit, size, size.needed_on_device())
+        return device
+    copies = 2 * n_rows * shape[1] * itemsize  # of own rows with those of partners
+    return "blocks" if must_spare(limit, size, copies) else "memory"

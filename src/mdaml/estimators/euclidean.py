@@ -1,0 +1,67 @@
+"""The distance that learns nothing."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import Tags, check_array
+
+from mdaml._typing import ArrayLike
+from mdaml.estimators.base import MahalanobisTransformer
+
+
+class Euclidean(MahalanobisTransformer):
+    """Plain Euclidean distance, as a baseline with the interface of the learners.
+
+    **Objective**: none; ``M`` is the identity. **Supervision**: any, ignored. **Prefer it** to see
+    whether learning a metric pays at all: put it where a learner stands, in a pipeline or in a
+    table of results. On standardised features it is the standardised Euclidean distance.
+    **Cost**: none.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_features, n_features)
+        The identity.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).get_mahalanobis_matrix()
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def fit(self, X: ArrayLike, y: Any = None, **ignored: Any) -> Self:  # noqa: ARG002
+        """Remember the number of features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : Any
+            Ignored.
+        **ignored : Any
+            Whatever supervision the learners take: triplets, pairs, pair_labels, quadruplets,
+            constraints, constraint_weight.
+
+        Returns
+        -------
+        self : Euclidean
+            The estimator.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]], triplets=[[0, 1, 1]]).n_features_in_
+        2
+        """
+        samples = check_array(X, dtype=[np.float64, np.float32], input_name="X", estimator=self)
+        self._store(X, np.eye(samples.shape[1]), samples.dtype)
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        """There is nothing to learn, and so no need of labels."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags

@@ -1,0 +1,113 @@
+"""Keep it simple and straightforward metric learning."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from mdaml._typing import FloatArray
+from mdaml._validation import check_number
+from mdaml.constraints.arguments import Said
+from mdaml.constraints.matching import check_both_kinds
+from mdaml.estimators.learners import PairLearner
+from mdaml.estimators.scatter import cholesky, ridged, scatters
+
+
+class KISSME(PairLearner):
+    """KISSME: a likelihood ratio of Gaussians, closed form, from pairs.
+
+    **Objective**: differences of similar and of dissimilar pairs are taken for Gaussian with mean
+    zero and covariances ``Σ_S`` and ``Σ_D``; the log-likelihood ratio of a difference is the
+    quadratic form of ``M = Σ_S^{-1} - Σ_D^{-1}``, projected onto the positive semi-definite
+    matrices.
+
+    **Supervision**: pairs, triplets (broken into pairs) or labels (all pairs of labelled samples,
+    counted by class sums, so that nothing is drawn at random).
+
+    **Prefer it** for very many pairs in moderate dimension, after PCA: nothing to tune. It needs
+    many more pairs than features, and assumes one shape of noise for all classes.
+
+    **Cost**: ``O(pairs d + n d² + d³)``.
+
+    Parameters
+    ----------
+    reg : float, default=1e-6
+        This fraction of the mean eigenvalue is added to the diagonals of both covariances. With 0
+        the method is the original one, and a singular covariance an error.
+
+    Attributes
+    ----------
+    components_ : array of shape (rank, n_features)
+        The linear map ``L``; the metric is ``L.T @ L``. Directions whose eigenvalue was negative
+        are gone, so there may be fewer rows than features.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Negative eigenvalues are set to zero, the nearest positive semi-definite matrix; the code
+    released with the paper lifts them to 1e-6 instead.
+
+    References
+    ----------
+    .. [1] M. Köstinger, M. Hirzer, P. Wohlhart, P. M. Roth, H. Bischof, "Large Scale Metric
+       Learning from Equivalence Constraints", CVPR 2012.
+
+    Examples
+    --------
+    >>> from mdaml import KISSME
+    >>> from mdaml.datasets import load_dataset
+    >>> X, y = load_dataset("vehicle", return_X_y=True)
+    >>> KISSME().fit(X, y).transform(X).shape[0] == len(X)
+    True
+    """
+
+    def __init__(self, *, reg: float = 1e-6) -> None:
+        self.reg = reg
+
+    def _check_parameters(self, n_features: int) -> None:  # noqa: ARG002
+        check_number(self, "reg", self.reg, 0.0)
+
+    def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
+        similar, dissimilar = scatters(X, said)
+        check_both_kinds(type(self).__name__, similar.n_pairs, dissimilar.n_pairs, "Add some.")
+        for scatter, what in ((similar, "similar"), (dissimilar, "dissimilar")):
+            if scatter.n_distinct < X.shape[1]:
+                warnings.warn(
+                    f"KISSME got {scatter.n_distinct} distinct {what} pairs for {X.shape[1]} "
+                    "features: their covariance is singular and the ridge decides. Reduce the "
+                    "features by PCA first, or raise reg.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        raw = likelihood_ratio(
+            ridged(similar.mean, self.reg, "similar pairs"),
+            ridged(dissimilar.mean, self.reg, "dissimilar pairs"),
+        )
+        return clipped_components(raw), {}
+
+
+def likelihood_ratio(S: FloatArray, D: FloatArray) -> FloatArray:
+    """Return ``S^{-1} - D^{-1}``.
+
+    With ``D v = γ S v`` and ``V^T S V = I`` it is ``V diag(1 - 1/γ) V^T``: no inverse.
+    """
+    cholesky(S, "similar pairs")  # these two only to refuse singular matrices in words
+    cholesky(D, "dissimilar pairs")
+    ratios, V = scipy.linalg.eigh(D, S, check_finite=False)
+    raw = (V * (1.0 - 1.0 / ratios)) @ V.T
+    return 0.5 * (raw + raw.T)
+
+
+def clipped_components(raw: FloatArray) -> FloatArray:
+    """Return L with ``L.T @ L`` the positive semi-definite matrix nearest to ``raw``."""
+    w, V = scipy.linalg.eigh(raw, check_finite=False)
+    positive = w > len(w) * np.finfo(w.dtype).eps * np.abs(w).max()
+    if not positive.any():
+        raise ValueError(
+            "Dissimilar pairs differ no more than similar ones in any direction: the learned "
+            "distance would be zero. Are pair_labels 1 for similar and -1 for dissimilar pairs?"
+        )
+    components: FloatArray = (V * np.sqrt(np.maximum(w, 0.0))).T[positive][::-1]
+    return components

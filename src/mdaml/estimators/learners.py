@@ -1,0 +1,167 @@
+"""Learners that see centred samples and checked supervision, and return a linear map."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import check_magnitude
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml.constraints.labels import Classes
+from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.kernels.products import one_blas_thread
+
+
+class WeakLearner(MahalanobisTransformer, ABC):
+    """A learner from labels, or from any mixture of triplets, pairs and quadruplets."""
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
+        constraints: Any = None,
+        constraint_weight: ArrayLike | None = None,
+        **unsupported: Any,
+    ) -> Self:
+        """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, dense; single precision stays single.
+        y : array-like of shape (n_samples,), optional
+            Class labels; ``-1`` marks unlabelled rows.
+        triplets : array-like of shape (n_triplets, 3), optional
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Rows of X.
+        pair_labels : array-like of shape (n_pairs,), optional
+            1 for similar, -1 for dissimilar pairs.
+        quadruplets : array-like of shape (n_quadruplets, 4), optional
+            Rows of X: ``X[q[0]]`` and ``X[q[1]]`` are closer than ``X[q[2]]`` and ``X[q[3]]``.
+        constraints : Constraints, optional
+            Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
+        constraint_weight : array-like of shape (n_constraints,), optional
+            Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
+            constraint given twice. Only their ratios matter.
+        **unsupported : Any
+            Anything else is refused by name.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_triplets
+        >>> X = np.random.default_rng(0).normal(size=(200, 4))
+        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+        >>> metric = MDaML(n_modes=1).fit(X, triplets=said)
+        >>> metric.score_triplets(X, said) > 0.95
+        True
+        """
+        samples, said = check_supervision(
+            self,
+            EVERY_FORM,
+            X,
+            y,
+            triplets=triplets,
+            pairs=pairs,
+            pair_labels=pair_labels,
+            quadruplets=quadruplets,
+            constraints=constraints,
+            constraint_weight=constraint_weight,
+            **unsupported,
+        )
+        self._fit(X, samples, said)
+        return self
+
+    @abstractmethod
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+        """Learn from checked samples and supervision; X is what was passed, with its names."""
+
+
+class PairLearner(WeakLearner):
+    """A learner from pairs: those of triplets and quadruplets count, labels stand for their pairs.
+
+    The near pair of a triplet or quadruplet is taken for similar, the far pair for dissimilar.
+    """
+
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+        self._check_parameters(samples.shape[1])
+        centred = _centred(samples)
+        with one_blas_thread():
+            components, fitted = self._learn(centred, said)
+        self._store(X, components, samples.dtype, **fitted)
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None: ...
+
+    @abstractmethod
+    def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
+        """Return components and further attributes for centred samples in double precision."""
+
+
+class LabelLearner(MahalanobisTransformer, ABC):
+    """A learner from class labels only."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: Any) -> Self:
+        """Learn the metric from labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, dense.
+        y : array-like of shape (n_samples,)
+            Class labels; ``-1`` marks unlabelled rows, which are left out.
+        **unsupported : Any
+            Other supervision, such as triplets or pairs, is refused with advice.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> from mdaml import LMNN
+        >>> from mdaml.datasets import load_dataset
+        >>> X, y = load_dataset("balance", return_X_y=True)
+        >>> LMNN().fit(X, y).components_.shape
+        (4, 4)
+        """
+        samples, classes = check_supervision(self, ("y",), X, y, **unsupported)
+        self._check_parameters(samples.shape[1])
+        assert isinstance(classes, Classes)
+        centred = _centred(samples[classes.rows])
+        with one_blas_thread():
+            components, fitted = self._learn(centred, classes)
+        self._store(X, components, samples.dtype, **fitted)
+        return self
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> None: ...
+
+    @abstractmethod
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+        """Return components and further attributes for samples sorted by class.
+
+        They are centred, in double precision and in the order of the places of the classes.
+        """
+
+
+def _centred(samples: FloatArray) -> FloatArray:
+    """Return samples less their mean, in double precision: scatter matrices need it."""
+    mean = samples.mean(axis=0, dtype=np.float64)
+    shifted: FloatArray = np.subtract(samples, mean, order="C")  # rounding sees translations
+    check_magnitude(shifted)
+    return shifted

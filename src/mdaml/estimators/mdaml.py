@@ -1,0 +1,334 @@
+"""Multimodal-aware weakly supervised metric learning."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import check_choice, check_memory_limit
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml.constraints.value import Constraints
+from mdaml.estimators.base import principal_components
+from mdaml.estimators.chunks import Past, between, past_of
+from mdaml.estimators.learners import WeakLearner
+from mdaml.estimators.mdaml_spec import check_parameters, warn_if_needed
+from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
+from mdaml.solver.spec import Spec
+from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
+from mdaml.stores.memory import MemoryStore
+
+
+class MDaML(WeakLearner):
+    """Learn a distance from comparisons or labels, aware that classes may have several modes.
+
+    Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
+    in one mode, and the metric are improved in turn; no step raises the objective.
+
+    **Objective**: over the metric M, centres ``c_k`` and weights ``w_ik`` that sum to one,
+
+    ``1/(N K) sum_ik w_ik^η d²(x_i, c_k) + λ₁/(K T) sum_t ω_t ℓ(d²(i, r) - d²(i, j)) + λ₂/2 |M|²``
+
+    with triplets ``t = (i, j, r)``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ a smooth hinge. In general
+    two pairs, near (i, j) and far, are compared, and each loss may have a weight of its own; T is
+    then the sum of these weights.
+
+    **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
+    which triplets are drawn. Every similar pair is compared with ten dissimilar ones, those that
+    share a sample with it first, the others drawn at random; every dissimilar pair is compared with
+    at least one similar pair. All these comparisons together weigh as much as the pairs, each in
+    proportion to the product of the weights of its two pairs.
+
+    **Prefer it** for comparisons instead of labels, for classes of several shapes or places, and
+    for comparisons of which some are wrong or cannot hold.
+
+    **Cost**: a step of the metric takes ``O(P d + n d² + d³)`` for P distinct pairs, a round of
+    weights ``O(P K)``; memory is linear in samples and pairs. With ``n_components=r`` below d a
+    step takes ``O(P r + n d r)`` and no array is d × d: for features by the thousand.
+
+    Parameters
+    ----------
+    n_modes : int, default=3
+        Number of modes, K. With 1, all comparisons weigh the same. Many modes can explain wrong
+        comparisons away, and right ones too.
+    eta : float, default=3.0
+        Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
+        all modes alike.
+    triplet_weight : float or "auto", default="auto"
+        Weight of the triplet loss, the paper's λ₁; "auto" is ``300 * n_modes**eta``, and
+        ``1000 * n_modes**eta`` where triplets are neighbours, which are hard to tell apart. Compare
+        with ``lambda1_critical_``, below which the best metric is zero.
+    ridge : float, default=1e-4
+        Weight of the penalty on the squared norm of the metric, the paper's λ₂.
+    n_similar, n_dissimilar : int, default=5
+        Similar and dissimilar partners of each sample when triplets are drawn from labels.
+    sampling : {"neighbors", "random"}, default="neighbors"
+        Take the nearest samples under the start metric for partners, or draw them at random, as
+        the paper does.
+    n_refresh : int, default=1
+        With ``sampling="neighbors"``: so many times the nearest samples are searched again, under
+        the metric learned so far, and learning goes on from there with the new triplets. Triplets
+        that were passed, or drawn at random, stay as they are.
+    pairing : {"grid", "zip"}, default="grid"
+        Combine every similar with every dissimilar partner, or pair them off in turn.
+    init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
+        Where the metric starts. "auto", the default, is the identity, or the best multiple of it
+        where that is far better, as with many features; "whitened" is the inverse of the covariance
+        of X, a tenth of its mean eigenvalue added to the diagonal, scaled to the same mean squared
+        distance. An array must be positive definite. Of the lower rank of ``n_components`` it is
+        the leading principal axes of X, of one length or whitened, with a mean squared distance
+        of 10; or of the samples mapped by the array, with the distances that it gives.
+    init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
+        First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
+    max_iter : int or "auto", default="auto"
+        Most rounds of centres, weights and metric in each pass. "auto" is 10, but 2 where triplets
+        are neighbours: those are soon met, and further rounds learn the training samples by heart.
+    max_inner_iter : int, default=5
+        Most steps of the metric in each round. Few are enough: better weights help more.
+    tol : float, default=1e-4
+        Stop when a round lowers the objective by less than this fraction.
+    n_components : int or None, default=None
+        Learn a metric of this rank, as a linear map to so many features; None, or the number of
+        features of X, learns one of full rank. More than there are samples leave the last at zero.
+    callback : callable or None, default=None
+        Called as ``callback(iteration, objective)`` after each round; stops early if it returns
+        True.
+    device : {None, "cpu", "cuda", "auto"}, default=None
+        Where to compute: with NumPy (None), or with torch on the CPU or a GPU, samples in single
+        precision whatever was passed; "auto" takes a GPU if there is one, otherwise NumPy. The same
+        start gives the same objective up to a relative 1e-3; the mixture start is another draw.
+        Neighbours are searched on the CPU. All attributes are NumPy arrays.
+    memory_limit : int, str or None, default=None
+        Most bytes, or for instance "2 GB", that a fit may take beyond X and the comparisons passed.
+        Copies of X are made only where they fit; a fit that does not fit without them is refused
+        before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. With
+        NumPy and full rank only. The guide "scaling" says what a fit takes.
+    random_state : int, RandomState or None, default=None
+        For the triplets drawn from labels, for the first weights and, with ``n_components``, for
+        the principal axes.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The linear map ``L``; the metric is ``L.T @ L``.
+    centers_ : array of shape (n_modes, n_features)
+        Centres of the modes.
+    weights_ : array of shape (n_samples, n_modes)
+        Weight of each training sample in each mode; rows sum to one.
+    triplets_ : array of shape (n_triplets, 3)
+        The triplets in force: those passed, or those drawn from the labels.
+    comparisons_ : array of shape (n_comparisons, 4) or None
+        All comparisons in force, near pair and far pair: triplets, those made of pairs, and
+        quadruplets, in this order. None where ``triplets_`` are all, of equal weight.
+    comparison_weights_ : array of shape (n_comparisons,) or None
+        Their weights, up to a common factor.
+    triplet_weight_ : float
+        The λ₁ in force.
+    lambda1_critical_ : float
+        The λ₁ at and below which, with these modes, the zero metric is optimal; with
+        ``n_components`` below the number of features, among metrics in the span of ``components_``.
+    history_ : array of shape (n_passes + 3 * n_iter_,)
+        The objective, Eq. (7) of the paper, after the start and after every step: centres, weights,
+        metric, in turn. It never rises but where a pass with new triplets begins.
+    pass_starts_ : array of shape (n_passes,)
+        Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh.
+    n_iter_ : int
+        Rounds made, in all passes.
+    n_samples_seen_, n_comparisons_seen_ : int
+        Samples and comparisons learned from, in all calls of ``partial_fit``.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Notes
+    -----
+    Scale the features first, as for any distance. Rows whose label is ``-1`` are unlabelled: no
+    triplet is drawn for them, but they take part in finding the modes. A class with a single member
+    serves as dissimilar only.
+
+    References
+    ----------
+    .. [1] H. Deng, X. Meng, L. Feng, "Multimodal-Aware Weakly Supervised Metric Learning with
+       Self-weighting Triplet Loss", arXiv:2102.02670, 2021.
+
+    Examples
+    --------
+    >>> from mdaml import MDaML
+    >>> from mdaml.datasets import make_multimodal
+    >>> X, y = make_multimodal(random_state=0)
+    >>> model = MDaML(n_modes=4, random_state=0).fit(X, y)
+    >>> model.transform(X).shape == X.shape
+    True
+    >>> bool(model.history_[-1] < model.history_[0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_modes: int = 3,
+        *,
+        eta: float = 3.0,
+        triplet_weight: float | Literal["auto"] = "auto",
+        ridge: float = 1e-4,
+        n_similar: int = 5,
+        n_dissimilar: int = 5,
+        sampling: Literal["neighbors", "random"] = "neighbors",
+        n_refresh: int = 1,
+        pairing: Literal["grid", "zip"] = "grid",
+        init_metric: Literal["auto", "identity", "whitened"] | ArrayLike = "auto",
+        init: Literal["gmm", "kmeans"] | ArrayLike = "gmm",
+        max_iter: int | Literal["auto"] = "auto",
+        max_inner_iter: int = 5,
+        tol: float = 1e-4,
+        n_components: int | None = None,
+        callback: Callable[[int, float], bool | None] | None = None,
+        device: Literal["cpu", "cuda", "auto"] | None = None,
+        memory_limit: int | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_modes = n_modes
+        self.eta = eta
+        self.triplet_weight = triplet_weight
+        self.ridge = ridge
+        self.n_similar = n_similar
+        self.n_dissimilar = n_dissimilar
+        self.sampling = sampling
+        self.n_refresh = n_refresh
+        self.pairing = pairing
+        self.init_metric = init_metric
+        self.init = init
+        self.max_iter = max_iter
+        self.max_inner_iter = max_inner_iter
+        self.tol = tol
+        self.n_components = n_components
+        self.callback = callback
+        self.device = device
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+        self._learn(X, samples, said)
+        self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        triplets: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        pair_labels: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
+        constraints: Any = None,
+        constraint_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Refine modes and metric by a chunk of new samples and comparisons, without the old ones.
+
+        The first call is :meth:`fit`. A later one starts from the model so far and learns from the
+        chunk and from a sample of at most 20 000 comparisons of earlier chunks, kept with their
+        rows (64 MiB at most), which stands for all of them. A model that was fitted at once, or
+        loaded, has no such sample at first; its metric then moves by the share of the chunk in all
+        comparisons. The guide "scaling" says how far the result is from a fit on everything.
+
+        Afterwards ``weights_``, ``triplets_``, ``comparisons_``, ``comparison_weights_`` refer to
+        this chunk, ``history_`` and ``n_iter_`` to this call.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the chunk.
+        y : array-like of shape (n_samples,), optional
+            Their labels; triplets are drawn within the chunk.
+        triplets, pairs, pair_labels, quadruplets : array-like, optional
+            As for :meth:`fit`; row numbers are those of the chunk.
+        constraints : Constraints, optional
+            The same in one value.
+        constraint_weight : array-like, optional
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        self : MDaML
+            The estimator, refined.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> model = MDaML(n_modes=4, random_state=0)
+        >>> for rows in np.array_split(np.random.default_rng(0).permutation(len(X)), 2):
+        ...     model = model.partial_fit(X[rows], y[rows])
+        >>> model.n_samples_seen_ == len(X)
+        True
+        """
+        given = {
+            "triplets": triplets,
+            "pairs": pairs,
+            "pair_labels": pair_labels,
+            "quadruplets": quadruplets,
+            "constraints": constraints,
+            "constraint_weight": constraint_weight,
+        }
+        past = past_of(self) if hasattr(self, "components_") else None
+        if past is not None:
+            validate_data(self, X, skip_check_array=True, reset=False)
+        samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
+        if past is None:
+            comparisons = self._learn(X, samples, said).comparisons
+            past = past_of(self)
+        else:
+            past, comparisons = self._refine(samples, said, past)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        draws = np.random.default_rng([seed, self.n_comparisons_seen_])  # not the same every time
+        self._stream = past.F, past.reservoir.updated(samples, comparisons, draws)
+        return self
+
+    def _learn(self, X: ArrayLike, samples: FloatArray, said: Said) -> Fit:
+        """Fit to samples, and store what was learned."""
+        spec = check_parameters(self, samples.shape, said)
+        return self._learn_in(X, self._make_store(samples, spec, said), spec, said)
+
+    def _learn_in(self, X: ArrayLike, store: Any, spec: Spec, said: Said) -> Fit:
+        """Fit to the samples of a store, and store what was learned."""
+        fit = fit_metric(spec, store, said, check_random_state(self.random_state))
+        learned = fit.attributes(said, store.mean)
+        self._store(X, principal_components(fit.F), store.mean.dtype, **learned)
+        warn_if_needed(self, spec, fit)
+        return fit
+
+    def _refine(self, samples: FloatArray, said: Said, past: Past) -> tuple[Past, Constraints]:
+        """Learn from a chunk and what is known of earlier ones; return the metric and comparisons.
+
+        The comparisons are those of the chunk.
+        """
+        spec = check_parameters(self, samples.shape, said)
+        past.check_modes(spec.n_modes)
+        rng, chunk = check_random_state(self.random_state), MemoryStore.of(samples)
+        with chunk.threads():
+            comparisons = draw_comparisons(spec, chunk, said, past.F, rng)
+        rows, joined = past.reservoir.joined(samples, comparisons)
+        store = self._make_store(rows, spec, joined, copied=True)
+        fit = fit_metric(spec, store, joined, rng, past.warm(store))
+        F = between(past.F, fit.F, past.share(comparisons.n_constraints))
+        learned = fit.attributes(said, store.mean) | comparison_attributes(said, comparisons)
+        learned["weights_"] = learned["weights_"][: len(samples)]
+        learned["n_samples_seen_"] = self.n_samples_seen_ + len(samples)
+        learned["n_comparisons_seen_"] = past.n_comparisons + comparisons.n_constraints
+        self._store(None, principal_components(F), store.mean.dtype, **learned)
+        warn_if_needed(self, spec, fit)
+        return replace(past, F=F), comparisons
+
+    def _make_store(self, X: FloatArray, spec: Spec, said: Said, *, copied: bool = False) -> Any:
+        """Return the samples where they are to be computed with."""
+        check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
+        limit = check_memory_limit(self, self.memory_limit)
+        device = find_device("MDaML(device=...)", self.device)
+
+        def size() -> FitSize:
+            return fit_size(X.shape, X.itemsize, spec, said, copied=copied)
+
+        return make_store(X, device, limit, size)

@@ -1,0 +1,144 @@
+"""Scatter matrices: sums of ``(x_i - x_j)(x_i - x_j)^T`` over pairs, without the differences.
+
+The sum over a list of pairs is a graph Laplacian between X and itself; the sum over all pairs of a
+class, or of different classes, needs class sums only. X is centred by the caller: exact in theory,
+essential in floating point.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.arguments import Said
+from mdaml.constraints.comparisons import PairSet
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.matching import to_pair_sets
+from mdaml.kernels.pairs import laplacian_product
+from mdaml.kernels.products import transposed_times
+
+
+@dataclass(frozen=True)
+class PairScatter:
+    """The scatter of a set of pairs."""
+
+    total: FloatArray  # (d, d) sum over the pairs, repetitions included
+    n_pairs: float  # repetitions included
+    n_distinct: int  # a bound of the rank
+
+    @property
+    def mean(self) -> FloatArray:
+        """The second moment of the differences."""
+        return self.total / max(self.n_pairs, 1.0)
+
+
+def scatters(X: FloatArray, said: Said) -> tuple[PairScatter, PairScatter]:
+    """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are."""
+    if isinstance(said, Classes):
+        return class_scatters(X[said.rows], said)
+    similar, dissimilar = to_pair_sets(said)
+    return pair_scatter(X, similar), pair_scatter(X, dissimilar)
+
+
+def pair_scatter(X: FloatArray, given: PairSet) -> PairScatter:
+    """Return the scatter of a list of pairs, each as often as it was given."""
+    total = weighted_scatter(X, given.pairs, given.groups, given.counts)
+    norms = np.einsum("ij,ij->i", X, X)
+    if np.trace(total) <= 1e-6 * (given.counts @ norms[given.pairs].sum(axis=1)):
+        # The members of the pairs are so close, or equal, that the Laplacian has lost digits.
+        total = _direct_scatter(X, given)
+    return PairScatter(total, given.total, len(given.pairs))
+
+
+def _direct_scatter(X: FloatArray, given: PairSet) -> FloatArray:
+    """Return the scatter by differences, in blocks: slower, without cancellation."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for begin in range(0, len(given.pairs), 4096):
+        i, j = given.pairs[begin : begin + 4096].T
+        differences = X[i] - X[j]
+        total += (differences.T * given.counts[begin : begin + 4096]) @ differences
+    return _symmetric(total)
+
+
+def weighted_scatter(
+    X: FloatArray, pairs: IntArray, groups: IntArray, weights: FloatArray
+) -> FloatArray:
+    """Return ``sum_p weights[p] (x_i - x_j)(x_i - x_j)^T``, pairs grouped by their first row."""
+    half = transposed_times(X, laplacian_product(X, pairs, groups, weights))
+    return half + half.T
+
+
+def class_scatters(X: FloatArray, classes: Classes) -> tuple[PairScatter, PairScatter]:
+    """Return the scatters of all pairs within classes and of all pairs across classes.
+
+    With ``n_c`` members, their sum ``s_c`` and second moment ``Q_c``, the pairs within class c
+    scatter by ``n_c Q_c - s_c s_c^T``, and all pairs by ``n Q - s s^T``; across is the rest. X
+    holds the samples in the order of the places of the classes.
+    """
+    n, sizes = len(X), classes.size.astype(np.float64)
+    sums = np.add.reduceat(X, classes.first)
+    total = sums.sum(axis=0)
+    moment, weighed = _moments(X, classes)
+    within = weighed - sums.T @ sums
+    across = n * moment - np.outer(total, total) - within
+    n_within = float(np.sum(sizes * (sizes - 1)) / 2)
+    n_across = n * (n - 1) / 2 - n_within
+    return (
+        PairScatter(_symmetric(within), n_within, int(n_within)),
+        PairScatter(_symmetric(across), n_across, int(n_across)),
+    )
+
+
+def _moments(X: FloatArray, classes: Classes) -> tuple[FloatArray, FloatArray]:
+    """Return ``sum_c Q_c`` and ``sum_c n_c Q_c`` for the second moments ``Q_c`` of the classes."""
+    if len(X) < 32 * len(classes.size):  # small classes: two products beat a loop over many
+        weighed = X * classes.size[classes.of][:, None]
+        return transposed_times(X, X), transposed_times(X, weighed)
+    shape = X.shape[1], X.shape[1]
+    moment, weighed = np.zeros(shape), np.zeros(shape)
+    for first, size in zip(classes.first, classes.size, strict=True):
+        members = X[first : first + size]
+        of_class = transposed_times(members, members)
+        moment += of_class
+        weighed += size * of_class
+    return moment, weighed
+
+
+def ridged(scatter: FloatArray, reg: float, what: str) -> FloatArray:
+    """Return a scatter matrix plus ``reg`` times its mean eigenvalue on the diagonal."""
+    level = float(np.trace(scatter)) / len(scatter)
+    if not level > 0:
+        raise ValueError(
+            f"The {what} do not differ in any feature: there is nothing to learn from. Are the "
+            "samples they name identical?"
+        )
+    return scatter + reg * level * np.eye(len(scatter))
+
+
+def cholesky(scatter: FloatArray, what: str) -> FloatArray:
+    """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix in words."""
+    try:
+        R: FloatArray = scipy.linalg.cholesky(scatter, check_finite=False)
+        pivots = np.square(np.diagonal(R))
+        # Dependent features leave pivots of rounding errors, not zeros.
+        singular = pivots.min() <= 100 * len(R) * np.finfo(R.dtype).eps * pivots.max()
+    except scipy.linalg.LinAlgError:
+        singular = True
+    if singular:
+        raise ValueError(
+            f"The scatter of the {what} is singular: there are fewer of them than features, or "
+            "features depend on each other. Use reg > 0 (the default is 1e-6), or reduce the "
+            "features by PCA first."
+        )
+    return R
+
+
+def whitened(X: FloatArray, R: FloatArray) -> FloatArray:
+    """Return ``X R^{-1}`` for an upper triangular R."""
+    solved = scipy.linalg.solve_triangular(R, X.T, trans="T", check_finite=False)
+    return np.ascontiguousarray(solved.T)
+
+
+def _symmetric(A: FloatArray) -> FloatArray:
+    return 0.5 * (A + A.T)

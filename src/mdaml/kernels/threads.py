@@ -1,0 +1,61 @@
+"""Threads for compiled loops that release the interpreter lock.
+
+Why not Numba's own ``prange``: its OpenMP threads spin while they wait. Beside BLAS threads, or any
+other busy process, that made a fit two to a hundred times slower; it also forbids a later ``fork``.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from itertools import pairwise
+
+# Elementary operations, about half a millisecond, below which a thread is not worth waking: the
+# scheduler often takes tens of milliseconds to move a woken thread to a free core.
+GRAIN = 1_000_000
+
+
+def n_threads() -> int:
+    """Threads used by the kernels: ``NUMBA_NUM_THREADS``, or one per available core."""
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+_allowed: ContextVar[int] = ContextVar("allowed", default=1_000_000)
+
+
+@contextmanager
+def threads_at_most(n: int) -> Iterator[None]:
+    """Use no more threads than these for work that starts in this context."""
+    before = _allowed.set(n)
+    try:
+        yield
+    finally:
+        _allowed.reset(before)
+
+
+def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> None:
+    """Call ``loop(begin, end, *args)`` on consecutive shares of the items, in all threads.
+
+    ``cost`` estimates the elementary operations of the whole; small work stays in this thread.
+    """
+    n_shares = max(1, min(n_threads(), _allowed.get(), n_items, cost // GRAIN))
+    cuts = [n_items * part // n_shares for part in range(n_shares + 1)]
+    loop = getattr(loop, "compiled", loop)  # not by every thread for itself
+    others = [_pool().submit(loop, begin, end, *args) for begin, end in pairwise(cuts[1:])]
+    loop(0, cuts[1], *args)
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(1, n_threads() - 1), "mdaml")
+
+
+# The threads of a pool do not live on in a forked child: let it make its own.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)

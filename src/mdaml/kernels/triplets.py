@@ -1,0 +1,238 @@
+"""The loops over triplets, anchor by anchor: the two pairs of a triplet share their first row.
+
+``lists = (pairs, first, last, far, groups, widths)`` as of
+:class:`mdaml.constraints.Comparisons`: the triplets with near pair p have the far pairs
+``far[first[p]:last[p]]``; the pairs ``groups[g]:groups[g + 1]`` share their anchor; ``widths`` says
+how many pairs an anchor has at most, how many triplets a near pair, and how many triplets there
+are.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.pairs import (
+    diagonal_part,
+    pair_sq_dists_loop,
+    smooth_hinge,
+    subtract_rows,
+    sum_by_anchors,
+    with_degrees,
+)
+from mdaml.kernels.prefetch import pairs_ahead, prefetch_row
+from mdaml.kernels.threads import share
+
+Lists = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
+
+
+def triplet_losses(Y: FloatArray, lists: Lists, dtype: npt.DTypeLike = np.float64) -> FloatArray:
+    """Sum of the losses of the triplets of each near pair, for distances in Y.
+
+    Eq. (6), pair by pair and not yet averaged.
+    """
+    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    out = np.zeros(len(pairs), dtype)
+    cost = len(out) * Y.shape[1] + 3 * n_triplets
+    args = (Y, pairs_ahead(Y), np.ones(Y.shape[1], Y.dtype), lists, out)
+    share(_triplet_losses, len(groups) - 1, cost, *args)
+    return out
+
+
+@fast_loop
+def _triplet_losses(begin, end, Y, ahead, scales, lists, out):
+    pairs, first, last, far, groups, widths = lists
+    sq_dists, far_dists = np.empty(widths[0]), np.empty(widths[1] + 8)
+    for g in range(begin, end):
+        offset, current, n_padded = groups[g], -1, 0
+        pair_sq_dists_loop(offset, groups[g + 1], Y, ahead, scales, pairs, sq_dists)
+        for p in range(offset, groups[g + 1]):
+            if first[p] < last[p] and first[p] != current:
+                current = first[p]
+                n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
+            total = 0.0
+            for n in range(n_padded if first[p] < last[p] else 0):
+                total += smooth_hinge(far_dists[n] - sq_dists[p - offset])[0]
+            out[p] = total
+
+
+def triplet_gradient(
+    Y: FloatArray, scales: FloatArray, lists: Lists, pair_weights: FloatArray
+) -> tuple[float, FloatArray]:
+    """Weighted loss for distances in Y, columns scaled, and half of its Laplacian times Y.
+
+    The squared distance of a pair is ``sum_c scales[c] (y_ic - y_jc)**2``. The second result is
+    :func:`laplacian_product` for the derivatives of the loss with respect to each of them; here the
+    rows of a pair are read once, for distance and product.
+    """
+    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    product, degree = np.zeros_like(Y), np.zeros(len(Y))
+    slopes, losses = np.empty(len(pairs)), np.zeros(len(groups) - 1)
+    cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
+    args = (Y, pairs_ahead(Y), scales, lists, pair_weights, 1.0, slopes, losses)
+    share(_triplet_slopes, len(losses), cost, *args, degree, product, -1)
+    return float(losses.sum()), with_degrees(Y, pairs, slopes, degree, product)
+
+
+def triplet_slopes(
+    Y: FloatArray, scales: FloatArray, lists: Lists, pair_weights: FloatArray, margin: float
+) -> tuple[float, FloatArray]:
+    """Weighted loss for distances in Y, columns scaled, and its derivative for every pair.
+
+    A triplet loses nothing once its far pair is ``margin`` farther than its near pair.
+    """
+    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    slopes, losses = np.empty(len(pairs)), np.zeros(len(groups) - 1)
+    cost = slopes.size * Y.shape[1] + 3 * n_triplets
+    args = (Y, pairs_ahead(Y), scales, lists, pair_weights, margin, slopes, losses)
+    nothing = np.empty((0, Y.shape[1]), Y.dtype)
+    share(_triplet_slopes, len(losses), cost, *args, np.empty(0), nothing, -1)
+    return float(losses.sum()), slopes
+
+
+@fast_loop
+def _triplet_slopes(
+    begin, end, Y, ahead, scales, lists, pair_weights, margin, slopes, losses, degree, product,
+    shift,
+):  # fmt: skip
+    """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty.
+
+    Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on.
+    """
+    pairs, first, last, far, groups, widths = lists
+    sq_dists = np.empty(widths[0])
+    far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
+    near_pairs = np.empty(widths[0], np.intp)
+    for g in range(begin, end):
+        offset, stop = groups[g], groups[g + 1]
+        pair_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists)
+        slopes[offset:stop] = 0.0
+        current, n_far, n_padded = -1, 0, 0
+        for p in near_pairs[: _find_near(offset, stop, first, last, near_pairs)]:
+            near = sq_dists[p - offset] + (margin - 1.0)
+            if last[p] - first[p] == 1:  # a list of one needs no copy
+                q = far[first[p]]
+                value, slope = smooth_hinge(sq_dists[q - offset] - near)
+                slopes[p] += pair_weights[p] * slope
+                slopes[q] -= pair_weights[p] * slope
+                losses[g] += pair_weights[p] * value
+                continue
+            if first[p] != current:
+                for n in range(n_far):
+                    slopes[far[current + n]] -= far_slopes[n]
+                current, n_far = first[p], last[p] - first[p]
+                n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
+                far_slopes[:n_padded] = 0.0
+            weight, total, pull = pair_weights[p], 0.0, 0.0
+            for n in range(n_padded):
+                value, slope = smooth_hinge(far_dists[n] - near)
+                total += value
+                pull += slope
+                far_slopes[n] += weight * slope
+            slopes[p] += weight * pull
+            losses[g] += weight * total
+        for n in range(n_far):
+            slopes[far[current + n]] -= far_slopes[n]
+        if len(product) > 0:
+            row = pairs[offset, 0] if shift < 0 else g - shift
+            subtract_rows(offset, stop, Y, 0, pairs, slopes, degree, product, row)
+
+
+def triplet_half_scatter(
+    Y: FloatArray, scales: FloatArray, lists: Lists, pair_weights: FloatArray
+) -> tuple[float, FloatArray]:
+    """Weighted loss, and Y transposed times what :func:`triplet_gradient` returns.
+
+    Made in blocks: nothing as large as Y is made.
+    """
+    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    degree, slopes = np.zeros(len(Y)), np.empty(len(pairs), Y.dtype)
+    losses = np.zeros(len(groups) - 1)
+    args = (Y, pairs_ahead(Y), scales, lists, pair_weights, 1.0, slopes, losses, degree)
+
+    def make_rows(begin, end, rows):
+        _triplet_slopes(begin, end, *args, rows, begin)
+
+    cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
+    half = sum_by_anchors(make_rows, Y, pairs, groups, cost)
+    half += diagonal_part(Y, pairs, slopes, degree)
+    return float(losses.sum()), half
+
+
+def triplet_losses_along(
+    Y: FloatArray, scales: FloatArray, lists: Lists, pair_weights: FloatArray
+) -> FloatArray:
+    """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
+    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    losses = np.zeros((len(groups) - 1, 4))
+    cost = 4 * len(pairs) * Y.shape[1] + 8 * n_triplets
+    args = (Y, pairs_ahead(Y, 2**21), scales, lists, pair_weights, losses)
+    share(_triplet_losses_along, len(losses), cost, *args)
+    return losses.sum(axis=0)
+
+
+@fast_loop
+def _triplet_losses_along(begin, end, Y, ahead, scales, lists, pair_weights, losses):
+    pairs, first, last, far, groups, widths = lists
+    sq_dists, far_dists = np.empty((4, widths[0])), np.empty((4, widths[1] + 8))
+    for g in range(begin, end):
+        offset, stop = groups[g], groups[g + 1]
+        for p in range(offset, stop):
+            if ahead > 0 and p + ahead < len(pairs):
+                prefetch_row(Y, pairs[p + ahead, 1])
+            i, j, n = pairs[p, 0], pairs[p, 1], p - offset
+            s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
+            for c in range(Y.shape[1]):
+                diff = Y[i, c] - Y[j, c]
+                square = diff * diff
+                s0 += square * scales[0, c]
+                s1 += square * scales[1, c]
+                s2 += square * scales[2, c]
+                s3 += square * scales[3, c]
+            sq_dists[0, n], sq_dists[1, n], sq_dists[2, n], sq_dists[3, n] = s0, s1, s2, s3
+        current, n_padded = -1, 0
+        for p in range(offset, stop):
+            if first[p] == last[p]:
+                continue
+            if last[p] - first[p] == 1:
+                q = far[first[p]]
+                for s in range(4):
+                    margin = sq_dists[s, q - offset] - sq_dists[s, p - offset]
+                    losses[g, s] += pair_weights[p] * smooth_hinge(margin)[0]
+                continue
+            if first[p] != current:
+                current = first[p]
+                for s in range(4):
+                    n_padded = _gather(sq_dists[s], far, current, last[p], offset, far_dists[s])
+            for s in range(4):
+                total = 0.0
+                for n in range(n_padded):
+                    total += smooth_hinge(far_dists[s, n] - sq_dists[s, p - offset])[0]
+                losses[g, s] += pair_weights[p] * total
+
+
+@fast_loop
+def _find_near(begin, end, first, last, out):
+    """List the near pairs among some pairs; their number.
+
+    Without a branch: near and far pairs alternate at random, so that every second guess of the
+    processor would be wrong.
+    """
+    n_near = 0
+    for p in range(begin, end):
+        out[n_near] = p
+        n_near += first[p] < last[p]
+    return n_near
+
+
+@fast_loop
+def _gather(sq_dists, far, first, last, offset, out):
+    """Copy the distances of a list of far pairs, so that loops over it vectorise; their number.
+
+    The copy is padded to whole vectors of eight with distances at which no loss is left.
+    """
+    n_padded = (last - first + 7) // 8 * 8
+    for n in range(last - first):
+        out[n] = sq_dists[far[first + n] - offset]
+    out[last - first : n_padded] = np.inf
+    return n_padded

@@ -1,0 +1,159 @@
+"""The alternation of centres, weights and metric."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mdaml._typing import FloatArray
+from mdaml.solver.conjugate_gradient import Status, conjugate_gradient
+from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
+from mdaml.solver.objective import Objective, Space
+from mdaml.solver.spec import Callback, Spec
+from mdaml.solver.store import Importance, Measured, Store
+
+
+@dataclass(frozen=True)
+class State:
+    """Metric and modes, with what Eq. (7) is made of at them."""
+
+    F: FloatArray  # (d, r)
+    modes: Modes
+    measured: Measured
+    importance: Importance
+    value: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where the alternation ended and how it got there."""
+
+    state: State
+    n_iter: int
+    status: Status
+    history: list[float]
+
+
+@dataclass(frozen=True)
+class Alternation:
+    """Algorithm 2 over a store with its comparisons and a space: three moves, and their order."""
+
+    store: Store
+    space: Space
+    spec: Spec
+
+    def start(self, F: FloatArray, modes: Modes) -> State:
+        """Return the state at a given metric and given modes."""
+        modes = replace(modes, weights=self.store.adopt(modes.weights))
+        return self._at_metric(F, modes, self.store.importances(modes.weights))
+
+    def move_centers(self, state: State) -> State:
+        """Return the state with the best centres."""
+        modes = update_centers(self.store, state.modes)
+        measured = self.store.recenter(state.measured, state.F, modes.centers)
+        return self._valued(replace(state, modes=modes, measured=measured))
+
+    def move_weights(self, state: State) -> State:
+        """Return the state with better weights."""
+        factor = self.spec.triplet_weight / self.store.total
+        modes = update_weights(self.store, state.modes, state.measured, factor, self.spec.eta)
+        importance = self.store.importances(modes.weights)
+        return self._valued(replace(state, modes=modes, importance=importance))
+
+    def move_metric(self, state: State) -> State:
+        """Return the state with a better metric."""
+        F = self.store.small(state.F)
+        result = conjugate_gradient(self.objective(state), F, max_iter=self.spec.max_inner_iter)
+        return self.at_metric(self.store.host(result.F), state)
+
+    def at_metric(self, F: FloatArray, state: State) -> State:
+        """Return the state with another metric."""
+        return self._at_metric(F, state.modes, state.importance)
+
+    def objective(self, state: State) -> Objective:
+        """Return Eq. (7) as a function of the metric alone, at the modes of a state."""
+        return Objective(
+            self.store,
+            self.space,
+            state.modes,
+            state.importance,
+            self._loss_factor(state.modes),
+            self.spec.ridge,
+        )
+
+    def run(
+        self, state: State, *, max_iter: int, tol: float, callback: Callback | None = None
+    ) -> Outcome:
+        """Improve centres, weights and metric in turn until the objective settles.
+
+        Algorithm 2. The objective is recorded after the start and after every move; a move that
+        does not lower it, because nothing is left to gain but rounding, is not made.
+        """
+        history, status, n_iter = [state.value], Status.MAX_ITER, 0
+        while n_iter < max_iter and status is Status.MAX_ITER:
+            before = state.value
+            for move in (self.move_centers, self.move_weights, self.move_metric):
+                candidate = move(state)
+                state = candidate if candidate.value < state.value else state
+                history.append(state.value)
+            n_iter += 1
+            if callback is not None and callback(n_iter, state.value):
+                status = Status.STOPPED
+            elif before - state.value <= tol * abs(before):
+                status = Status.STALLED
+        return Outcome(state, n_iter, status, history)
+
+    def critical_triplet_weight(self, state: State) -> float:
+        """Return the triplet weight up to which, at the modes of a state, zero is the best metric.
+
+        It is, as long as the gradient there, ``S - triplet_weight * B``, is positive semi-definite:
+        up to one over the largest eigenvalue of the push B relative to the scatter S. Of low rank
+        it is that of metrics in the span of F: no less than the critical weight among all
+        directions, and the same as soon as the span holds the best of them.
+        """
+        store, modes = self.store, state.modes
+        if state.F.shape[1] < state.F.shape[0]:
+            basis = np.linalg.qr(state.F)[0].astype(store.dtype)
+            store, modes = store.mapped(basis), replace(modes, centers=modes.centers @ basis)
+        half = store.push(state.importance)
+        half *= self._loss_factor(modes) / self.spec.triplet_weight
+        return _critical_weight(half, clustering_scatter(store, modes), store.dtype)
+
+    def mean_loss(self, state: State) -> float:
+        """Return the weighted mean loss of the comparisons; with a zero metric it is 1/2."""
+        lost, weight = self.store.lost(state.measured, state.importance)
+        return lost / weight if weight > 0.0 else 0.0
+
+    def _at_metric(self, F: FloatArray, modes: Modes, importance: Importance) -> State:
+        measured = self.store.measure(F, modes.centers)
+        return self._valued(State(F, modes, measured, importance, np.nan))
+
+    def _loss_factor(self, modes: Modes) -> float:
+        return self.spec.triplet_weight / (modes.n_modes * self.store.total)
+
+    def _valued(self, state: State) -> State:
+        """Fill in the value.
+
+        Eq. (7): ``1/(NK) sum_ik w_ik**eta d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t +
+        lambda_2/2 |M|^2``, with the losses already summed over the triplets of each near pair.
+        """
+        modes = state.modes
+        distances, losses = self.store.terms(modes.weights, state.measured, state.importance)
+        clustering = distances / (self.store.shape[0] * modes.n_modes)
+        triplet = self._loss_factor(modes) * losses
+        gram = state.F.T @ state.F
+        penalty = float(0.5 * self.spec.ridge * np.vdot(gram, gram))
+        return replace(state, value=float(clustering + triplet + penalty))
+
+
+def _critical_weight(half: FloatArray, scatter: FloatArray, dtype: np.dtype) -> float:
+    """Return one over the largest eigenvalue of the push relative to the scatter.
+
+    ``half`` plus its transpose is minus the push, of a triplet weight of one, at distance zero.
+    """
+    spread, axes = np.linalg.eigh(scatter)
+    seen = spread > len(spread) * np.finfo(dtype).eps * spread[-1]
+    if not seen.any():
+        return 0.0
+    whitening = axes[:, seen] / np.sqrt(spread[seen])
+    highest = float(np.linalg.eigvalsh(-whitening.T @ (half + half.T) @ whitening)[-1])
+    return 1.0 / highest if highest > 0.0 else float("inf")

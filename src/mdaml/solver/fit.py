@@ -1,0 +1,159 @@
+"""One fit of a metric, whatever the supervision, the place and the space: the one road."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.matching import to_comparisons
+from mdaml.constraints.value import Constraints
+from mdaml.solver.alternation import Alternation, Outcome, State
+from mdaml.solver.conjugate_gradient import Status
+from mdaml.solver.modes import Modes
+from mdaml.solver.spec import Spec
+from mdaml.solver.start import better_start, start_metric, start_modes
+from mdaml.solver.store import Store
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Metric and centres of an earlier fit, to go on from."""
+
+    F: FloatArray  # (d, r)
+    centers: FloatArray  # (K, d) less the mean of the samples
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What came of a fit."""
+
+    F: FloatArray  # (d, r) factor of the metric
+    centers: FloatArray  # (K, d) less the mean of the samples
+    weights: FloatArray  # (N, K)
+    comparisons: Constraints  # in force: triplets, or weighted quadruplets
+    triplet_weight: float
+    critical_weight: float
+    history: FloatArray
+    pass_starts: IntArray
+    n_iter: int
+    mean_loss: float  # of the comparisons, weighted; with a zero metric it is 1/2
+    status: Status  # of the last pass
+    n_last: int  # rounds of the last pass
+
+    def attributes(self, said: Any, mean: FloatArray) -> dict[str, Any]:
+        """Return the learned attributes of an estimator, all but ``components_``.
+
+        ``said`` is what was passed to fit, ``mean`` the mean of the samples.
+        """
+        return comparison_attributes(said, self.comparisons) | {
+            "triplet_weight_": self.triplet_weight,
+            "lambda1_critical_": self.critical_weight,
+            "centers_": self.centers + mean,
+            "weights_": self.weights.astype(mean.dtype, copy=False),
+            "history_": self.history,
+            "pass_starts_": self.pass_starts,
+            "n_iter_": self.n_iter,
+            "n_samples_seen_": len(self.weights),
+            "n_comparisons_seen_": self.comparisons.n_constraints,
+        }
+
+
+def comparison_attributes(said: Any, comparisons: Constraints) -> dict[str, Any]:
+    """Return the learned attributes that say which comparisons are in force."""
+    made = len(comparisons.quadruplets) > 0
+    return {
+        "triplets_": said.triplets if made else comparisons.triplets,
+        "comparisons_": comparisons.quadruplets if made else None,
+        "comparison_weights_": comparisons.weights if made else None,
+    }
+
+
+def fit_metric(
+    spec: Spec,
+    store: Store,
+    said: Classes | Constraints,
+    rng: np.random.RandomState,
+    warm: Warm | None = None,
+) -> Fit:
+    """Learn a metric from labels or constraints about the samples of a store."""
+    with store.threads():
+        space, F = start_metric(spec, store, rng)
+        F = F if warm is None else warm.F
+        comparisons = draw_comparisons(spec, store, said, F, rng)
+        store = store.compare(comparisons)
+        alternation = Alternation(store, space, spec)
+        if warm is None:
+            modes = start_modes(spec, store, rng)
+        else:
+            modes = Modes(warm.centers, store.weights_at(F, warm.centers, spec.eta))
+        passes = [_run(alternation, F, modes, 0)]
+        # Comparisons that were passed, or drawn at random, do not depend on the metric.
+        refreshed = isinstance(said, Classes) and spec.neighbors and warm is None
+        for _ in range(spec.n_refresh if refreshed else 0):
+            state = passes[-1].state
+            if passes[-1].status is Status.STOPPED:
+                break
+            comparisons = draw_comparisons(spec, store, said, state.F, rng)
+            store = store.compare(comparisons)
+            alternation = Alternation(store, space, spec)
+            n_before = sum(done.n_iter for done in passes)
+            passes.append(_run(alternation, state.F, state.modes, n_before))
+        return _gather(spec, alternation, comparisons, passes)
+
+
+def draw_comparisons(
+    spec: Spec,
+    store: Store,
+    said: Classes | Constraints,
+    F: FloatArray,
+    rng: np.random.RandomState,
+) -> Constraints:
+    """Return the comparisons passed, or triplets drawn from labels under the metric of F."""
+    if isinstance(said, Constraints):
+        return to_comparisons("MDaML", said, rng)
+    if spec.neighbors:
+        near, far = store.nearest(F, said, spec.n_similar, spec.n_dissimilar)
+        triplets = said.neighbor_triplets(near, far, spec.pairing)
+    else:
+        draws = np.random.default_rng(int(rng.randint(2**31 - 1)))
+        triplets = said.random_triplets(spec.n_similar, spec.n_dissimilar, spec.pairing, draws)
+    return Constraints.of_triplets(triplets, store.shape[0])
+
+
+def _run(alternation: Alternation, F: FloatArray, modes: Modes, n_before: int) -> Outcome:
+    """Make one pass, with the comparisons of the store."""
+    spec = alternation.spec
+    callback = spec.callback
+
+    def first() -> State:
+        state = alternation.start(F, modes)
+        return better_start(alternation, state) if spec.scale_metric and not n_before else state
+
+    return alternation.run(
+        first(),  # held by no name, so that the first round can free it
+        max_iter=spec.max_iter,
+        tol=spec.tol,
+        callback=None if callback is None else lambda n, value: callback(n_before + n, value),
+    )
+
+
+def _gather(
+    spec: Spec, alternation: Alternation, comparisons: Constraints, passes: list[Outcome]
+) -> Fit:
+    state, lengths = passes[-1].state, [len(done.history) for done in passes]
+    return Fit(
+        F=state.F,
+        centers=state.modes.centers,
+        weights=alternation.store.fetch_weights(state.modes.weights),
+        comparisons=comparisons,
+        triplet_weight=spec.triplet_weight,
+        critical_weight=alternation.critical_triplet_weight(state),
+        history=np.concatenate([done.history for done in passes]),
+        pass_starts=np.cumsum([0, *lengths[:-1]]),
+        n_iter=sum(done.n_iter for done in passes),
+        mean_loss=alternation.mean_loss(state),
+        status=passes[-1].status,
+        n_last=passes[-1].n_iter,
+    )

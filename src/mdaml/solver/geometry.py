@@ -1,0 +1,74 @@
+"""Symmetric positive definite matrices in a moving frame.
+
+Eq. (2), the set of these matrices, is never left: a point is a square factor ``F`` with
+``M = F F^T``. A tangent vector is a symmetric matrix ``h`` in the frame ``F`` and stands for
+``F h F^T``. In these coordinates the affine-invariant metric is the Frobenius inner product, and no
+inverse, square root or projection is ever needed.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mdaml._typing import FloatArray
+
+
+def namespace(A: Any) -> Any:
+    """Return the library of an array: small matrices may be tensors, with one text for both."""
+    return sys.modules[type(A).__module__]
+
+
+def dot(A: FloatArray, B: FloatArray) -> float:
+    """Return the sum of the products of corresponding entries."""
+    return float(np.vdot(A, B)) if isinstance(A, np.ndarray) else float((A * B).sum())
+
+
+def norm(A: FloatArray) -> float:
+    """Return the square root of the sum of squared entries."""
+    return float(np.sqrt(dot(A, A)))
+
+
+def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Riemannian gradient at ``M = F F^T``, as a symmetric matrix in the frame ``F``.
+
+    Eq. (3): ``M sym(gradient) M = F h F^T`` with ``h = F^T sym(gradient) F``.
+    """
+    # Deviates from the paper (1): this changes the metric of a gradient; it projects nothing.
+    h = F.T @ gradient @ F
+    return 0.5 * (h + h.T)
+
+
+@dataclass(frozen=True)
+class Geodesic:
+    """The geodesic ``M(t) = basis diag(exp(t rates)) basis^T`` through a point.
+
+    Eq. (4), of ``t`` times the direction. The frame moves along and is turned by ``rotation``, so
+    that the direction of the curve is diagonal in it at all times; exact parallel transport is then
+    that rotation.
+    """
+
+    basis: FloatArray  # (d, d)  F Q
+    rates: FloatArray  # (d,)
+    rotation: FloatArray  # (d, d)  Q, with direction = Q diag(rates) Q^T
+
+    def frame(self, t: float) -> FloatArray:
+        """Return a factor of ``M(t)``."""
+        return self.basis * namespace(self.rates).exp(0.5 * t * self.rates)
+
+    def transport(self, h: FloatArray) -> FloatArray:
+        """Carry a tangent vector at the start to any later frame of the curve."""
+        return self.rotation.T @ h @ self.rotation
+
+
+def multiples(F: FloatArray) -> Geodesic:
+    """Geodesic of the multiples ``exp(t) F F^T``."""
+    ones = namespace(F).ones_like(F[0])
+    return Geodesic(F, ones, namespace(F).diag(ones))
+
+
+def geodesic(F: FloatArray, direction: FloatArray) -> Geodesic:
+    """Geodesic that leaves ``M = F F^T`` in a direction given in the frame ``F``."""
+    rates, rotation = namespace(direction).linalg.eigh(direction)
+    return Geodesic(F @ rotation, rates, rotation)

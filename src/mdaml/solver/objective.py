@@ -1,0 +1,88 @@
+"""The objective at fixed modes: Eq. (7) as a function of the metric alone."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from mdaml._typing import FloatArray
+from mdaml.solver.modes import Modes, clustering_scatter
+from mdaml.solver.store import Importance, Store
+
+
+class Path(Protocol):
+    """An objective along one curve of its space."""
+
+    @property
+    def origin(self) -> Any:
+        """The point where the curve starts; in a moving frame, in that of the curve."""
+
+    @property
+    def gradient(self) -> FloatArray:
+        """The gradient at the origin, in the coordinates of the points of the curve."""
+
+    @property
+    def direction(self) -> FloatArray:
+        """The direction of the curve, in the same coordinates."""
+
+    @property
+    def limit(self) -> float:
+        """The largest step."""
+
+    def first_step(self, value: float) -> float:
+        """Return the step to try first, given the value at the origin."""
+
+    def at(self, step: float) -> Any:
+        """Return the point reached by a step: one pass over the pairs."""
+
+    def slope(self, point: Any) -> float:
+        """Return the derivative along the curve at one of its points."""
+
+
+class Space(Protocol):
+    """A set of metrics with coordinates; the solver knows no more of it."""
+
+    def at(self, objective: "Objective", F: FloatArray) -> Any:
+        """Return the point ``M = F F^T``."""
+
+    def along(
+        self, objective: "Objective", point: Any, gradient: FloatArray, direction: FloatArray
+    ) -> Path:
+        """Return the objective along a curve; what the point holds may be overwritten."""
+
+    def gradient(self, objective: "Objective", point: Any) -> FloatArray:
+        """Return the gradient in the coordinates of the point."""
+
+    def steepest(self, gradient: FloatArray) -> FloatArray:
+        """Return the direction of steepest descent."""
+
+    def gain(self, point: Any, gradient: FloatArray) -> float:
+        """Return how much a relative change of the metric along the gradient would gain."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Eq. (7) over a store and a space.
+
+    With the modes fixed it is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter
+    matrix ``S`` and one weight for each near pair: the number of modes has left the problem.
+    """
+
+    store: Store
+    space: Space
+    modes: Modes
+    importance: Importance  # self-weight of the comparisons of each near pair
+    loss_factor: float  # of all losses
+    ridge: float
+
+    def at(self, F: FloatArray) -> Any:
+        """Return the point ``M = F F^T``."""
+        return self.space.at(self, F)
+
+    def along(self, point: Any, gradient: FloatArray, direction: FloatArray) -> Path:
+        """Return the objective along the curve that leaves a point in a direction."""
+        return self.space.along(self, point, gradient, direction)
+
+    @cached_property
+    def scatter(self) -> FloatArray:
+        """The gradient of the clustering term, (d, d)."""
+        return self.store.small(clustering_scatter(self.store, self.modes))

@@ -1,0 +1,317 @@
+"""Two spaces of metrics: of full rank in a moving frame, and of low rank by their factors."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mdaml._typing import FloatArray
+from mdaml.solver.geometry import (
+    Geodesic,
+    dot,
+    geodesic,
+    gradient_in_frame,
+    multiples,
+    namespace,
+    norm,
+)
+from mdaml.solver.objective import Objective
+from mdaml.solver.store import Projected, Store
+
+# A step changes no eigenvalue of M by more than exp(2). A direction that a step has all but erased
+# hardly comes back, because its gradient shrinks with it; with exp(8) single problems stayed 20 %
+# above the optimum that they reach with exp(2).
+LARGEST_CHANGE = 2.0
+DAMPING = 0.3  # mean variances added to the covariance that preconditions; see docs/solver.md
+FIRST_STEP = 0.1  # of the length of F
+
+
+# Full rank.
+
+
+@dataclass(frozen=True)
+class FramePoint:
+    """A metric of full rank, the objective and its gradient there, and the projected samples.
+
+    The projection is kept as ``projected * scale``: a step along a geodesic changes only the scale.
+    """
+
+    F: FloatArray  # (d, d)
+    value: float
+    gradient: FloatArray  # (d, d) in the frame F
+    projected: Projected  # (N, d) X F == projected * scale
+    scale: FloatArray  # (d,)
+
+
+class FullRank:
+    """Positive definite metrics, along geodesics: see :mod:`mdaml.solver.geometry`."""
+
+    def at(self, objective: Objective, F: FloatArray) -> FramePoint:
+        """Return value and gradient at ``M = F F^T``."""
+        projected = objective.store.project(F)
+        scatter = gradient_in_frame(F, objective.scatter)
+        return _frame_point(objective, F, projected, _ones(F), scatter, F.T @ F)
+
+    def along(
+        self, objective: Objective, point: FramePoint, gradient: FloatArray, direction: FloatArray
+    ) -> "GeodesicPath":
+        """Return the objective along the geodesic in a direction given in the frame."""
+        line = geodesic(point.F, direction)
+        turn = point.scale[:, None] * line.rotation
+        origin = replace(
+            point,
+            F=line.basis,
+            gradient=line.transport(gradient),
+            projected=objective.store.turn(point.projected, turn),
+            scale=_ones(turn),
+        )
+        return GeodesicPath(objective, line, origin)
+
+    def multiples(self, objective: Objective, F: FloatArray) -> "GeodesicPath":
+        """Return the objective along the multiples of ``M = F F^T``."""
+        projected = objective.store.project(F)
+        return GeodesicPath(
+            objective, multiples(F), FramePoint(F, np.nan, 0.0 * F, projected, _ones(F))
+        )
+
+    def gradient(self, objective: Objective, point: FramePoint) -> FloatArray:  # noqa: ARG002
+        """Return the gradient, which is known at every point."""
+        return point.gradient
+
+    def steepest(self, gradient: FloatArray) -> FloatArray:
+        """Return the direction of steepest descent."""
+        return -gradient
+
+    def gain(self, point: FramePoint, gradient: FloatArray) -> float:  # noqa: ARG002
+        """Return the length of the gradient: the frame makes changes relative."""
+        return norm(gradient)
+
+
+@dataclass(frozen=True)
+class GeodesicPath:
+    """An objective along a geodesic, all in the frame of its origin.
+
+    The squared distance of a pair is a sum of exponentials there: a step needs no new projection.
+    """
+
+    objective: Objective
+    line: Geodesic
+    origin: FramePoint
+
+    @property
+    def gradient(self) -> FloatArray:
+        """The gradient at the origin."""
+        return self.origin.gradient
+
+    @cached_property
+    def direction(self) -> FloatArray:
+        """The direction, diagonal in the frame."""
+        return namespace(self.line.rates).diag(self.line.rates)
+
+    @cached_property
+    def _scatter(self) -> FloatArray:
+        return gradient_in_frame(self.line.basis, self.objective.scatter)
+
+    @cached_property
+    def _gram(self) -> FloatArray:
+        return self.line.basis.T @ self.line.basis
+
+    @cached_property
+    def _scale(self) -> float:
+        return 1.0 / float(abs(self.line.rates).max())
+
+    @property
+    def limit(self) -> float:
+        """The step that changes an eigenvalue of M by ``exp(LARGEST_CHANGE)``."""
+        return LARGEST_CHANGE * self._scale
+
+    def first_step(self, value: float) -> float:
+        """Return the order of magnitude of the best step, from four values per pass."""
+        steps = self._scale * np.array([1 / 64, 1 / 16, 1 / 4, 1.0])
+        for _ in range(12):
+            values = self.values(steps)
+            lowest = int(np.argmin(values))
+            if values[lowest] < value:
+                break
+            steps = steps / 256
+        return float(steps[lowest])
+
+    def values(self, steps: FloatArray) -> FloatArray:
+        """Return the values at four steps, from one pass over the pairs."""
+        rates, objective = self.line.rates, self.objective
+        # (4, d), where the rates are
+        growth = namespace(rates).exp(objective.store.small(steps)[:, None] * rates)
+        losses = objective.store.losses_along(self.origin.projected, growth, objective.importance)
+        losses *= objective.loss_factor
+        overlap = ((growth @ (self._gram * self._gram)) * growth).sum(axis=1)
+        others = growth @ self._scatter.diagonal() + 0.5 * objective.ridge * overlap
+        return objective.store.host(others) + losses
+
+    def at(self, step: float) -> FramePoint:
+        """Return the point reached by a step, without projecting the samples anew."""
+        scale = namespace(self.line.rates).exp(0.5 * step * self.line.rates)
+        both = scale[:, None] * scale
+        F, projected = self.line.frame(step), self.origin.projected
+        return _frame_point(
+            self.objective, F, projected, scale, self._scatter * both, self._gram * both
+        )
+
+    def slope(self, point: FramePoint) -> float:
+        """Return the derivative along the geodesic."""
+        return float(point.gradient.diagonal() @ self.line.rates)
+
+
+def _frame_point(
+    objective: Objective,
+    F: FloatArray,
+    projected: Projected,
+    scale: FloatArray,
+    scatter: FloatArray,
+    gram: FloatArray,
+) -> FramePoint:
+    """Evaluate at F from ``X F = projected * scale``, ``F^T S F`` and ``F^T F``.
+
+    Eq. (15), ``S + sum_t c_t loss'(t) (A_ir - A_ij) + ridge M``, carried into the frame: the middle
+    sum is a graph Laplacian between the projected samples and themselves.
+    """
+    loss, half = objective.store.loss_and_half(projected, scale * scale, objective.importance)
+    half *= objective.loss_factor
+    half *= scale[:, None] * scale
+    ridge = objective.ridge
+    value = float(scatter.trace()) + objective.loss_factor * loss + 0.5 * ridge * dot(gram, gram)
+    # F^T M F = (F^T F)^2
+    gradient = scatter + half + half.T + ridge * (gram @ gram)
+    return FramePoint(F, value, gradient, projected, scale)
+
+
+def _ones(F: FloatArray) -> FloatArray:
+    return namespace(F).ones_like(F[0])
+
+
+# Low rank.
+
+
+@dataclass(frozen=True)
+class FactorPoint:
+    """A factor, the objective there, and its derivatives in all that depends on the factor."""
+
+    F: FloatArray  # (d, r)
+    projected: Projected  # (N, r) X F
+    centers: FloatArray  # (K, r) of the modes, times F
+    value: float
+    by_samples: Projected  # (N, r) derivative in X F
+    by_centers: FloatArray  # (K, r) derivative in the mapped centres
+    by_ridge: FloatArray  # (d, r) derivative of the ridge
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """Metrics ``F F^T`` by their factors (d, r), along lines: for features by the thousand.
+
+    At fixed modes Eq. (7) is a function of the mapped samples X F, of the mapped centres and, in
+    its ridge, of ``F^T F``: two products with X of O(N d r), and no array of shape (d, d). The
+    principal axes of the samples precondition the gradient.
+    """
+
+    axes: FloatArray  # (d, m) principal axes of the samples, the longest first
+    excess: FloatArray  # (m, 1) what the preconditioner takes off along each of them
+
+    @classmethod
+    def among(
+        cls, store: Store, axes: FloatArray, variances: FloatArray, level: float
+    ) -> "LowRank":
+        """Precondition by the covariance plus ``DAMPING`` mean variances, up to a common factor.
+
+        All directions other than the axes count as if they had the variance of the last axis.
+        """
+        damped = variances + DAMPING * level
+        excess = 1.0 - damped[-1] / damped if DAMPING * level > 0.0 else 0.0 * damped
+        return cls(store.small(axes), store.small(excess[:, None]))
+
+    def at(self, objective: Objective, F: FloatArray) -> FactorPoint:
+        """Return the point ``M = F F^T``: one product with X."""
+        return _factor_point(objective, F, *_map(objective, F))
+
+    def along(
+        self, objective: Objective, point: FactorPoint, gradient: FloatArray, direction: FloatArray
+    ) -> "LinePath":
+        """Return the objective along a line: one product with X."""
+        return LinePath(objective, point, gradient, direction, *_map(objective, direction))
+
+    def gradient(self, objective: Objective, point: FactorPoint) -> FloatArray:
+        """Return the derivative in F by the chain rule: one product with X."""
+        store = objective.store
+        gradient = store.cross(point.by_samples)
+        gradient += store.small(objective.modes.centers.astype(np.float64)).T @ point.by_centers
+        gradient += point.by_ridge
+        return gradient
+
+    def steepest(self, gradient: FloatArray) -> FloatArray:
+        """Return minus the gradient, preconditioned."""
+        return -(gradient - self.axes @ (self.excess * (self.axes.T @ gradient)))
+
+    def gain(self, point: FactorPoint, gradient: FloatArray) -> float:
+        """Return what a change of F by its own length along the gradient would gain."""
+        return norm(gradient) * norm(point.F)
+
+
+@dataclass(frozen=True)
+class LinePath:
+    """An objective along ``F + t D``: samples and centres move along lines too."""
+
+    objective: Objective
+    origin: FactorPoint
+    gradient: FloatArray  # (d, r)
+    direction: FloatArray  # (d, r) D
+    projected: Projected  # (N, r) X D
+    centers: FloatArray  # (K, r) of the modes, times D
+    limit: float = np.inf
+
+    def first_step(self, value: float) -> float:  # noqa: ARG002
+        """Return the step that changes F by a tenth of its length."""
+        return FIRST_STEP * (norm(self.origin.F) / norm(self.direction))
+
+    def at(self, step: float) -> FactorPoint:
+        """Return the point reached by a step, without a product with X."""
+        return _factor_point(
+            self.objective,
+            self.origin.F + step * self.direction,
+            self.objective.store.shift(self.origin.projected, step, self.projected),
+            self.origin.centers + step * self.centers,
+        )
+
+    def slope(self, point: FactorPoint) -> float:
+        """Return the derivative along the line."""
+        return (
+            self.objective.store.inner(point.by_samples, self.projected)
+            + dot(point.by_centers, self.centers)
+            + dot(point.by_ridge, self.direction)
+        )
+
+
+def _map(objective: Objective, F: FloatArray) -> tuple[Projected, FloatArray]:
+    """Return the samples and the centres, mapped by a factor in the precision of the samples."""
+    store = objective.store
+    return store.project(F), store.map_centers(objective.modes.centers, F)
+
+
+def _factor_point(
+    objective: Objective, F: FloatArray, Y: Projected, centers: FloatArray
+) -> FactorPoint:
+    """Evaluate at F from ``Y = X F`` and the mapped centres, without a product with X.
+
+    The derivatives together are the gradient in the metric times 2 F. The value of the clustering
+    term is taken from differences, which rounding cannot make negative.
+    """
+    store, ridge, modes = objective.store, objective.ridge, objective.modes
+    clustering, loss, by_samples, by_centers = store.pull(
+        Y, centers, modes.weights, objective.importance, objective.loss_factor
+    )
+    gram = F.T @ F
+    value = (
+        clustering / (store.shape[0] * modes.n_modes)
+        + objective.loss_factor * loss
+        + 0.5 * ridge * dot(gram, gram)
+    )
+    by_ridge = (2.0 * ridge) * (F @ gram)
+    return FactorPoint(F, Y, centers, float(value), by_samples, by_centers, by_ridge)

@@ -1,0 +1,40 @@
+"""The parameters of a fit after all checks, with every "auto" resolved."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from mdaml._typing import FloatArray
+from mdaml.constraints.labels import Pairing
+
+Callback = Callable[[int, float], bool | None]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to minimise, where to start and when to stop; nothing is checked or derived again."""
+
+    # Eq. (7)
+    n_modes: int
+    eta: float
+    triplet_weight: float
+    ridge: float
+    rank: int | None = None  # of the metrics; None: full rank
+
+    # The start. A metric is None for the identity, or a positive definite matrix.
+    metric: Literal["whitened"] | FloatArray | None = None
+    scale_metric: bool = False  # take the best multiple of it where that is far better
+    weights: Literal["gmm", "kmeans"] | FloatArray = "gmm"
+
+    # Triplets from labels
+    neighbors: bool = True  # the nearest samples under the metric so far, or random ones
+    n_refresh: int = 0  # times that neighbours are searched again
+    n_similar: int = 5
+    n_dissimilar: int = 5
+    pairing: Pairing = "grid"
+
+    # The solver
+    max_iter: int = 10
+    max_inner_iter: int = 5
+    tol: float = 1e-4
+    callback: Callback | None = None

@@ -1,0 +1,108 @@
+"""Samples that are worked on in blocks: no copy of them, nothing else as large but X F."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from mdaml._typing import FloatArray
+from mdaml._validation import check_magnitude
+from mdaml.constraints.value import Constraints
+from mdaml.kernels.pairs import laplacian_half_scatter
+from mdaml.kernels.products import blocks, rows_per_block, rows_times
+from mdaml.kernels.triplets import triplet_half_scatter
+from mdaml.stores.memory import MemoryStore
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """Samples less their mean; a block of them is made when it is asked for.
+
+    Stands for an array in :mod:`mdaml.kernels.products`. The samples may be a memory map.
+    """
+
+    samples: FloatArray  # (N, d)
+    mean: FloatArray = field(repr=False)  # (d,)
+
+    @classmethod
+    def of(cls, samples: FloatArray) -> "CentredRows":
+        """Centre samples, in their precision, at a mean taken in double precision."""
+        mean = samples.mean(axis=0, dtype=np.float64)
+        return cls(samples, mean.astype(samples.dtype))
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, rows: Any) -> FloatArray:
+        """Return some rows as an array."""
+        return self.samples[rows] - self.mean
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of an array."""
+        return self.samples.shape
+
+    @property
+    def dtype(self) -> Any:
+        """As of an array."""
+        return self.samples.dtype
+
+    @property
+    def size(self) -> int:
+        """As of an array."""
+        return self.samples.size
+
+    def spread(self) -> FloatArray:
+        """Return the standard deviation of each column, from sums in double precision."""
+        total = np.zeros(self.shape[1])
+        for first, last in blocks(0, len(self), rows_per_block(self.shape[1], self.dtype.itemsize)):
+            rows = self[first:last]
+            total += np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
+        return np.sqrt(total / len(self)).astype(self.dtype)
+
+    def max(self) -> float:
+        """Return the largest value of all."""
+        return float((self.samples.max(axis=0) - self.mean).max())
+
+    def min(self) -> float:
+        """Return the smallest value of all."""
+        return float((self.samples.min(axis=0) - self.mean).min())
+
+
+@dataclass(frozen=True)
+class BlockStore(MemoryStore):
+    """Samples that are centred block by block where they are multiplied; see docs/scaling.md."""
+
+    @classmethod
+    def of(cls, X: FloatArray) -> Self:
+        """Centre samples without a copy."""
+        rows = CentredRows.of(X)
+        check_magnitude(rows)
+        return cls(rows, rows.mean)
+
+    @property
+    def pair_dtype(self) -> np.dtype[Any]:
+        """The precision of what is kept for each pair: that of the samples."""
+        return self.dtype
+
+    def compare(self, said: Constraints) -> Self:
+        """Keep the order of updates, but make the graph of near pairs again for every update."""
+        compared = super().compare(said)
+        return replace(compared, turns=replace(compared.turns, graph=None))
+
+    def turn(self, Y: FloatArray, A: FloatArray) -> FloatArray:
+        """Turn in place: no one else needs Y."""
+        return rows_times(Y, A, out=Y)
+
+    def loss_and_half(
+        self, Y: FloatArray, scales: FloatArray, importance: FloatArray
+    ) -> tuple[float, FloatArray]:
+        """Multiply the rows of the product of Laplacian and Y while they are in the cache."""
+        given, scales = self.comparisons, scales.astype(Y.dtype, copy=False)
+        if given.weights is None:
+            return triplet_half_scatter(Y, scales, given.lists, importance)
+        loss, slopes = self._slopes(Y, scales, importance)
+        return loss, laplacian_half_scatter(Y, given.pairs, given.groups, slopes)
+
+    def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
+        return np.zeros(self.shape[1], self.dtype), self.rows.spread()

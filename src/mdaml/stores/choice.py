@@ -1,0 +1,195 @@
+"""Which store a fit uses: decided before it starts, by device, size and limit of memory."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mdaml._typing import FloatArray
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.matching import N_MATCHES, has_triplets_only
+from mdaml.constraints.value import Constraints
+from mdaml.kernels.grouping import count_pairs
+from mdaml.stores.blocks import BlockStore
+from mdaml.stores.memory import MemoryStore
+from mdaml.stores.mixture import MAX_ROWS_FOR_START
+
+# Samples up to this size are copied as convenient; larger ones are worked on in blocks.
+SMALL_BYTES = 2**25
+_FIXED_BYTES = 2**26  # blocks and buffers of every thread
+
+
+def make_store(
+    X: FloatArray,
+    device: str | None = None,
+    limit: int | None = None,
+    size: Callable[[], "FitSize"] | None = None,
+) -> Any:
+    """Return samples where they are to be computed with; refuse what does not fit into a limit.
+
+    ``device`` as found by :func:`find_device`; ``limit`` in bytes, beyond X and the comparisons.
+    """
+    if device is not None:
+        from mdaml.stores.torch import TorchStore
+
+        if limit is not None and size is not None:
+            check_limit(limit, size(), size().needed_on_device())
+        return TorchStore.on(X, device)
+    in_blocks = X.nbytes > SMALL_BYTES
+    if limit is not None and size is not None:
+        in_blocks = must_spare(limit, size())
+    return BlockStore.of(X) if in_blocks else MemoryStore.of(X)
+
+
+def must_spare(limit: int, size: "FitSize", more: int = 0) -> bool:
+    """Return whether a fit fits into a limit in blocks only; refuse it if it does not at all.
+
+    ``more`` are bytes that are needed in any case.
+    """
+    if size.needed(in_blocks=False) + more <= limit:
+        return False
+    check_limit(limit, size, size.needed(in_blocks=True) + more)
+    return True
+
+
+def check_limit(limit: int, size: "FitSize", needed: int) -> None:
+    """Refuse a fit that needs more bytes than a limit, with what to do."""
+    if needed <= limit:
+        return
+    columns = size.n_features if size.rank is None else size.rank
+    samples = size.n_samples * columns * size.itemsize / 1e6
+    advice = "raise memory_limit, or pass fewer comparisons or fewer samples"
+    if size.itemsize > 4:
+        advice = "pass X as float32, " + advice
+    raise ValueError(
+        f"memory_limit allows {limit / 1e6:.0f} MB beyond X and the comparisons, but this fit may "
+        f"need {needed / 1e6:.0f} MB: {samples:.0f} MB for the projected samples, most of the rest "
+        f"for {size.n_pairs} pairs in {size.n_comparisons} comparisons. To go on, {advice}; "
+        "partial_fit takes them in chunks."
+    )
+
+
+@dataclass(frozen=True)
+class FitSize:
+    """All that the memory of a fit depends on."""
+
+    n_samples: int
+    n_features: int
+    n_modes: int
+    itemsize: int  # bytes of a number of X
+    n_pairs: int  # distinct
+    n_comparisons: int
+    n_drawn: int = 0  # of the comparisons, those that the fit itself draws
+    with_anchor: bool = True  # triplets of equal weight
+    rank: int | None = None  # of low rank
+
+    def needed(self, *, in_blocks: bool) -> int:
+        """Bytes that a fit takes at most beyond X and the comparisons passed; docs/scaling.md."""
+        b = self.itemsize if in_blocks else 8
+        samples = self.n_samples * self.n_features * self.itemsize
+        modes = self.n_samples * self.n_modes * self.itemsize
+        structure = 16 * self.n_pairs + 4 * self.n_comparisons
+        graph = 16 * min(self.n_comparisons, self.n_pairs)
+        # Two starts and the modes that both have, kept beside what a round makes of one of them.
+        second_start = 3 * b * self.n_pairs + 4 * modes
+        metric = 3 * b * self.n_pairs + 5 * modes + self._projections(in_blocks)
+        if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
+            structure += 4 * self.n_pairs + 12 * self.n_comparisons
+            metric += 4 * b * self.n_pairs + b * self.n_comparisons
+        if not in_blocks:
+            metric += graph
+        weights = (0 if in_blocks else samples) + graph + 4 * b * self.n_pairs + 7 * modes
+        grouping = (16 if self.with_anchor else 64) * self.n_comparisons
+        start = 5 * self.itemsize * min(self.n_samples, MAX_ROWS_FOR_START) * self.n_features
+        start += 5 * modes
+        start += 0 if in_blocks else 2 * samples
+        largest = max(metric + second_start, weights + second_start, grouping, start)
+        small = 480 * self.n_features * (self.n_features if self.rank is None else self.rank + 42)
+        return structure + largest + 40 * self.n_samples + _FIXED_BYTES + small + 24 * self.n_drawn
+
+    def _projections(self, in_blocks: bool) -> int:
+        """Bytes of the samples times factors of the metric, and of their copy."""
+        samples = self.n_samples * self.n_features * self.itemsize
+        if self.rank is None:
+            return (1 if in_blocks else 4) * samples
+        # Samples, derivatives and temporary arrays of (N, r); pairs in both directions.
+        mapped = 12 * self.n_samples * self.rank * self.itemsize + 64 * self.n_pairs
+        return mapped if in_blocks else mapped + samples
+
+    def needed_on_device(self) -> int:
+        """Bytes that a fit takes at most on a device; docs/scaling.md."""
+        n, d, n_pairs, n_all = self.n_samples, self.n_features, self.n_pairs, self.n_comparisons
+        samples = n * d * (2 * self.itemsize + 4)
+        mapped = 4 * n * (4 * d if self.rank is None else 12 * self.rank)
+        structure = 32 * n_pairs + 24 * n_all
+        passes = 64 * n_pairs + 24 * min(n_pairs * d + n_all, 2**25)  # blocks of a pass
+        modes = 60 * n * self.n_modes
+        small = 480 * d * (d if self.rank is None else self.rank + 42)
+        largest = max(mapped + passes, 120 * n_all)  # the metric, or grouping
+        return samples + structure + largest + modes + small + _FIXED_BYTES
+
+
+def fit_size(
+    shape: tuple[int, int], itemsize: int, spec: Any, said: Classes | Constraints, *, copied: bool
+) -> FitSize:
+    """Return what the memory of a fit depends on; pairs are counted, or bounded from above.
+
+    ``copied`` says that the comparisons are not the user's own, so that they count too.
+    """
+    n, d = shape
+    if isinstance(said, Classes):
+        n_similar, n_dissimilar = spec.n_similar, spec.n_dissimilar
+        each = n_similar * n_dissimilar
+        if spec.pairing == "zip":
+            each = max(n_similar, n_dissimilar)
+        n_pairs = n * (n_similar + n_dissimilar)
+        counts: dict[str, Any] = {
+            "n_pairs": n_pairs,
+            "n_comparisons": n * each,
+            "n_drawn": n * each,
+        }
+    elif has_triplets_only(said):
+        n_all = len(said.triplets)
+        counts = {
+            "n_pairs": count_pairs(said.triplets, n),
+            "n_comparisons": n_all,
+            "n_drawn": 2 * n_all if copied else 0,
+        }
+    else:
+        n_similar = int((said.pair_labels > 0).sum())
+        matched = N_MATCHES * n_similar + len(said.pairs) - n_similar
+        n_direct = len(said.triplets) + len(said.quadruplets)
+        counts = {
+            "n_pairs": 2 * n_direct + len(said.pairs),
+            "n_comparisons": n_direct + matched,
+            "n_drawn": 2 * (n_direct + matched),
+            "with_anchor": False,
+        }
+    return FitSize(n, d, spec.n_modes, itemsize, **counts, rank=spec.rank)
+
+
+def find_device(caller: str, device: str | None) -> str | None:
+    """Return the device that a parameter stands for, None for NumPy; refuse one that is not there.
+
+    "auto" is "cuda" where there is a GPU that torch can use, otherwise None.
+    """
+    if device is None:
+        return None
+    try:
+        import torch
+    except ImportError as error:
+        if device == "auto":
+            return None
+        raise ImportError(
+            f'{caller} needs torch: pip install "mdaml[torch]". Or leave device at None: the same '
+            "fit with NumPy."
+        ) from error
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        build = "is built without CUDA" if torch.version.cuda is None else "finds no CUDA device"
+        raise ValueError(
+            f"{caller} needs a GPU, but torch {torch.__version__} {build}. Use 'auto', which takes "
+            "a GPU where there is one, or None."
+        )
+    if device == "auto":
+        return "cuda" if has_gpu else None
+    return device

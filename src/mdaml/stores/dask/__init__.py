@@ -1,0 +1,1 @@
+"""Samples and comparisons spread over the workers of a Dask cluster."""

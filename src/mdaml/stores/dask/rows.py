@@ -1,0 +1,85 @@
+"""X in blocks of rows on the workers, whatever it was passed as."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.stores.dask import shard
+from mdaml.stores.dask.cluster import Cluster, Part
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Blocks of X, checked, and what they have in common."""
+
+    blocks: list[Part]
+    begins: IntArray  # (n_blocks + 1,) first row of each, and the number of rows
+    mean: FloatArray  # (d,)
+
+    @property
+    def n_samples(self) -> int:
+        """The rows of all blocks."""
+        return int(self.begins[-1])
+
+    @property
+    def n_features(self) -> int:
+        """The columns of all blocks."""
+        return len(self.mean)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision, that of all blocks together."""
+        return self.mean.dtype
+
+    @classmethod
+    def from_any(cls, X: Any, cluster: Cluster) -> "Rows":
+        """Check X on the workers: a Dask array, a list of futures, or an array of this process."""
+        parts = _parts(X, cluster)
+        places = [i * cluster.n_shards // len(parts) for i in range(len(parts))]
+        blocks = [
+            cluster.task(i, shard.check_block, part) for i, part in zip(places, parts, strict=True)
+        ]
+        profiles = cluster.fetch(
+            [cluster.task(i, shard.profile, b) for i, b in zip(places, blocks, strict=True)]
+        )
+        sizes, widths, dtypes, sums = zip(*profiles, strict=True)
+        if len(set(widths)) > 1:
+            raise ValueError(
+                f"All blocks of X must have the same number of columns, got {sorted(set(widths))}."
+            )
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        if begins[-1] < 2:
+            raise ValueError("X must have at least two rows, got 1.")
+        mean = np.sum(sums, axis=0) / begins[-1]
+        return cls(blocks, begins, mean.astype(np.result_type(*dtypes)))
+
+    def pieces(self, rows: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
+        """Return the blocks that have some rows, the rows in each, and their places in the list."""
+        of = np.searchsorted(self.begins, rows, side="right") - 1
+        order = np.argsort(of, kind="stable")
+        blocks, firsts = np.unique(of[order], return_index=True)
+        places: list[IntArray] = np.split(order, firsts[1:])
+        return (
+            blocks.tolist(),
+            [rows[p] - self.begins[b] for b, p in zip(blocks, places, strict=True)],
+            places,
+        )
+
+
+def _parts(X: Any, cluster: Cluster) -> Sequence[Any]:
+    """Return blocks of rows, as they are."""
+    if hasattr(X, "to_delayed") and hasattr(X, "rechunk"):
+        if X.ndim != 2:
+            raise ValueError(f"X must have two dimensions, rows and features, got shape {X.shape}.")
+        return cluster.load(X.rechunk({1: -1}).to_delayed().ravel().tolist())
+    if isinstance(X, list | tuple) and X and all(hasattr(part, "key") for part in X):
+        return [Part(future.key, future) for future in X]
+    if hasattr(X, "dask") or hasattr(X, "key"):
+        raise TypeError(
+            f"X must be a Dask array, a list of futures, or an array, got {type(X).__name__}. A "
+            "Dask data frame becomes an array by X.to_dask_array()."
+        )
+    return np.array_split(shard.check_block(X), cluster.n_shards)

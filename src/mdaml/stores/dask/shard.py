@@ -1,0 +1,371 @@
+"""What a worker keeps of the samples and comparisons, and what it computes beside its store.
+
+Every function is pure: what a worker has lost can be computed again, elsewhere, from the same
+arguments.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import check_magnitude
+from mdaml.constraints.comparisons import Comparisons
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.value import Constraints
+from mdaml.kernels.grouping import near_graph
+from mdaml.kernels.products import one_blas_thread, rows_times, transposed_times
+from mdaml.stores.blocks import BlockStore
+from mdaml.stores.dask.plan import Border, Survey
+from mdaml.stores.memory import (
+    Measures,
+    MemoryStore,
+    SampleWeights,
+    Turns,
+    group,
+    is_identity,
+)
+from mdaml.stores.mixture import scale_rows, weights_from
+
+
+class Kept:
+    """A value that workers keep; Dask asks for its size, and sends work where much is kept."""
+
+    def __sizeof__(self) -> int:
+        return _n_bytes(vars(self))
+
+
+def _n_bytes(value: Any) -> int:
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if isinstance(value, dict):
+        return sum(map(_n_bytes, value.values()))
+    if isinstance(value, tuple):
+        return sum(map(_n_bytes, value))
+    return _n_bytes(vars(value)) if hasattr(value, "__dict__") else 0
+
+
+# Rows.
+
+
+def check_block(block: Any) -> FloatArray:
+    """Return rows of X, dense and finite, in single or double precision."""
+    return check_array(
+        block, dtype=[np.float64, np.float32], order="C", input_name="X", estimator="MDaML"
+    )
+
+
+def profile(block: FloatArray) -> tuple[int, int, str, FloatArray]:
+    """Return rows, columns, precision and sum of a block."""
+    return *block.shape, block.dtype.name, block.sum(axis=0, dtype=np.float64)
+
+
+def take(block: FloatArray, rows: IntArray) -> FloatArray:
+    """Return some rows of a block."""
+    return block[rows]
+
+
+def join(places: Sequence[IntArray], pieces: Sequence[FloatArray]) -> FloatArray:
+    """Return rows that come in pieces, each at its places."""
+    out = np.empty((sum(map(len, pieces)), pieces[0].shape[1]), pieces[0].dtype)
+    for where, piece in zip(places, pieces, strict=True):
+        out[where] = piece
+    return out
+
+
+def center(
+    mean: FloatArray, places: Sequence[IntArray], pieces: Sequence[FloatArray]
+) -> FloatArray:
+    """Return rows that come in pieces, less their mean, in its precision."""
+    rows = join(places, [piece.astype(mean.dtype, copy=False) for piece in pieces])
+    rows -= mean
+    check_magnitude(rows)
+    return rows
+
+
+# Comparisons.
+
+
+@dataclass(frozen=True)
+class Grouped(Kept):
+    """The comparisons of a shard, numbered by the rows it needs: own, near and far partners."""
+
+    near_rows: IntArray  # partners in near pairs that others own, by their number in X
+    far_rows: IntArray  # partners in far pairs only
+    said: Constraints
+    comparisons: Comparisons
+
+
+def group_comparisons(said: Constraints, begin: int, end: int) -> Grouped:
+    """Group the comparisons whose near pair begins with one of the rows from begin to end."""
+    near, far = (np.zeros(said.n_points, bool) for _ in range(2))
+    near[said.triplets[:, 1]] = near[said.quadruplets[:, :2]] = True
+    far[said.triplets[:, 2]] = far[said.quadruplets[:, 2:]] = True
+    near[begin:end] = far[begin:end] = False
+    near_rows, far_rows = np.flatnonzero(near), np.flatnonzero(far & ~near)
+    rows = np.concatenate([np.arange(begin, end), near_rows, far_rows])
+    place = np.empty(said.n_points, np.int32)
+    place[rows] = np.arange(len(rows))
+    if len(said.quadruplets):
+        local = Constraints.of_quadruplets(place[said.quadruplets], said.weights, len(rows))
+    else:
+        local = Constraints.of_triplets(place[said.triplets], len(rows))
+    return Grouped(near_rows, far_rows, local, group(local, len(rows)))
+
+
+def survey(grouped: Grouped, begin: int, end: int) -> Survey:
+    """Return what the driver must know of the comparisons of a shard."""
+    rows = np.concatenate([np.arange(begin, end), grouped.near_rows, grouped.far_rows])
+    near = np.flatnonzero(grouped.comparisons.first < grouped.comparisons.last)
+    pairs = rows.astype(np.int32)[grouped.comparisons.pairs[near]]
+    return Survey(grouped.near_rows, grouped.far_rows, pairs, near.astype(np.int32))
+
+
+@dataclass(frozen=True)
+class Shard(Kept):
+    """The rows that a shard needs with its comparisons, and what it shares with others."""
+
+    index: int
+    store: Any  # of own rows, then those of partners
+    border: Border
+    turns: Turns  # of own rows; near pairs of other shards come last in the graph
+
+    def updated(self, turn: int) -> Turns:
+        """Return the own rows that are updated in one round."""
+        begin, end = self.border.rounds[turn : turn + 2]
+        colors = self.border.colors[np.searchsorted(self.border.colors, begin) :]
+        # What came over the wire is read-only, a type of its own.
+        order = self.border.order[begin:end].copy()
+        return replace(self.turns, order=order, colors=colors[colors <= end] - begin)
+
+
+def assemble(
+    index: int,
+    grouped: Grouped,
+    border: Border,
+    kind: str,
+    n_total: int,
+    own: FloatArray,
+    places: Sequence[IntArray],
+    pieces: Sequence[FloatArray],
+) -> Shard:
+    """Put a shard together: own rows, and partners in pieces from other shards."""
+    rows = np.concatenate([own, join(places, pieces)]) if pieces else own
+    store = make_store(kind, rows, len(own), n_total)
+    if isinstance(store, MemoryStore):
+        store = replace(store, comparisons=grouped.comparisons)
+    else:
+        store = store.group(grouped.said)
+    pairs = np.concatenate([grouped.comparisons.pairs, border.incoming])
+    n = len(border.incoming)
+    first = np.concatenate([grouped.comparisons.first, np.zeros(n, np.int32)])
+    last = np.concatenate([grouped.comparisons.last, np.ones(n, np.int32)])
+    indptr, samples, places = near_graph(pairs, first, last, border.n_rows)
+    indptr = indptr[: len(own) + 1]
+    graph = store.put(indptr), store.put(samples[: indptr[-1]]), store.put(places[: indptr[-1]])
+    return Shard(index, store, border, Turns(border.order, border.colors, graph))
+
+
+def make_store(kind: str, rows: FloatArray, n_own: int, n_total: int) -> Any:
+    """Return centred rows where a worker computes with them: in memory, in blocks, on a device."""
+    mean = np.zeros(0, rows.dtype)
+    if kind in ("memory", "blocks"):
+        cls = MemoryStore if kind == "memory" else BlockStore
+        return cls(rows, mean, n_own=n_own, n_total=n_total)
+    import torch
+
+    from mdaml.stores.torch import TorchStore
+
+    samples = torch.tensor(rows, device=kind).float()
+    return TorchStore(samples, mean, n_own=n_own, n_total=n_total)
+
+
+def call(shard: Shard, method: str, *args: Any) -> Any:
+    """Return what a method of the shard's store returns."""
+    with one_blas_thread():
+        return getattr(shard.store, method)(*args)
+
+
+def call_sums(shard: Shard, method: str, *args: Any) -> tuple[Any, ...]:
+    """Return the same as a tuple of numbers and arrays to be added."""
+    sums = call(shard, method, *args)
+    return sums if isinstance(sums, tuple) else (sums,)
+
+
+def pull_sums(pulled: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what is to be added of the result of ``pull``."""
+    clustering, loss, _, by_centers = pulled
+    return clustering, loss, by_centers
+
+
+def pull_samples(pulled: tuple[Any, ...]) -> Any:
+    """Return the derivative in the projected samples, of the result of ``pull``."""
+    return pulled[2]
+
+
+# The start.
+
+
+def gram(own: FloatArray) -> tuple[FloatArray]:
+    """Return the sum of ``x x^T`` over own rows."""
+    return (transposed_times(own, own),)
+
+
+def row_sums(own: FloatArray) -> tuple[FloatArray]:
+    """Return the sum of own rows."""
+    return (own.sum(axis=0, dtype=np.float64),)
+
+
+def squares(own: FloatArray, mean: FloatArray) -> tuple[FloatArray]:
+    """Return the sum of squares of own rows about a mean."""
+    return (np.square(own - mean).sum(axis=0, dtype=np.float64),)
+
+
+def scaled_rows(own: FloatArray, rows: IntArray, scaling: Sequence[FloatArray]) -> FloatArray:
+    """Return some own rows, scaled."""
+    return scale_rows(own[rows], *scaling) if scaling else own[rows]
+
+
+def estimated_weights(
+    shard: Shard, own: FloatArray, estimate: Any, scaling: Sequence[FloatArray], eta: float
+) -> SampleWeights:
+    """Return the weights of own rows by a mixture or by k-means."""
+    rows = scale_rows(own, *scaling) if scaling else own
+    return shard.store.given_weights(weights_from(estimate, rows), eta)
+
+
+# Neighbours.
+
+
+def map_rows(own: FloatArray, rows: Any, F: FloatArray) -> FloatArray:
+    """Return some own rows under a metric."""
+    return own[rows] if is_identity(F) else rows_times(own[rows], F)
+
+
+def mapped(shard: Shard, basis: FloatArray) -> Shard:
+    """Return a shard whose rows are mapped by a basis."""
+    return replace(shard, store=shard.store.mapped(basis))
+
+
+Found = tuple[IntArray, FloatArray]  # rows of X, -1 where there are fewer, and squared distances
+
+
+def nearest_among(
+    parts: Sequence[FloatArray],
+    rows: IntArray,
+    codes: IntArray,
+    n_similar: int,
+    n_dissimilar: int,
+) -> tuple[Found, Found]:
+    """Return the nearest of the same and of other classes, for each of some rows and among them."""
+    order = np.lexsort([rows, codes])
+    Y, of = np.concatenate(parts)[order], np.unique(codes[order], return_inverse=True)[1]
+    size = np.bincount(of)
+    among, back = Classes(rows[order], of, np.cumsum(size) - size, size), np.argsort(order)
+    found = []
+    with one_blas_thread():
+        for n, same in ((n_similar, True), (n_dissimilar, False)):
+            places, sq_dists = among.nearest(Y, n, same=same)
+            near = np.where(places >= 0, among.rows[places], -1)
+            found.append((near[back], sq_dists[back]))
+    return found[0], found[1]
+
+
+def merge_nearest(
+    rows: Sequence[IntArray], found: Sequence[tuple[Found, Found]], classes: Classes
+) -> tuple[IntArray, IntArray]:
+    """Return the nearest places of each place, of all that were found among different rows."""
+    place = np.full(int(classes.rows.max()) + 1, -1)
+    place[classes.rows] = np.arange(len(classes.rows))
+    merged = []
+    for kind in (0, 1):
+        n = found[0][kind][0].shape[1]
+        owner = np.concatenate([np.repeat(place[r], n) for r in rows])
+        near = np.concatenate([f[kind][0].ravel() for f in found])
+        dists = np.concatenate([f[kind][1].ravel() for f in found])
+        real = near >= 0
+        owner, near, dists = owner[real], near[real], dists[real]
+        order = np.lexsort([near, dists, owner])
+        owner, near = owner[order], near[order]
+        # A row of one's own shard is found again in every other: of equal neighbours keep one.
+        first = np.append(True, (owner[1:] != owner[:-1]) | (near[1:] != near[:-1]))
+        owner, near = owner[first], near[first]
+        begins = np.searchsorted(owner, np.arange(len(classes.rows)))
+        rank = np.arange(len(owner)) - begins[owner]
+        out = np.full((len(classes.rows), n), -1)
+        kept = rank < n
+        out[owner[kept], rank[kept]] = place[near[kept]]
+        merged.append(out)
+    return merged[0], merged[1]
+
+
+# Weights.
+
+
+@dataclass(frozen=True)
+class Message(Kept):
+    """Powers of rows that a shard shares, from a slot on."""
+
+    source: int
+    begin: int
+    powers: FloatArray
+
+
+def with_border(shard: Shard, weights: SampleWeights) -> SampleWeights:
+    """Return weights with room for the powers of the rows of others."""
+    own = shard.store.host(weights.powers)[: len(weights.weights)]
+    powers = np.zeros((shard.border.n_rows, own.shape[1]), own.dtype)
+    powers[: len(own)] = own
+    return weights._replace(powers=shard.store.put(powers))
+
+
+def post(shard: Shard, weights: SampleWeights, first: int, last: int) -> Message:
+    """Return the powers of the shared rows of the rounds from first to last."""
+    begin, end = shard.border.shared_rounds[[first, last]]
+    rows = shard.store.put(shard.border.shared[begin:end])
+    return Message(shard.index, int(begin), shard.store.host(weights.powers[rows]))
+
+
+def apply_border(
+    shard: Shard, weights: SampleWeights, messages: Sequence[Message]
+) -> SampleWeights:
+    """Return the weights with the powers that others have sent."""
+    put = shard.store.put
+    powers = put(np.array(shard.store.host(weights.powers)))
+    for message in messages:
+        slots, places = shard.border.held[message.source]
+        end = message.begin + len(message.powers)
+        begin, end = np.searchsorted(slots, [message.begin, end])
+        new = message.powers[slots[begin:end] - message.begin]
+        powers[put(places[begin:end])] = put(new)
+    return weights._replace(powers=powers)
+
+
+def outgoing_losses(shard: Shard, measured: Measures, target: int) -> FloatArray:
+    """Return the losses of the near pairs with rows of another shard."""
+    return shard.store.host(measured.losses)[shard.border.outgoing[target]]
+
+
+def all_losses(
+    shard: Shard, measured: Measures, incoming: Sequence[FloatArray], loss_factor: float
+) -> Any:
+    """Return what each near pair costs, own ones and those of others with own rows."""
+    losses = np.concatenate([shard.store.host(measured.losses), *incoming]) * loss_factor
+    return shard.store.put(losses)
+
+
+def update_round(
+    shard: Shard,
+    weights: SampleWeights,
+    messages: Sequence[Message],
+    measured: Measures,
+    losses: Any,
+    turn: int,
+    eta: float,
+) -> SampleWeights:
+    """Update the own rows of one round, once all powers of earlier rounds are in."""
+    known = apply_border(shard, weights, messages)
+    return shard.store.sweep(known, measured, losses, shard.updated(turn), eta)

@@ -1,0 +1,364 @@
+"""The store on a cluster: every worker has a store of its own, and sums of theirs are added here.
+
+Matrices of the size of the metric are in this process; workers see a factor of the metric and
+return sums.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.value import Constraints
+from mdaml.kernels.products import one_blas_thread
+from mdaml.stores.dask import shard
+from mdaml.stores.dask.cluster import Cluster, Part
+from mdaml.stores.dask.plan import Plan, Survey, make_plan
+from mdaml.stores.dask.rows import Rows
+from mdaml.stores.memory import leading_axes, scale_weights
+from mdaml.stores.mixture import estimate_kmeans, estimate_mixture, rows_for_start
+
+Parts = list[Part]  # one for each shard
+
+
+class Projection(NamedTuple):
+    """X times a basis, on the workers."""
+
+    basis: FloatArray  # (d, r)
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class DaskStore:
+    """Blocks of centred rows on workers, and the comparisons whose near pairs begin in them."""
+
+    cluster: Cluster
+    own: Parts  # (n_own, d) centred
+    cuts: IntArray  # where the rows of each shard begin, and their end
+    mean: FloatArray  # (d,)
+    kind: str  # how workers compute: "memory", "blocks", or a device of torch
+    shards: Parts  # of Shard
+    plan: Plan | None = None
+    total: float = 0.0
+
+    @classmethod
+    def of(cls, cluster: Cluster, rows: Rows, cuts: IntArray, kind: str) -> "DaskStore":
+        """Send the rows to where they are needed, and centre them."""
+        own = []
+        for i, (begin, end) in enumerate(pairwise(cuts.tolist())):
+            blocks, wanted, places = rows.pieces(np.arange(begin, end))
+            pieces = [
+                cluster.task(i, shard.take, rows.blocks[b], w)
+                for b, w in zip(blocks, wanted, strict=True)
+            ]
+            own.append(cluster.task(i, shard.center, rows.mean, places, pieces))
+        return cls(cluster, own, cuts, rows.mean, kind, shards=[])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """See :class:`~mdaml.solver.store.Store`, here and below."""
+        return int(self.cuts[-1]), len(self.mean)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.mean.dtype if self.kind in ("memory", "blocks") else np.dtype(np.float32)
+
+    def threads(self) -> AbstractContextManager[object]:
+        return one_blas_thread()
+
+    def small(self, A: FloatArray) -> FloatArray:
+        return A
+
+    def host(self, A: FloatArray) -> FloatArray:
+        return A
+
+    def _each(self, method: str, *columns: Any) -> Parts:
+        return self.cluster.each(shard.call, self.shards, method, *columns)
+
+    def _sum(self, method: str, *columns: Any) -> tuple[Any, ...]:
+        return self.cluster.total(shard.call_sums, self.shards, method, *columns)
+
+    def compare(self, said: Constraints) -> Self:
+        """Group the comparisons on the workers, plan what they exchange, and send rows to where."""
+        cluster, n = self.cluster, self.shape[0]
+        bounds = list(pairwise(self.cuts.tolist()))
+        chosen = _by_owner(scale_weights(said), self.cuts)
+        grouped = [
+            cluster.task(i, shard.group_comparisons, some, *bounds[i])
+            for i, some in enumerate(chosen)
+        ]
+        surveys: list[Survey] = cluster.fetch(
+            [cluster.task(i, shard.survey, part, *bounds[i]) for i, part in enumerate(grouped)]
+        )
+        plan, shards = make_plan(surveys, self.cuts), []
+        for i, survey in enumerate(surveys):
+            owners, wanted, places = _pieces(
+                np.concatenate([survey.near_rows, survey.far_rows]), self.cuts
+            )
+            pieces = [
+                cluster.task(i, shard.take, self.own[o], w)
+                for o, w in zip(owners, wanted, strict=True)
+            ]
+            args = (i, grouped[i], plan.borders[i], self.kind, n, self.own[i], places, pieces)
+            shards.append(cluster.task(i, shard.assemble, *args))
+        return replace(self, shards=shards, plan=plan, total=float(said.n_constraints))
+
+    def mapped(self, basis: FloatArray) -> Self:
+        own = self.cluster.each(shard.map_rows, self.own, slice(None), basis)
+        shards = self.cluster.each(shard.mapped, self.shards, basis) if self.shards else []
+        mean = np.zeros(basis.shape[1], self.mean.dtype)
+        return replace(self, own=own, shards=shards, mean=mean)
+
+    # The metric. A projection is made from X itself, not from the last one: as cheap, and nothing
+    # to remember for the time when a worker is lost.
+
+    def project(self, F: FloatArray) -> Projection:
+        return Projection(F, self._each("project", F))
+
+    def turn(self, Y: Projection, A: FloatArray) -> Projection:
+        return self.project(Y.basis @ A)
+
+    def shift(self, Y: Projection, step: float, Z: Projection) -> Projection:
+        parts = self._each("shift", Y.parts, step, Z.parts)
+        return Projection(Y.basis + step * Z.basis, parts)
+
+    def map_centers(self, centers: FloatArray, F: FloatArray) -> FloatArray:
+        return centers.astype(self.dtype) @ F.astype(self.dtype)
+
+    def spread(self, Y: Projection) -> float:
+        return float(self._sum("spread", Y.parts)[0])
+
+    def loss_and_half(
+        self, Y: Projection, scales: FloatArray, importance: Parts
+    ) -> tuple[float, FloatArray]:
+        loss, half = self._sum("loss_and_half", Y.parts, scales, importance)
+        return float(loss), half
+
+    def losses_along(self, Y: Projection, scales: FloatArray, importance: Parts) -> FloatArray:
+        return self._sum("losses_along", Y.parts, scales, importance)[0]
+
+    def pull(
+        self,
+        Y: Projection,
+        centers: FloatArray,
+        weights: Parts,
+        importance: Parts,
+        loss_factor: float,
+    ) -> tuple[float, float, Parts, FloatArray]:
+        pulled = self._each("pull", Y.parts, centers, weights, importance, loss_factor)
+        clustering, loss, by_centers = self.cluster.total(shard.pull_sums, pulled)
+        by_samples = self.cluster.each(shard.pull_samples, pulled)
+        return float(clustering), float(loss), by_samples, by_centers
+
+    def cross(self, by_samples: Parts) -> FloatArray:
+        return self._sum("cross", by_samples)[0]
+
+    def inner(self, by_samples: Parts, Z: Projection) -> float:
+        return float(self._sum("inner", by_samples, Z.parts)[0])
+
+    def push(self, importance: Parts) -> FloatArray:
+        return self._sum("push", importance)[0]
+
+    # The modes.
+
+    def measure(self, F: FloatArray, centers: FloatArray) -> Parts:
+        return self._each("measure", F, centers)
+
+    def recenter(self, measured: Parts, F: FloatArray, centers: FloatArray) -> Parts:
+        return self._each("recenter", measured, F, centers)
+
+    def terms(self, weights: Parts, measured: Parts, importance: Parts) -> tuple[float, float]:
+        clustering, losses = self._sum("terms", weights, measured, importance)
+        return float(clustering), float(losses)
+
+    def lost(self, measured: Parts, importance: Parts) -> tuple[float, float]:
+        losses, weight = self._sum("lost", measured, importance)
+        return float(losses), float(weight)
+
+    def importances(self, weights: Parts) -> Parts:
+        return self._each("importances", weights)
+
+    def center_sums(self, weights: Parts) -> tuple[FloatArray, ...]:
+        return self._sum("center_sums", weights)
+
+    def moments(self, weights: Parts) -> tuple[FloatArray, ...]:
+        return self._sum("moments", weights)
+
+    def update_weights(
+        self, weights: Parts, measured: Parts, loss_factor: float, eta: float
+    ) -> Parts:
+        """Update all weights: one graph of tasks, in which only shared rows travel."""
+        assert self.plan is not None
+        task, shards, weights = self.cluster.task, self.shards, list(weights)
+        losses = self._losses(measured, loss_factor)
+        waiting: list[Parts] = [[] for _ in weights]  # messages that are not yet applied
+        for turn in range(self.plan.n_rounds):
+            for t, border in enumerate(self.plan.borders):
+                if border.rounds[turn] < border.rounds[turn + 1]:
+                    args = (waiting[t], measured[t], losses[t], turn, eta)
+                    weights[t] = task(t, shard.update_round, shards[t], weights[t], *args)
+                    waiting[t] = []
+            for s, targets in enumerate(self.plan.receivers):
+                if targets[turn]:
+                    message = task(s, shard.post, shards[s], weights[s], turn, turn + 1)
+                    for t in targets[turn]:
+                        waiting[t].append(message)
+        return [
+            task(t, shard.apply_border, shards[t], weights[t], messages) if messages else weights[t]
+            for t, messages in enumerate(waiting)
+        ]
+
+    def _losses(self, measured: Parts, loss_factor: float) -> Parts:
+        """Return what each near pair costs, on the shards of both of its samples."""
+        assert self.plan is not None
+        task, borders = self.cluster.task, self.plan.borders
+        return [
+            task(
+                t,
+                shard.all_losses,
+                self.shards[t],
+                measured[t],
+                [
+                    task(s, shard.outgoing_losses, self.shards[s], measured[s], t)
+                    for s, border in enumerate(borders)
+                    if t in border.outgoing
+                ],
+                loss_factor,
+            )
+            for t in range(len(borders))
+        ]
+
+    # The start.
+
+    def covariance(self) -> FloatArray:
+        (total,) = self.cluster.total(shard.gram, self.own)
+        return total / self.shape[0]
+
+    def leading_axes(
+        self, n_axes: int, rng: np.random.RandomState
+    ) -> tuple[FloatArray, FloatArray, float]:
+        return leading_axes(self._some_rows(0, (), rng), n_axes, rng)
+
+    def given_weights(self, weights: FloatArray, eta: float) -> Parts:
+        some = [weights[begin:end] for begin, end in pairwise(self.cuts)]
+        return self._each("given_weights", some, eta)
+
+    def weighted_means(self, weights: Parts) -> tuple[FloatArray, ...]:
+        return self._sum("weighted_means", weights)
+
+    def adopt(self, weights: Parts) -> Parts:
+        """Tell every shard the powers of all rows that it holds of others."""
+        assert self.plan is not None
+        weights = self.cluster.each(shard.with_border, self.shards, weights)
+        task, borders, n_rounds = self.cluster.task, self.plan.borders, self.plan.n_rounds
+        messages = [
+            task(s, shard.post, self.shards[s], own, 0, n_rounds) for s, own in enumerate(weights)
+        ]
+        return [
+            task(t, shard.apply_border, self.shards[t], own, [messages[s] for s in borders[t].held])
+            for t, own in enumerate(weights)
+        ]
+
+    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
+        n = self.shape[0]
+        (total,) = self.cluster.total(shard.row_sums, self.own)
+        mean = (total / n).astype(self.dtype)
+        (squares,) = self.cluster.total(shard.squares, self.own, mean)
+        scaling = [mean, np.sqrt(squares / n).astype(self.dtype)]
+        some = self._some_rows(n_modes, scaling, rng)
+        return self._estimated(estimate_mixture(some, n_modes, rng), scaling, eta)
+
+    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
+        kmeans = estimate_kmeans(self._some_rows(n_modes, (), rng), n_modes, rng)
+        return self._estimated(kmeans, (), eta)
+
+    def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> Parts:
+        return self._each("weights_at", F, centers, eta)
+
+    def fetch_weights(self, weights: Parts) -> FloatArray:
+        return np.concatenate(self.cluster.fetch(self._each("fetch_weights", weights)))
+
+    def nearest(
+        self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
+    ) -> tuple[IntArray, IntArray]:
+        """Search between every two shards, and keep the nearest that each row found anywhere."""
+        cluster, codes = self.cluster, np.full(self.shape[0], -1)
+        codes[classes.rows] = classes.of
+        labelled = [np.flatnonzero(codes[b:e] >= 0) for b, e in pairwise(self.cuts.tolist())]
+        mapped = [
+            cluster.task(i, shard.map_rows, part, rows, F)
+            for i, (part, rows) in enumerate(zip(self.own, labelled, strict=True))
+        ]
+        named = [rows + begin for rows, begin in zip(labelled, self.cuts, strict=False)]
+        found = []
+        for s in range(len(mapped)):
+            for t in range(s + 1, len(mapped)) if len(mapped) > 1 else [s]:
+                sides = list(dict.fromkeys([s, t]))
+                rows = np.concatenate([named[side] for side in sides])
+                parts = [mapped[side] for side in sides]
+                args = (parts, rows, codes[rows], n_similar, n_dissimilar)
+                found.append((rows, cluster.task(s, shard.nearest_among, *args)))
+        results = cluster.fetch([part for _, part in found])
+        return shard.merge_nearest([rows for rows, _ in found], results, classes)
+
+    def _some_rows(
+        self, n_modes: int, scaling: Sequence[FloatArray], rng: np.random.RandomState
+    ) -> FloatArray:
+        """Return some rows in this process, scaled."""
+        some = rows_for_start(self.shape[0], n_modes, rng)
+        some = np.arange(self.shape[0]) if some is None else some
+        chosen = [
+            some[slice(*np.searchsorted(some, bounds))] - bounds[0]
+            for bounds in pairwise(self.cuts)
+        ]
+        parts = [
+            self.cluster.task(i, shard.scaled_rows, own, rows, list(scaling))
+            for i, (own, rows) in enumerate(zip(self.own, chosen, strict=True))
+        ]
+        return np.concatenate(self.cluster.fetch(parts))
+
+    def _estimated(self, estimate: Any, scaling: Sequence[FloatArray], eta: float) -> Parts:
+        return [
+            self.cluster.task(
+                i, shard.estimated_weights, self.shards[i], own, estimate, list(scaling), eta
+            )
+            for i, own in enumerate(self.own)
+        ]
+
+
+def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
+    """Return the comparisons of each shard: those whose near pair begins with one of its rows."""
+    firsts = said.triplets[:, 0]
+    if len(said.quadruplets):
+        firsts = said.quadruplets[:, :2].min(axis=1)
+    owner = (np.searchsorted(cuts, firsts, side="right") - 1).astype(np.uint16)
+    order = None if np.all(owner[:-1] <= owner[1:]) else np.argsort(owner, kind="stable")
+    ends = np.searchsorted(owner, np.arange(len(cuts)), sorter=order)
+    parts = []
+    for begin, end in pairwise(ends.tolist()):
+        # Sorted comparisons, perhaps of a file that is mapped into memory, are read and not copied.
+        some = slice(begin, end) if order is None else order[begin:end]
+        if len(said.quadruplets):
+            given = said.quadruplets[some], said.weights[some]
+            parts.append(Constraints.of_quadruplets(*given, said.n_points))
+        else:
+            parts.append(Constraints.of_triplets(said.triplets[some], said.n_points))
+    return parts
+
+
+def _pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
+    """Return the blocks that have some rows, the rows in each, and their places in the list."""
+    of = np.searchsorted(begins, rows, side="right") - 1
+    order = np.argsort(of, kind="stable")
+    blocks, firsts = np.unique(of[order], return_index=True)
+    places: list[IntArray] = np.split(order, firsts[1:])
+    return (
+        blocks.tolist(),
+        [rows[p] - begins[b] for b, p in zip(blocks, places, strict=True)],
+        places if len(blocks) else [],
+    )

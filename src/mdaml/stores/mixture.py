@@ -1,0 +1,97 @@
+"""First weights of samples in the modes, by scikit-learn: a Gaussian mixture, or k-means."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+from sklearn import config_context
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from mdaml._typing import FloatArray, IntArray
+
+# Rows that the start is estimated from; all rows get their weights from the estimate.
+MAX_ROWS_FOR_START = 20_000
+
+
+def rows_for_start(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
+    """Return the rows that the start of the modes is estimated from; None: all of them."""
+    n_rows = max(MAX_ROWS_FOR_START, 10 * n_modes)
+    if n_samples <= n_rows:
+        return None
+    return np.sort(rng.choice(n_samples, n_rows, replace=False))
+
+
+def scale_rows(X: FloatArray, mean: FloatArray, spread: FloatArray) -> FloatArray:
+    """Scale features, so that one floor suits all variances; constant ones stay as they are."""
+    return (X - mean) / np.where(spread > 0, spread, 1)
+
+
+def estimate_mixture(
+    scaled: FloatArray, n_modes: int, rng: np.random.RandomState
+) -> GaussianMixture:
+    """Return a Gaussian mixture with diagonal covariances, estimated from scaled rows."""
+    # Deviates from the paper (6): diagonal covariances and few steps, as good a start for less.
+    mixture = GaussianMixture(
+        n_modes,
+        covariance_type="diag",
+        reg_covar=1e-3,
+        init_params="k-means++",
+        max_iter=20,
+        tol=1e-2,
+        random_state=rng,
+    )
+    with _quiet():
+        return mixture.fit(scaled)
+
+
+def estimate_kmeans(rows: FloatArray, n_modes: int, rng: np.random.RandomState) -> KMeans:
+    """Return k-means centres of some rows."""
+    with _quiet():
+        return KMeans(n_modes, n_init=1, random_state=rng).fit(rows)
+
+
+def weights_from(estimate: GaussianMixture | KMeans, rows: FloatArray) -> FloatArray:
+    """Return the posteriors of a mixture, or weight one for the nearest k-means centre."""
+    with _quiet():
+        if isinstance(estimate, KMeans):
+            return np.eye(estimate.n_clusters)[estimate.predict(rows)]
+        return estimate.predict_proba(rows)
+
+
+def positive_shares(weights: FloatArray, dtype: npt.DTypeLike) -> FloatArray:
+    """Return weights whose rows sum to one, none of them zero.
+
+    From zero a sample could never come back to a mode.
+    """
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    positive: FloatArray = np.maximum(shares, 1e-12).astype(dtype)
+    positive /= positive.sum(axis=1, keepdims=True)
+    return positive
+
+
+def shares_at(sq_dists: FloatArray, eta: float) -> FloatArray:
+    """Return the best weights for squared distances to the centres, without any comparison.
+
+    ``w_ik ~ d2(x_i, c_k)**(-1/(eta-1))``, kept off zero as at the start of a fit.
+    """
+    dtype = sq_dists.dtype
+    sq_dists = np.maximum(sq_dists, np.finfo(dtype).tiny).astype(np.float64)
+    weights = np.exp(np.log(sq_dists.min(axis=1, keepdims=True) / sq_dists) / (eta - 1.0))
+    return positive_shares(weights, dtype)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Run scikit-learn for a start, whatever the user has configured.
+
+    A start need not be converged: the alternation moves on from it. Nor need clusters be distinct:
+    where samples coincide, some modes begin without samples of their own.
+    """
+    # The samples are NumPy arrays; scikit-learn refuses k-means++ while it dispatches on others.
+    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield

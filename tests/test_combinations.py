@@ -1,0 +1,187 @@
+"""Everything goes together: place, rank, supervision and driver, each compared with plain NumPy.
+
+A fit in blocks, on a device or on a cluster is the fit in memory up to rounding, at full and at low
+rank, from labels or comparisons of any form, at once, in chunks or in a search.
+"""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import mdaml.distributed
+from mdaml import MDaML, MDaMLCV
+from mdaml.constraints import Constraints
+from mdaml.model_selection import MetricSearchCV
+
+N, K = 48, 3
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 5)) @ np.diag([3.0, 1.0, 1.0, 0.5, 2.0]) + 1.0
+WEIGHTS = RNG.random((N, K))
+# Few steps: rounding of single precision decides about the branches of a long fit.
+PLAIN = {
+    "n_modes": K,
+    "eta": 3.0,
+    "init": WEIGHTS,
+    "init_metric": "identity",
+    "n_similar": 3,
+    "n_dissimilar": 3,
+    "max_iter": 1,
+    "max_inner_iter": 3,
+    "random_state": 0,
+}
+
+
+def comparisons(width):
+    rows = np.array([RNG.choice(N, width, replace=False) for _ in range(120)])
+    near, far = rows[:, :2], rows[:, [0, 2]] if width == 3 else rows[:, 2:]
+    wrong = np.abs(np.diff(X[near, 0])) > np.abs(np.diff(X[far, 0]))
+    return np.where(wrong, rows[:, [0, 2, 1]] if width == 3 else rows[:, [2, 3, 0, 1]], rows)
+
+
+TRIPLETS, QUADRUPLETS = comparisons(3), comparisons(4)
+PAIRS = np.array([RNG.choice(N, 2, replace=False) for _ in range(60)])
+PAIR_LABELS = np.where(np.abs(np.diff(X[PAIRS, 0])[:, 0]) < 2.5, 1, -1)
+SUPERVISION = {
+    "labels": {"y": np.digitize(X[:, 0], [-1.0, 2.0])},
+    "random partners": {"y": np.digitize(X[:, 0], [-1.0, 2.0])},
+    "triplets": {"triplets": TRIPLETS},
+    "weighted triplets": {"triplets": TRIPLETS, "constraint_weight": RNG.random(120) + 0.5},
+    "pairs": {"pairs": PAIRS, "pair_labels": PAIR_LABELS},
+    "quadruplets": {"quadruplets": QUADRUPLETS},
+    "all forms": {
+        "constraints": Constraints(
+            triplets=TRIPLETS,
+            pairs=PAIRS,
+            pair_labels=PAIR_LABELS,
+            quadruplets=QUADRUPLETS,
+            n_points=N,
+        )
+    },
+}
+# Parameters that choose the place; a limit under which only blocks fit.
+PLACES = {
+    "memory": {},
+    "blocks": {"memory_limit": "blocks"},
+    "device": {"device": "cpu"},
+    "cluster": {},
+    "cluster in blocks": {"memory_limit": "blocks"},
+    "cluster of devices": {"device": "cpu"},
+}
+SINGLE = ("device", "cluster of devices")
+needs = {"device": "torch", "cluster": "distributed", "cluster in blocks": "distributed"}
+# Fits are cut short on purpose, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+every_supervision = pytest.mark.parametrize("said", SUPERVISION)
+every_rank = pytest.mark.parametrize("rank", [None, 2])
+
+
+def places(*names):
+    missing = [
+        n for n in names if find_spec(needs.get(n, "torch" if n in SINGLE else "numpy")) is None
+    ]
+    return [
+        pytest.param(n, marks=pytest.mark.skipif(n in missing, reason=f"{n} is not installed"))
+        for n in names
+    ]
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def force_blocks(monkeypatch):
+    """Let ``memory_limit="blocks"`` stand for a limit under which only blocks fit."""
+
+    def choose(limit, *_):
+        return limit == 1
+
+    for home in ("mdaml.stores.choice", "mdaml.distributed"):
+        monkeypatch.setattr(f"{home}.must_spare", choose)
+    read = mdaml.distributed.check_memory_limit
+    for home in ("mdaml.estimators.mdaml", "mdaml.distributed"):
+        monkeypatch.setattr(
+            f"{home}.check_memory_limit",
+            lambda owner, value: 1 if value == "blocks" else read(owner, value),
+        )
+
+
+def params(said, rank, **more):
+    sampling = {"sampling": "random"} if said == "random partners" else {}
+    return PLAIN | {"n_components": rank} | sampling | more
+
+
+def fitted(place, said, rank, client):
+    model = MDaML(**params(said, rank, **PLACES[place]))
+    if place.startswith("cluster"):
+        return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=3)
+    return model.fit(X, **SUPERVISION[said])
+
+
+def assert_same(model, plain, place):
+    tolerance = 1e-3 if place in SINGLE else 1e-6
+    M, wanted = model.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix()
+    assert np.abs(M - wanted).max() <= tolerance * np.abs(wanted).max()
+    for name in ("history_", "weights_", "centers_"):
+        np.testing.assert_allclose(
+            getattr(model, name), getattr(plain, name), rtol=tolerance, atol=tolerance
+        )
+    assert model.lambda1_critical_ == pytest.approx(plain.lambda1_critical_, rel=tolerance)
+    assert model.components_.shape == plain.components_.shape
+    assert model.n_comparisons_seen_ == plain.n_comparisons_seen_
+
+
+@pytest.mark.usefixtures("force_blocks")
+@pytest.mark.parametrize("place", places(*PLACES)[1:])
+@every_rank
+@every_supervision
+def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
+    client = request.getfixturevalue("client") if place.startswith("cluster") else None
+    assert_same(fitted(place, said, rank, client), fitted("memory", said, rank, None), place)
+
+
+@pytest.mark.usefixtures("force_blocks")
+@pytest.mark.parametrize("place", places("blocks", "device"))
+@every_rank
+@every_supervision
+def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
+    def in_chunks(place):
+        model = MDaML(**params(said, rank, **PLACES[place]))
+        for shift in (0.0, 0.1):
+            model.partial_fit(X + shift, **SUPERVISION[said])
+        return model
+
+    assert_same(in_chunks(place), in_chunks("memory"), place)
+
+
+@pytest.mark.parametrize("place", places("memory", "device"))
+@every_rank
+@every_supervision
+def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said):
+    model = MDaMLCV(n_components=rank, random_state=0, **PLACES[place])
+    model.fit(X, **SUPERVISION[said])
+    assert len(model.components_) == (rank or X.shape[1])
+    assert model.best_estimator_.device == PLACES[place].get("device")
+    assert model.best_score_ > 0.7
+
+
+@pytest.mark.parametrize("place", places("device"))
+@every_rank
+@every_supervision
+def test_a_grid_search_anywhere_is_the_one_in_memory(place, rank, said):
+    def search(place):
+        changed = {"init": "kmeans", "n_modes": 2, "n_components": rank} | PLACES[place]
+        model = MDaML(**params(said, rank, **changed))
+        grid = {"triplet_weight": [30.0, 1000.0]}
+        return MetricSearchCV(model, grid, cv=2, random_state=0).fit(X, **SUPERVISION[said])
+
+    found, wanted = search(place), search("memory")
+    assert found.best_params_ == wanted.best_params_
+    assert found.best_score_ == pytest.approx(wanted.best_score_, abs=0.05)
+    assert found.components_.shape == wanted.components_.shape
