@@ -43,6 +43,12 @@ def list_files(*by_kind: Sequence[Path] | None) -> list[tuple[str, Path]]:
     return [(kind, path) for kind, paths in kinds for path in paths or ()]
 
 
+def check_scored(files: Sequence[tuple[str, Path]], labels: str | None) -> None:
+    """Refuse a score by neither comparisons nor labels."""
+    if not files and labels is None:
+        raise CommandError("There is nothing to score by: give --triplets, --pairs or --labels.")
+
+
 def read_inputs(
     data: Path,
     columns: dict[str, Any],

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import typer
@@ -25,7 +25,8 @@ class Kind(StrEnum):
     BOTH = "both"
 
 
-_FUNCTIONS: dict[Kind, tuple[Callable[..., FloatArray], ...]] = {
+_Function: TypeAlias = Callable[..., FloatArray]
+_FUNCTIONS: dict[Kind, tuple[_Function, ...]] = {
     Kind.GIST: (gist,),
     Kind.LAB: (lab_histogram,),
     Kind.BOTH: (gist, lab_histogram),
@@ -91,9 +92,7 @@ def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[P
     raise CommandError(message, code=_screen.WORK_FAILED, details=reasons)
 
 
-def _compute(
-    function: Callable[..., FloatArray], paths: list[Path], start_bar: StartBar
-) -> FloatArray:
+def _compute(function: _Function, paths: list[Path], start_bar: StartBar) -> FloatArray:
     title = "GIST" if function is gist else "Lab"
     return function(paths, n_jobs=-1, callback=start_bar(title, len(paths)))
 

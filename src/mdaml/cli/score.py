@@ -9,9 +9,9 @@ import typer
 from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import KINDS, choose_columns, list_files, read_inputs
+from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import check_width, fold_scaling, load_model
-from mdaml.cli._screen import CommandError, convert_errors, run_command
+from mdaml.cli._screen import convert_errors, run_command
 from mdaml.constraints import Constraints
 from mdaml.io.tables import Table
 
@@ -40,10 +40,7 @@ def score(
 
     files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
-        if not files and labels is None:
-            raise CommandError(
-                "There is nothing to score by: give --triplets, --pairs or --labels."
-            )
+        check_scored(files, labels)
         screen.document["command"] = "score"
         estimator, features = load_model(model)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import choose_columns, list_files, read_inputs
+from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
     check_usage,
     choose_supervision,
@@ -77,6 +77,7 @@ def search(
         if method is Method.MDAMLCV:
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
         check_usage(method, bool(files), labels)
+        check_scored(files, labels)
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
         n_fits = len(ParameterGrid(grids)) * folds
@@ -87,10 +88,6 @@ def search(
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             supervision = choose_supervision(method, compared, table)
-            if not supervision:
-                raise CommandError(
-                    "There is nothing to score by: give --triplets, --pairs or --labels."
-                )
             by_points = compared is None or hold_out is HoldOut.POINTS
             splitter: Any = PointKFold if by_points else ConstraintKFold
             start = time.perf_counter()

@@ -1,5 +1,7 @@
 """Lines of a file of constraints: its columns, and the meaning of each line."""
 
+import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, starmap
@@ -23,6 +25,7 @@ _ADVICE = (
     "kind,a,b,c,d,label for a mixture; a column weight may be added to each."
 )
 
+_ROW_NUMBERS = re.compile("[0-9 ,]*")  # integers that are parsed faster than looked up
 _BAD, _EMPTY = -1, -2  # in place of a row number; of a label, 0 and _EMPTY
 _LABELS = {"1": 1, "-1": -1, "0": -1, "similar": 1, "dissimilar": -1, "same": 1, "different": -1}
 
@@ -100,7 +103,8 @@ class LineReader:
             columns = self._find_columns_without_header([cell for (cell,) in first], lines[0])
             blocks = chain([(lines, first)], blocks)
         self._columns = columns
-        found = list(starmap(self._parse_block, blocks))  # a block is freed before the next is read
+        parsed = starmap(self._parse_block, blocks)  # frees a block before the next is read
+        found = [block for block in parsed if block is not None]
         self.problems.sort(key=lambda problem: problem.line)
         if not self.n_lines:
             raise ValueError(f"{self._path}: there is no constraint in this file.")
@@ -114,14 +118,9 @@ class LineReader:
                 "known? Use 1 and -1, or 1 and 0, and leave out pairs that are not known."
             )
         kind, members, label, weight = map(np.concatenate, zip(*found, strict=True))
-        of_kind = [members[kind == k, :width] for k, width in enumerate(_WIDTH)]
-        return {
-            "triplets": of_kind[_TRIPLET],
-            "pairs": of_kind[_PAIR],
-            "pair_labels": label[kind == _PAIR],
-            "quadruplets": of_kind[_QUADRUPLET],
-            "weights": weight[np.argsort(kind, kind="stable")],
-        }
+        parts = {f"{name}s": members[kind == k, : _WIDTH[k]] for k, name in enumerate(KINDS)}
+        weights = weight[np.argsort(kind, kind="stable")]
+        return parts | {"pair_labels": label[kind == _PAIR], "weights": weights}
 
     def _find_columns(self, names: Sequence[str]) -> tuple[str, ...] | None:
         """Return the columns that a header names; None if it is no header."""
@@ -156,17 +155,17 @@ class LineReader:
 
     def _parse_block(
         self, lines: Sequence[int], columns: Sequence[Sequence[str]]
-    ) -> tuple[npt.NDArray[Any], ...]:
-        """Return kind, members, label and weight of the lines that are constraints."""
+    ) -> tuple[npt.NDArray[Any], ...] | None:
+        """Return kind, members, label and weight of the lines that are constraints, if any."""
         if len(columns) != len(self._columns):
             self._refuse(lines[0], [cell for (cell,) in columns])
-            lines, columns = [], [[] for _ in self._columns]
+            return None
         cells, n = dict(zip(self._columns, columns, strict=True)), len(lines)
         kind, label = np.full(n, _kind_of(self._columns) or 0), np.full(n, _EMPTY)
         members, weight = np.full((n, 4), _EMPTY), np.ones(n)
         for place, name in enumerate(MEMBERS):
             if name in cells:
-                members[:, place] = self._points.get_all(cells[name])
+                members[:, place] = self._find_points(cells[name])
         if "kind" in cells:
             kind = self._kinds.get_all(cells["kind"])
         if "label" in cells:
@@ -214,6 +213,14 @@ class LineReader:
                 same = f"{MEMBERS[i]} and {MEMBERS[j]}"
                 return f"{same} are the same point, {cells[MEMBERS[i]]!r}"
         return "a,b and c,d are the same pair"
+
+    def _find_points(self, cells: Sequence[str]) -> IntArray:
+        """Return the row that each cell names; negative where it names none."""
+        if not self._has_ids and _ROW_NUMBERS.fullmatch(",".join(cells)):
+            with contextlib.suppress(ValueError, OverflowError):  # an empty cell, a huge number
+                rows = np.fromiter(map(int, cells), np.int64, len(cells))
+                return np.where(rows < (self._n_points or MOST_POINTS), rows, _BAD)
+        return self._points.get_all(cells)
 
     def _parse_point(self, text: str) -> int:
         """Return the row that a cell names which is no id; negative if it names none."""
