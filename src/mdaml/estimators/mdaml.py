@@ -308,6 +308,7 @@ class MDaML(WeakLearner):
         """
         spec = check_parameters(self, samples.shape, said)
         past.check_modes(spec.n_modes)
+        past.check_rank(spec.rank)
         rng, chunk = check_random_state(self.random_state), MemoryStore.of(samples)
         with chunk.threads():
             comparisons = draw_comparisons(spec, chunk, said, past.F, rng)
