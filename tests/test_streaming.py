@@ -203,7 +203,7 @@ def test_single_precision_stays_single_and_large_chunks_go_in_blocks(
 
 @pytest.mark.slow  # the first to import torch waits for it
 def test_chunks_on_a_device_come_to_the_metric_without_it(few_chunks, model):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch").set_num_threads(1)  # they would spin beside other processes
     model.set_params(n_modes=1, max_iter=2)  # with more modes the mixture would be another draw
     plain, on_device = (
         stream(few_chunks[:2], clone(model).set_params(device=device)) for device in (None, "cpu")
