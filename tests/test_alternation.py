@@ -103,7 +103,7 @@ def literal_weights(problem, M, centers, order):
 # Any problem
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=problems())
 def test_objective_never_rises_and_is_that_of_the_paper(drawn, random_problem, local_problem):
     sizes, faults, place = drawn
@@ -133,7 +133,7 @@ def test_objective_never_rises_and_is_that_of_the_paper(drawn, random_problem, l
 # One round
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_centers_and_weights_are_those_of_the_paper(case, rank, seed):
     problem, local = case(seed)
     F = (np.eye(4) + 0.2 * np.random.default_rng(seed).normal(size=(4, 4)))[:, :rank]
@@ -145,12 +145,12 @@ def test_centers_and_weights_are_those_of_the_paper(case, rank, seed):
     assert state.value == pytest.approx(literal_value(problem, state), rel=1e-10)
 
 
-@pytest.mark.parametrize("move", ["move_centers", "move_weights", "move_metric"])
 @pytest.mark.parametrize("seed", range(2))
-def test_each_move_lowers_the_objective(case, seed, move):
+def test_each_move_lowers_the_objective(case, seed):
     local = case(seed)[1]
-    before = local.start()
-    assert getattr(local.alternation, move)(before).value < before.value
+    before, moves = local.start(), local.alternation
+    for move in (moves.move_centers, moves.move_weights, moves.move_metric):
+        assert move(before).value < before.value
 
 
 def test_parts_of_a_state_fit_together_after_a_round(case):

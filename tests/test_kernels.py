@@ -637,24 +637,26 @@ def test_no_bit_depends_on_whether_the_code_was_compiled_or_read_from_its_cache(
     code = """
         import hashlib, sys
         import numpy as np
-        from mdaml.kernels.pairs import laplacian_product, pair_sq_dists
-        from mdaml.kernels.triplets import triplet_gradient, triplet_losses, triplet_losses_along
         *lists, Y, scales, weights = np.load(sys.argv[1]).values()
-        pairs, *_, groups, _ = lists = tuple(lists)
-        results = [
-            laplacian_product(Y, pairs, groups, weights),
-            pair_sq_dists(Y, pairs, scales[0]),
-            triplet_losses(Y, lists),
-            triplet_losses_along(Y, scales, lists, weights),
-            triplet_gradient(Y, scales[0], lists, weights)[1],
-        ]
-        print(*(hashlib.md5(result.tobytes()).hexdigest() for result in results))
+        first, *_, groups, _ = lists = tuple(lists)
+        for _ in range(2):
+            from mdaml.kernels import pairs, triplets
+            results = [
+                pairs.laplacian_product(Y, first, groups, weights),
+                pairs.pair_sq_dists(Y, first, scales[0]),
+                triplets.triplet_losses(Y, lists),
+                triplets.triplet_losses_along(Y, scales, lists, weights),
+                triplets.triplet_gradient(Y, scales[0], lists, weights)[1],
+            ]
+            hits = pairs.laplacian_product_loop.compiled.stats.cache_hits
+            print(len(hits) > 0, *(hashlib.md5(result.tobytes()).hexdigest() for result in results))
+            for name in [name for name in sys.modules if name.startswith("mdaml")]:
+                del sys.modules[name]
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "given.npz")]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    first, second = (
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    )
-    assert len(first.split()) == 5
-    assert first == second
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (compiled, *expected), (from_cache, *found) = map(str.split, done.stdout.splitlines())
+    assert (compiled, from_cache) == ("False", "True")
+    assert len(found) == 5
+    assert found == expected

@@ -316,7 +316,7 @@ from mdaml.estimators.mdaml_spec import check_parameters
 from mdaml.stores.choice import fit_size
 
 warnings.simplefilter("ignore")
-labels._EXACT_UP_TO = labels._CELL = 1000  # a search that takes little time
+labels._EXACT_UP_TO = labels._CELL = 300  # a search that takes little time
 
 def resident(field):
     with open("/proc/self/status") as file:
@@ -331,11 +331,12 @@ def supervision(rng, n, t):
     triplets[:, 2] = (triplets[:, 0] + near + 1) % n
     return {"triplets": triplets}
 
-def fit(n, d, t, k, start, in_blocks):
+def fit(n, d, t, k, options, in_blocks):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d), dtype=np.float32)
     given = {"y": None} | supervision(rng, n, t)
-    options = start | ({"init_metric": 0.1 * np.eye(d)} if "init_metric" in start else {})
+    if options.get("init_metric") == "a matrix":
+        options = options | {"init_metric": 0.1 * np.eye(d)}
     model = MDaML(k, max_iter=1, max_inner_iter=2, random_state=0, **options)
     _, said = check_supervision(model, EVERY_FORM, X, **given)
     size = fit_size(X.shape, 4, check_parameters(model, X.shape, said), said, copied=False)
@@ -354,10 +355,11 @@ for n, d, t, *others in cases:
     fit(2000, d, min(2000, t), *others)  # compiles
 print(json.dumps([fit(*case) for case in cases]))
 """
-LOW_RANK, MATRIX = {"n_components": 8}, {"n_components": 2, "init_metric": "a multiple"}
+LOW_RANK, MATRIX = {"n_components": 8}, {"n_components": 2, "init_metric": "a matrix"}
+LABELS = {"n_similar": 1, "n_dissimilar": 1, "n_refresh": 0, "init_metric": "identity"}
 CASES = (
-    (60_000, 192, 0, 2, {"n_similar": 1, "n_dissimilar": 1}, True),  # labels
-    (250_000, 128, 20_000, 2, MATRIX, True),  # all samples are mapped by the matrix
+    (120_000, 128, 0, 1, LABELS, True),  # samples are copied to search for neighbours
+    (250_000, 128, 20_000, 1, MATRIX, True),  # all samples are mapped by the matrix
     (40_000, 64, 200_000, 5, LOW_RANK, False),
     (40_000, 64, 200_000, 5, LOW_RANK, True),
     (40_000, 64, 200_000, 5, {}, False),

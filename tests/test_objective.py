@@ -90,7 +90,7 @@ def test_smooth_hinge_is_exact_at_its_kinks():
 # Value and gradient
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_value_and_gradient_are_those_of_the_paper(case, rank, seed):
     given, objective, F, _ = case(seed)
     value, gradient = gradient_at(objective, F)
@@ -120,9 +120,8 @@ def test_value_and_gradient_of_a_grid_of_triplets_are_those_of_the_paper(
     assert_close(point.gradient, F.T @ grid_problem.gradient(M) @ F, 1e-10)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_gradient_is_the_derivative_in_every_direction(case, rank, seed):
-    _, objective, F, direction = case(seed)
+def test_gradient_is_the_derivative_in_every_direction(case, rank):
+    _, objective, F, direction = case(0)
     _, gradient = gradient_at(objective, F)
     t = 1e-5
     for place in np.ndindex(direction.shape):
@@ -155,7 +154,7 @@ def test_a_rotation_of_the_factor_changes_nothing(case):
 # Along a curve
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_points_along_a_curve_are_those_at_their_factors(case, rank, seed):
     _, objective, F, direction = case(seed)
     path, _ = path_from(objective, F, direction)
@@ -173,14 +172,14 @@ def test_points_along_a_curve_are_those_at_their_factors(case, rank, seed):
             np.testing.assert_array_equal(point.F, F + t * direction)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("t", [0.0, 0.7])
-def test_slope_along_a_curve_is_the_derivative(case, seed, t):
+@pytest.mark.parametrize("seed", range(2))
+def test_slope_along_a_curve_is_the_derivative(case, seed):
     _, objective, F, direction = case(seed)
     path, gradient = path_from(objective, F, direction)
-    ends = [path.at(t + step).value for step in (-1e-5, 1e-5)]
-    slope = path.slope(path.at(t))
-    assert (ends[1] - ends[0]) / 2e-5 == pytest.approx(slope, rel=1e-5, abs=1e-4)
+    for t in (0.0, 0.7):
+        ends = [path.at(t + step).value for step in (-1e-5, 1e-5)]
+        slope = path.slope(path.at(t))
+        assert (ends[1] - ends[0]) / 2e-5 == pytest.approx(slope, rel=1e-5, abs=1e-4)
     assert path.slope(path.at(0.0)) == pytest.approx(dot(gradient, direction), rel=1e-10)
 
 
@@ -259,11 +258,8 @@ def test_losses_and_importances_of_the_example(example, local_problem, store):
 # What must not matter
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_single_precision_agrees_to_six_digits(
-    random_problem, local_problem, store, rank, form, seed
-):
-    given, (F, direction) = random_problem(seed, form=form), factor_and_direction(seed, rank)
+def test_single_precision_agrees_to_six_digits(random_problem, local_problem, store, rank, form):
+    given, (F, direction) = random_problem(0, form=form), factor_and_direction(0, rank)
     double, single = (
         local_problem(problem, store=store, rank=rank).objective()
         for problem in (given, given.astype(np.float32))

@@ -26,8 +26,8 @@ from mdaml.solver.start import (
 @pytest.fixture(scope="module")
 def many_features():
     """Samples of which five of many features matter, and comparisons by those."""
-    X = np.random.default_rng(0).normal(size=(120, 90))
-    answers = make_triplets(X, n_triplets=1200, components=np.eye(90)[:5], random_state=0)
+    X = np.random.default_rng(0).normal(size=(100, 60))
+    answers = make_triplets(X, n_triplets=1200, components=np.eye(60)[:5], random_state=0)
     return X, answers[0]
 
 
