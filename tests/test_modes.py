@@ -256,6 +256,7 @@ def test_a_start_finds_separate_clouds(start, store):
     X = clouds()
     before = X.copy()
     assert_finds_clouds(started(start, X, 3, store=store), X)
+    np.testing.assert_allclose(started(start, X, 1, store=store), 1)
     np.testing.assert_array_equal(X, before)
 
 
@@ -279,8 +280,7 @@ AWKWARD = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", list(AWKWARD))
 def test_a_start_copes_with_awkward_data(start, dtype, kind):
-    for n_modes in (1, 4):
-        started(start, AWKWARD[kind].astype(dtype), n_modes)
+    started(start, AWKWARD[kind].astype(dtype), 4)
 
 
 @every_start
