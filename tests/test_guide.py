@@ -67,7 +67,9 @@ def text_of(node):
 def warnings_of_the_code():
     for tree in TREES:
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("warnings.warn", "warn"):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            # A name is a message that is handed on.
+            if called in ("warnings.warn", "warn") and not isinstance(node.args[0], ast.Name):
                 yield text_of(node.args[0])
 
 
