@@ -14,15 +14,21 @@ import os
 import platform
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from distributed import Client, LocalCluster
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml import MDaML, kernels
-from mdaml.distributed import _plan, _shard, fit
-from mdaml.distributed._cluster import Cluster
+from mdaml import MDaML
+from mdaml.constraints import Constraints
+from mdaml.distributed import fit
+from mdaml.kernels.products import one_blas_thread
+from mdaml.kernels.threads import threads_at_most
+from mdaml.stores.dask import shard as shards
+from mdaml.stores.dask.cluster import Cluster
+from mdaml.stores.dask.plan import make_plan
 
 K, D, SIMILAR, DISSIMILAR = 10, 64, 5, 10
 REACH = 300  # partners are at most so many rows away
@@ -117,32 +123,34 @@ def processor_seconds(function, repeats=5):
 def terms(n_samples):
     """Processor time of each kind of work in one shard, and of a task that does nothing."""
     X, triplets = load(n_samples)
-    cuts = np.array([0, n_samples])
-    grouping = processor_seconds(lambda: _shard.group(triplets, 0, n_samples, n_samples), 2)
-    grouped = _shard.group(triplets, 0, n_samples, n_samples)
-    planning = processor_seconds(lambda: _plan.make_plan([_shard.survey(grouped)], cuts), 2)
-    plan = _plan.make_plan([_shard.survey(grouped)], cuts)
-    mean = np.zeros(D, np.float32)
-    shard = _shard.assemble(0, grouped, plan.borders[0], mean, [np.arange(n_samples)], [X])
-    weights = np.random.default_rng(0).dirichlet(np.ones(K), n_samples)
-    table = _shard.first_table(shard, weights, 0, 1, 3.0)
+    said, whole = Constraints.of_triplets(triplets, n_samples), (0, n_samples)
+    cuts = np.array(whole)
+    grouping = processor_seconds(lambda: shards.group_comparisons(said, *whole), 2)
+    grouped = shards.group_comparisons(said, *whole)
+    survey = shards.survey(grouped, *whole)
+    planning = processor_seconds(lambda: make_plan([shards.survey(grouped, *whole)], cuts), 2)
+    border = make_plan([survey], cuts).borders[0]
+    shard = shards.assemble(0, grouped, border, "memory", n_samples, X, [], [])
+    shares = np.random.default_rng(0).dirichlet(np.ones(K), n_samples)
+    weights = shards.with_border(shard, shard.store.given_weights(shares, 3.0))
     F, centers = np.eye(D), X[:K]
-    measured = _shard.measure(shard, F, centers)
-    importance, projected = _shard.weigh(shard, table), _shard.project(shard, F)
-    costs = _shard.price(measured, [], n_samples, 1.0)
+    call = partial(shards.call, shard)
+    measured = call("measure", F, centers)
+    importance, projected = call("importances", weights), call("project", F)
+    losses = shards.all_losses(shard, measured, [], 1.0)
     scale, growth = np.ones(D), np.ones((4, D))
-    n_pairs = len(grouped.triplets.pairs)
+    n_pairs = len(grouped.comparisons.pairs)
     work = {
-        "project": lambda: _shard.project(shard, F),
-        "gradient": lambda: _shard.gradient(shard, projected, scale, importance),
-        "losses_along": lambda: _shard.losses_along(shard, projected, growth, importance),
-        "measure": lambda: _shard.measure(shard, F, centers),
-        "scatter_sums": lambda: _shard.scatter_sums(shard, table),
-        "center_sums": lambda: _shard.center_sums(shard, table),
-        "update_round": lambda: _shard.update_round(shard, table, [], costs, 0, 3.0),
-        "weigh": lambda: _shard.weigh(shard, table),
+        "project": partial(call, "project", F),
+        "gradient": partial(call, "loss_and_half", projected, scale, importance),
+        "losses_along": partial(call, "losses_along", projected, growth, importance),
+        "measure": partial(call, "measure", F, centers),
+        "scatter_sums": partial(call, "moments", weights),
+        "center_sums": partial(call, "center_sums", weights),
+        "update_round": lambda: shards.update_round(shard, weights, [], measured, losses, 0, 3.0),
+        "weigh": partial(call, "importances", weights),
     }
-    with kernels.threads_at_most(1), kernels.one_blas_thread():
+    with threads_at_most(1), one_blas_thread():
         seconds = {name: processor_seconds(call) for name, call in work.items()}
     seconds |= {"group": grouping, "plan": planning}
     print(
@@ -154,7 +162,7 @@ def terms(n_samples):
         "n_samples": n_samples,
         "n_pairs": n_pairs,
         "n_triplets": len(triplets),
-        "near_pairs": len(_shard.survey(grouped).near_pairs),
+        "near_pairs": len(survey.near_pairs),
         "seconds": seconds,
         "task": task_cost(),
     }

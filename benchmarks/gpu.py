@@ -24,20 +24,22 @@ import platform
 import pstats
 import time
 import warnings
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mdaml import MDaML, __version__, kernels
-from mdaml.alternation import LocalProblem
-from mdaml.device import DeviceComparisons
-from mdaml.kernels import torch_mixture, torch_pairs
-from mdaml.low_rank import N_AXES, LeadingAxes, LowRankProblem, factor_conjugate_gradient
-from mdaml.modes import Modes, Neighbors, clustering_scatter, modes_from_weights
-from mdaml.optimize import conjugate_gradient
+from mdaml import MDaML, __version__
+from mdaml.constraints import Constraints
+from mdaml.solver.alternation import Alternation
+from mdaml.solver.conjugate_gradient import conjugate_gradient
+from mdaml.solver.modes import clustering_scatter
+from mdaml.solver.spec import Spec
+from mdaml.solver.start import start_metric, start_modes
+from mdaml.stores.memory import Turns
+from mdaml.stores.torch import TorchStore, pairs
+from mdaml.stores.torch.modes import center_sq_dists
 
 CLASSES = 20
 PER_SAMPLE, ETA = 10, 3.0
@@ -140,121 +142,116 @@ def kernel_times(X, T, arguments, rank):
     def clock(name, function):
         out[name] = milliseconds(function, device)
 
-    samples = once("samples to the device (once)", lambda: kernels.to_device(X, device))
-    _, samples = kernels.center(samples)
-    given = once("grouping (once)", lambda: DeviceComparisons.from_triplets(samples, T))
-    graph = once("graph of near pairs (once)", given.near_graph)
-    neighbors = once("colours, on the host (once)", lambda: Neighbors.from_graph(graph))
-    rng = np.random.RandomState(0)
-    rows = np.sort(rng.choice(len(X), min(len(X), 20_000), replace=False))
-    weights = once(
-        "mixture start (once)",
-        lambda: torch_mixture.mixture_posteriors(samples, n_modes, rows, rng),
+    store = once("samples to the device (once)", lambda: TorchStore.on(X, device))
+    clock_grouping(once, store, T)
+    store = store.compare(Constraints.of_triplets(T, len(X)))
+    spec = Spec(
+        n_modes=n_modes,
+        eta=ETA,
+        triplet_weight=300.0 * n_modes**ETA,
+        ridge=1e-4,
+        rank=rank,
+        max_inner_iter=arguments.steps,
     )
-    modes = modes_from_weights(samples, weights, ETA)
-    parts = {
-        "X": samples,
-        "triplets": given,
-        "neighbors": neighbors,
-        "eta": ETA,
-        "triplet_weight": 300.0 * n_modes**ETA,
-        "ridge": 1e-4,
-        "max_inner_iter": arguments.steps,
-    }
-    if rank is None:
-        problem, F = LocalProblem(**parts), np.eye(X.shape[1])
-    else:
-        leading = once(
-            "principal axes (once)", lambda: LeadingAxes.of(samples, max(rank, N_AXES), rng)
-        )
-        problem, F = LowRankProblem(**parts, leading=leading), leading.start(rank)
+    rng = np.random.RandomState(0)
+    modes = once("mixture start (once)", lambda: start_modes(spec, store, rng))
+    space, F = once("start of the metric (once)", lambda: start_metric(spec, store, rng))
+    problem = Alternation(store, space, spec)
     state = once("state at the start", lambda: problem.start(F, modes))
-    if rank is None:
-        minimise = clock_full_rank(clock, problem, state)
-    else:
-        minimise = clock_low_rank(clock, problem, state)
+    clock_rounds(clock, problem, state)
+    (clock_full_rank if rank is None else clock_low_rank)(clock, problem, state)
     limits = {"max_iter": arguments.steps, "gtol": 0.0, "ftol": -1.0}
-    with kernels.fit_threads(samples):
+    with store.threads():
         for _ in range(2):  # the first may compile
             settle(device)
             start = time.perf_counter()
-            result = minimise(**limits)
+            result = conjugate_gradient(problem.objective(state), store.small(state.F), **limits)
             settle(device)
             elapsed = time.perf_counter() - start
     out["step of the metric"] = 1000 * elapsed / max(result.n_iter, 1)
-    print(f"  {len(given.pairs)} pairs, {len(neighbors.colors) - 1} colours")
+    n_pairs, n_colors = len(store.comparisons.pairs), len(store.turns.colors) - 1
+    print(f"  {n_pairs} pairs, {n_colors} colours")
     for name, value in out.items():
         print(f"  {name:40s} {value:9.2f} ms")
-    return {"pairs": len(given.pairs), "colors": len(neighbors.colors) - 1, "milliseconds": out}
+    return {"pairs": n_pairs, "colors": n_colors, "milliseconds": out}
+
+
+def clock_grouping(once, store, T):
+    """The parts of what a store does with comparisons before a fit."""
+    n = len(store.rows)
+    made, *_ = once("grouping (once)", lambda: pairs.group(T, None, n, store.rows.device))
+    graph = once(
+        "graph of near pairs (once)",
+        lambda: pairs.near_graph(made.pairs, made.first, made.last, n),
+    )
+    on_host = store.host(graph[0].long()), store.host(graph[1]), graph[2]
+    once("colours, on the host (once)", lambda: Turns.from_graph(on_host))
 
 
 def clock_full_rank(clock, problem, state):
-    """Time the parts; return the steps of the metric."""
-    samples, d = problem.X, problem.X.shape[1]
-    clock_rounds(clock, problem, state)
-    clock("distances to centres", lambda: kernels.center_sq_dists(samples, state.modes.centers))
-    clock("scatter", lambda: clustering_scatter(samples, state.modes))
-    clock("X F", lambda: kernels.rows_times(samples, np.eye(d)))
-    clock("X^T V", lambda: kernels.transposed_times(samples, samples))
-    given, ones, four = problem.triplets, np.ones(d), np.ones((4, d))
-    slopes = clock_passes(clock, samples, given, state, d)
-    clock("Laplacian product", lambda: torch_pairs.laplacian_product(samples, given, slopes))
-    clock("trial: all three", lambda: given.gradient(samples, ones, state.importance))
-    clock("losses of four steps", lambda: given.losses_along(samples, four, state.importance))
-    clock_small(clock, samples, d)
-    objective = problem.objective(state)
-    objective = replace(objective, scatter=kernels.small_matrix(samples, objective.scatter))
-    F = kernels.small_matrix(samples, state.F)
-    return partial(conjugate_gradient, objective, F)
+    """Time the parts of a step of the metric."""
+    store, importance = problem.store, state.importance
+    rows, d = store.rows, store.shape[1]
+    centers = store.put(state.modes.centers)
+    clock("distances to centres", lambda: center_sq_dists(rows, centers))
+    clock("scatter", lambda: clustering_scatter(store, state.modes))
+    clock("X F", lambda: store.project(np.eye(d)))
+    clock("X^T V", lambda: store.cross(rows))
+    slopes = clock_passes(clock, store, rows, importance)
+    clock(
+        "Laplacian product",
+        lambda: pairs.laplacian_product(rows, store.comparisons, store.by_second, slopes),
+    )
+    clock("trial: all three, and X^T V", lambda: store.loss_and_half(rows, np.ones(d), importance))
+    clock("losses of four steps", lambda: store.losses_along(rows, np.ones((4, d)), importance))
+    clock_small(clock, store)
 
 
 def clock_low_rank(clock, problem, state):
     """The same for metrics of low rank."""
-    objective, F = problem.factor_objective(state), kernels.in_double(problem.X, state.F)
+    store, space, objective = problem.store, problem.space, problem.objective(state)
+    F = store.small(state.F)
     point = objective.at(F)
-    gradient = objective.gradient(point)
-    Y, centers = point.projected, point.centers
-    clock_rounds(clock, problem, state)
-    clock("X F", lambda: kernels.rows_times(problem.X, F))
-    clock("gradient: X^T U", lambda: objective.gradient(point))
-    clock("preconditioner", lambda: problem.leading.precondition(gradient))
-    slopes = clock_passes(clock, Y, problem.triplets, state, Y.shape[1])
-    clock("Laplacian, both roles", lambda: problem.graph.laplacian_times(Y, slopes))
-    clock("distances to centres", lambda: kernels.center_sq_dists(Y, centers))
-    path = objective.along(point, -gradient)
+    gradient = space.gradient(objective, point)
+    Y, centers = point.projected, torch.as_tensor(point.centers).to(point.projected)
+    clock("X F", lambda: store.project(F))
+    clock("gradient: X^T U", lambda: space.gradient(objective, point))
+    clock("preconditioner", lambda: space.steepest(gradient))
+    slopes = clock_passes(clock, store, Y, state.importance)
+    clock(
+        "Laplacian, both roles",
+        lambda: pairs.laplacian_times(Y, store.comparisons, store.by_second, slopes),
+    )
+    clock("distances to centres", lambda: center_sq_dists(Y, centers))
+    path = objective.along(point, gradient, -gradient)
     clock("trial: value, derivatives, slope", lambda: path.slope(path.at(1e-3)))
-    return partial(factor_conjugate_gradient, objective, F, problem.leading)
 
 
 def clock_rounds(clock, problem, state):
     """What a round does besides the metric."""
-    modes: Modes = state.modes
-    clock("importances", lambda: problem.triplets.importances(modes.powers))
+    clock("importances", lambda: problem.store.importances(state.modes.weights))
     clock("move of the centres", lambda: problem.move_centers(state))
     clock("move of the weights", lambda: problem.move_weights(state))
 
 
-def clock_passes(clock, samples, given, state, d):
+def clock_passes(clock, store, Y, importance):
     """What a step of the metric does with pairs, whatever its rank; the slopes of the pairs."""
-    scales = torch.ones((1, d), device=samples.device)
-    clock("distances", lambda: torch_pairs.pair_sq_dists(samples, given.pairs, scales))
-    sq_dists = torch_pairs.pair_sq_dists(samples, given.pairs, scales)[0]
-    slopes = torch_pairs.losses_and_slopes(sq_dists, given, state.importance)[1]
-    clock(
-        "losses and slopes",
-        lambda: torch_pairs.losses_and_slopes(sq_dists, given, state.importance),
-    )
-    return slopes
+    given, scales = store.comparisons, torch.ones((1, Y.shape[1]), device=Y.device)
+    distances = partial(pairs.pair_sq_dists, Y, given.pairs, scales)
+    clock("distances", distances)
+    slopes = partial(pairs.losses_and_slopes, distances()[0], given, store.by_far, importance)
+    clock("losses and slopes", slopes)
+    return slopes()[1]
 
 
-def clock_small(clock, samples, d):
+def clock_small(clock, store):
     """Algebra of the size of the metric."""
-    A = np.random.default_rng(0).normal(size=(d, d))
+    A = np.random.default_rng(0).normal(size=(store.shape[1], store.shape[1]))
     A = A + A.T
-    with kernels.fit_threads(samples):
+    with store.threads():
         clock("eigh, NumPy", lambda: np.linalg.eigh(A))
         clock("product, NumPy", lambda: A @ A)
-    on_device = kernels.to_device(A, samples.device)
+    on_device = store.put(A)
     clock("eigh, torch, double", lambda: torch.linalg.eigh(on_device))
     clock("eigh, torch, single", lambda: torch.linalg.eigh(on_device.float()))
 

@@ -6,9 +6,10 @@ from functools import cache, partial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mdaml.kernels import cpu
-from mdaml.kernels._prefetch import prefetch_row
-from mdaml.kernels._threads import n_threads, share
+from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.pairs import smooth_hinge
+from mdaml.kernels.prefetch import prefetch_row
+from mdaml.kernels.threads import n_threads, share
 
 GIGA = 1e9
 PRECISIONS = ("float32", "float64")
@@ -31,7 +32,7 @@ def best(*functions, seconds=0.3, least=4):
     return np.min(times, axis=0).tolist()
 
 
-@cpu.fast_loop
+@fast_loop
 def _triad(begin, end, a, b, c):
     for i in range(begin, end):
         a[i] = b[i] + 3.0 * c[i]
@@ -54,7 +55,7 @@ def gemm_rate(dtype, threads):
         return 2 * 1024**3 / best(partial(np.matmul, A, A, out=out))[0]
 
 
-@cpu.fast_loop
+@fast_loop
 def _touch_rows(begin, end, words, Y, ahead, pairs, groups, passes, out):
     for g in range(begin, end):
         found = 0
@@ -76,26 +77,26 @@ def touch_rows(Y, triplets, ahead, passes):
     share(_touch_rows, len(out), cost, *args)
 
 
-@cpu.fast_loop
+@fast_loop
 def _hinges(begin, end, dists, far_slopes, near, out):
     """Losses and slopes of a list of far pairs for each near pair, as in the gradient's pass."""
     for p in range(begin, end):
         total = pull = 0.0
         for n in range(len(dists)):
-            value, slope = cpu.smooth_hinge(dists[n] - near[p])
+            value, slope = smooth_hinge(dists[n] - near[p])
             total += value
             pull += slope
             far_slopes[n] += 0.5 * slope
         out[p] = total + pull
 
 
-@cpu.fast_loop
+@fast_loop
 def _hinge_values(begin, end, dists, near, out):
     """Losses alone, as in the coarse search."""
     for p in range(begin, end):
         total = 0.0
         for n in range(len(dists)):
-            total += cpu.smooth_hinge(dists[n] - near[p])[0]
+            total += smooth_hinge(dists[n] - near[p])[0]
         out[p] = total
 
 

@@ -15,8 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.preprocessing import StandardScaler
 
-from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, kernels
+from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
 from mdaml.datasets import load_dataset
+from mdaml.kernels.products import one_blas_thread, transposed_times
 
 SETS = [
     "sonar",
@@ -93,7 +94,7 @@ def methods_on(name):
 def closed_forms():
     print("\nClosed forms: seconds of a fit over seconds of its bare products and decompositions\n")
     rows = []
-    with kernels.one_blas_thread():  # as in a fit
+    with one_blas_thread():  # as in a fit
         for name in ["segment", "dna", "spambase", "letter"]:
             X, y, _, _ = split(name)
             row = {"set": name, "n_samples": len(X), "n_features": X.shape[1]}
@@ -127,8 +128,8 @@ def bare_pairs(X, _):
     A = X.T @ X + np.eye(X.shape[1])
 
     def run():
-        kernels.transposed_times(X, X)
-        kernels.transposed_times(X, X)
+        transposed_times(X, X)
+        transposed_times(X, X)
         scipy.linalg.eigh(A, A)
         scipy.linalg.eigh(A)
 
@@ -140,8 +141,8 @@ def bare_mean(X, _):
     A = X.T @ X + np.eye(X.shape[1])
 
     def run():
-        kernels.transposed_times(X, X)
-        kernels.transposed_times(X, X)
+        transposed_times(X, X)
+        transposed_times(X, X)
         R = scipy.linalg.cholesky(A)
         scipy.linalg.eigh(R @ A @ R.T)
         np.linalg.svd(R)
@@ -157,8 +158,8 @@ def bare_neighbors(X, _):
     def run():
         for block in blocks:
             block @ X.T
-        kernels.transposed_times(X, X)
-        kernels.transposed_times(X, X)
+        transposed_times(X, X)
+        transposed_times(X, X)
         scipy.linalg.eigh(A, A)
 
     return run
@@ -174,8 +175,8 @@ def bare_affinities(X, y):
             members @ members.T  # for the scales
             affinity = np.exp(-np.square(members @ members.T))
             affinity @ members
-        kernels.transposed_times(X, X)
-        kernels.transposed_times(X, X)
+        transposed_times(X, X)
+        transposed_times(X, X)
         scipy.linalg.eigh(A, A)
 
     return run

@@ -35,14 +35,18 @@ from machine_limits import (
     touch_rows,
 )
 
-from mdaml import kernels
-from mdaml.alternation import LocalProblem
-from mdaml.constraints import TripletSet, sample_triplets
-from mdaml.kernels import cpu
-from mdaml.kernels._prefetch import pairs_ahead
-from mdaml.kernels._threads import n_threads
-from mdaml.modes import Neighbors, modes_from_weights
-from mdaml.optimize import conjugate_gradient
+from mdaml.constraints import Constraints, sample_triplets
+from mdaml.kernels.pairs import add_columns, pair_sq_dists
+from mdaml.kernels.prefetch import pairs_ahead
+from mdaml.kernels.threads import n_threads
+from mdaml.kernels.triplets import triplet_gradient, triplet_slopes
+from mdaml.solver.alternation import Alternation
+from mdaml.solver.conjugate_gradient import conjugate_gradient
+from mdaml.solver.spaces import FullRank
+from mdaml.solver.spec import Spec
+from mdaml.solver.start import start_modes
+from mdaml.stores import memory
+from mdaml.stores.memory import MemoryStore
 
 N, K, N_INNER = 20_000, 3, 5
 FEATURES = (16, 64, 128)
@@ -64,27 +68,26 @@ def supervise(supervision):
     n_partners, pairing = SUPERVISION[supervision]
     y = np.random.default_rng(0).integers(0, 10, N)
     drawn = sample_triplets(y, n_partners, n_partners, pairing=pairing, random_state=0)
-    return y, TripletSet.from_triplets(drawn, N)
+    return y, Constraints(triplets=drawn, n_points=N)
 
 
 def build(n_features, supervision, dtype):
     """A problem and its state after centres and weights were moved once: the metric is next."""
-    y, triplets = supervise(supervision)
+    y, said = supervise(supervision)
     rng = np.random.default_rng(1)
     X = 2 * rng.normal(size=(10, n_features))[y] / np.sqrt(n_features)
     X = X + rng.normal(size=(N, n_features))
-    X = (X - X.mean(axis=0)).astype(dtype)
-    problem = LocalProblem(
-        X=X,
-        triplets=triplets,
-        neighbors=Neighbors.from_graph(triplets.near_graph()),
+    store = MemoryStore.of(X.astype(dtype)).compare(said)
+    spec = Spec(
+        n_modes=K,
         eta=3.0,
         triplet_weight=300.0 * K**3,
         ridge=1e-4,
+        weights=rng.dirichlet(np.ones(K), N),
         max_inner_iter=N_INNER,
     )
-    weights = rng.dirichlet(np.ones(K), N).astype(dtype)
-    state = problem.start(np.eye(n_features), modes_from_weights(X, weights, 3.0))
+    problem = Alternation(store, FullRank(), spec)
+    state = problem.start(np.eye(n_features), start_modes(spec, store, rng))
     return problem, problem.move_weights(problem.move_centers(state))
 
 
@@ -102,16 +105,16 @@ def timed_kernels():
 
         return call
 
-    eigh = np.linalg.eigh
+    eigh, plain = np.linalg.eigh, {name: getattr(memory, name) for name in TIMED}
     try:
-        for name in TIMED:
-            setattr(kernels, name, timed(name, getattr(kernels, name)))
+        for name, function in plain.items():
+            setattr(memory, name, timed(name, function))
         np.linalg.eigh = timed("eigh", eigh)
         yield times
     finally:
         np.linalg.eigh = eigh
-        for name in TIMED:
-            delattr(kernels, name)  # found by the package itself again
+        for name, function in plain.items():
+            setattr(memory, name, function)
 
 
 def metric_step(problem, state, repeats=3):
@@ -119,7 +122,7 @@ def metric_step(problem, state, repeats=3):
     objective = problem.objective(state)
     runs = []
     for _ in range(repeats + 1):
-        with timed_kernels() as times, kernels.one_blas_thread():
+        with timed_kernels() as times, problem.store.threads():
             start = clock()
             result = conjugate_gradient(objective, state.F, max_iter=N_INNER, ftol=0.0)
             runs.append((clock() - start, times, result.n_iter))
@@ -131,14 +134,14 @@ def parts_and_reads(problem, state):
 
     The reads are of an anchor's rows once, and what a second reading adds.
     """
-    Y, triplets = problem.X, problem.triplets
-    scales, weights = np.ones(Y.shape[1], Y.dtype), state.importance
-    slopes = cpu.triplet_slopes(Y, scales, triplets, weights, 1.0)[1]
+    Y, triplets = problem.store.rows, problem.store.comparisons
+    scales, lists, weights = np.ones(Y.shape[1], Y.dtype), triplets.lists, state.importance
+    slopes = triplet_slopes(Y, scales, lists, weights, 1.0)[1]
     distances, upto_losses, whole, degrees, *reads = best(
-        partial(cpu.pair_sq_dists, Y, triplets.pairs, scales),
-        partial(cpu.triplet_slopes, Y, scales, triplets, weights, 1.0),
-        partial(cpu.triplet_gradient, Y, scales, triplets, weights),
-        partial(cpu.add_columns, triplets.pairs, slopes, np.zeros(len(Y))),
+        partial(pair_sq_dists, Y, triplets.pairs, scales),
+        partial(triplet_slopes, Y, scales, lists, weights, 1.0),
+        partial(triplet_gradient, Y, scales, lists, weights),
+        partial(add_columns, triplets.pairs, slopes, np.zeros(len(Y))),
         *(
             partial(touch_rows, Y, triplets, ahead, passes)
             for ahead, passes in product((0, pairs_ahead(Y)), (1, 2))
@@ -173,21 +176,22 @@ def profile(n_features, supervision, dtype):
         "four losses": len(times["triplet_losses_along"]),
         "eigh": len(times["eigh"]),
     }
-    work = work_of_kernels(problem.X, problem.triplets, reads)
+    triplets = problem.store.comparisons
+    work = work_of_kernels(problem.store.rows, triplets, reads)
     rows = [
         part(name, seconds[name], calls[name], work[name], total, n_iter)
         for name in seconds
         if calls[name]
     ]
     rest = total - sum(seconds.values())
-    length = int(np.diff(problem.triplets.arrays[1:3], axis=0).max())
+    length = int((triplets.last - triplets.first).max())
     rows.append({"part": "rest", "seconds": rest / n_iter, "share": rest / total})
     return {
         "n_features": n_features,
         "triplets": supervision,
         "dtype": dtype,
-        "n_pairs": len(problem.triplets.pairs),
-        "n_triplets": problem.triplets.n_triplets,
+        "n_pairs": len(triplets.pairs),
+        "n_triplets": int(triplets.total),
         "seconds": total / n_iter,
         "triplets_per_near_pair": length,
         "hinge_in_lists_of_that_length": 1.0 / hinge_seconds(length)[0],
@@ -216,7 +220,7 @@ def work_of_kernels(X, triplets, reads):
     Products are limited by operations or by a stream of what they read and write, gathers by the
     row reads, losses by the hinge loop, ``eigh`` by its operations.
     """
-    (n, d), T, P = X.shape, triplets.n_triplets, len(triplets.pairs)
+    (n, d), T, P = X.shape, int(triplets.total), len(triplets.pairs)
     flops = gemm_rate(X.dtype.name, n_threads())
     both = 2 * X.nbytes
     operations = Work(2 * n * d * d, 2 * n * d * d / flops, "Gflop/s", "GEMM rate")

@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 from mdaml import MDaML, __version__
 from mdaml.constraints import sample_triplets
 from mdaml.datasets import load_dataset
-from mdaml.modes import mixture_weights
+from mdaml.stores.memory import MemoryStore
 
 K, ETA, RIDGE = 10, 3.0, 1e-4
 TRIPLET_WEIGHT = 300.0 * K**ETA
@@ -64,12 +64,15 @@ def training_part(name):
     return X, y, sample_triplets(y, 10, 10, random_state=0)
 
 
+def mixture_weights(X, n_modes):
+    """First weights, as a fit makes them."""
+    return MemoryStore.of(X).mixture_weights(n_modes, ETA, np.random.RandomState(0)).weights
+
+
 def speed_on(name):
     X, y, triplets = training_part(name)
     options = {"eta": ETA, "triplet_weight": TRIPLET_WEIGHT, "ridge": RIDGE}
-    start_seconds, start = seconds(lambda: mixture_weights(X, K, np.random.RandomState(0)), 3)
-    start = np.maximum(start, 1e-12)
-    start /= start.sum(axis=1, keepdims=True)
+    start_seconds, start = seconds(partial(mixture_weights, X, K), 3)
     MDaML(K, init=start, max_iter=5, **options).fit(X, triplets=triplets)  # compile
 
     def literal(tidy):
@@ -178,8 +181,7 @@ def growth():
             X, triplets = synthetic(*arguments(value))
             model = MDaML(modes(value), max_iter=3, tol=0, random_state=0)
             times.append(seconds(partial(model.fit, X, triplets=triplets), 3)[0])
-            start = partial(mixture_weights, X, modes(value), np.random.RandomState(0))
-            starts.append(seconds(start, 1)[0])
+            starts.append(seconds(partial(mixture_weights, X, modes(value)), 1)[0])
         slope = np.polyfit(np.log(values), np.log(times), 1)[0]
         cells = "  ".join(f"{v}: {t:.3f}s" for v, t in zip(values, times, strict=True))
         print(f"{what:9s} exponent {slope:5.2f}   {cells}", flush=True)

@@ -109,8 +109,9 @@ def one_case(args):
     from sklearn.exceptions import ConvergenceWarning
 
     from mdaml import MDaML
-    from mdaml.constraints import TripletSet
-    from mdaml.modes import Neighbors, mixture_weights
+    from mdaml.constraints.comparisons import Comparisons
+    from mdaml.stores.choice import make_store
+    from mdaml.stores.memory import Turns
 
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", UserWarning)
@@ -135,9 +136,10 @@ def one_case(args):
         model.fit(X, triplets=triplets)
         end, cpu_end = time.perf_counter(), time.process_time()
         peak = resident("VmHWM") - before
-        grouping, grouped = timed(lambda: TripletSet.from_triplets(triplets, len(X)))
-        graph, _ = timed(lambda: Neighbors.from_graph(grouped.near_graph()))
-        start, _ = timed(lambda: mixture_weights(X, args.modes, np.random.RandomState(0)))
+        grouping, grouped = timed(lambda: Comparisons.from_triplets(triplets, len(X)))
+        graph, _ = timed(lambda: Turns.from_graph(grouped.near_graph()))
+        store, rng = make_store(X), np.random.RandomState(0)
+        start, _ = timed(lambda: store.mixture_weights(args.modes, 3.0, rng))
     return {
         "samples": len(X),
         "features": X.shape[1],

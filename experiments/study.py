@@ -30,12 +30,12 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, MDaMLCV
-from mdaml.alternation import LocalProblem
 from mdaml.constraints import sample_triplets
 from mdaml.experiments.config import CONFIG, CONFIRMATION, combinations
 from mdaml.experiments.protocol import make
 from mdaml.experiments.records import appending, read_records
 from mdaml.experiments.splits import load_samples, prepared
+from mdaml.stores.memory import MemoryStore
 
 HERE = Path(__file__).parent
 RECORDS = HERE.parent / "results" / "study.jsonl"
@@ -63,21 +63,19 @@ UNTUNED = {
 class EvenMDaML(MDaML):
     """MDaML whose comparisons all weigh the same, whatever the modes."""
 
-    def _problem(self, *args, **kwargs):
-        return EvenProblem(**vars(super()._problem(*args, **kwargs)))
+    def _make_store(self, X, *_, **__):
+        return EvenStore.of(X)
 
 
-class EvenProblem(LocalProblem):
+class EvenStore(MemoryStore):
     """Weights of the modes follow the clustering term alone; every near pair has the same one."""
 
-    def start(self, F, modes):
-        n_modes = modes.weights.shape[1]
-        even = np.full(len(self.triplets.pairs), float(n_modes) ** (1 - 2 * self.eta))
-        return self._at_metric(F, modes, even)
+    def importances(self, weights):
+        n_modes = weights.weights.shape[1]
+        return np.full(len(self.comparisons.pairs), float(n_modes) ** (1 - 2 * MDaML().eta))
 
-    def move_weights(self, state):
-        alone = LocalProblem(**{**vars(self), "triplet_weight": 0.0}).move_weights(state)
-        return self._at_metric(state.F, alone.modes, state.importance)
+    def update_weights(self, weights, measured, loss_factor, eta):
+        return super().update_weights(weights, measured, 0.0 * loss_factor, eta)
 
 
 ABLATION = {

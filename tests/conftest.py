@@ -1,4 +1,4 @@
-"""Inputs that several test files share, and the threads of the kernels.
+"""Inputs that several test files share, and the threads and blocks of the kernels.
 
 ``random_problem``, ``example`` and ``local_problem`` are fixtures; the first and the last return
 functions. They live for the whole session and hold nothing that changes, so property tests may use
@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from mdaml.constraints.value import Constraints
-from mdaml.kernels import modes, threads
+from mdaml.kernels import modes, products, threads
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.modes import Modes
-from mdaml.solver.spaces import FullRank
 from mdaml.solver.spec import Spec
+from mdaml.solver.start import start_metric
+from mdaml.stores.blocks import BlockStore
 from mdaml.stores.memory import MemoryStore, SampleWeights
 
 # Property tests draw new examples at every run, but the same in continuous integration, where a
@@ -30,7 +31,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 @dataclass(frozen=True)
 class Problem:
-    """Samples, triplets, modes and the constants of Eq. 7."""
+    """Samples, comparisons, modes and the constants of Eq. 7."""
 
     X: np.ndarray  # (N, d)
     triplets: np.ndarray  # (T, 3)
@@ -39,6 +40,8 @@ class Problem:
     eta: float
     triplet_weight: float
     ridge: float
+    quadruplets: np.ndarray | None = None  # (C, 4) in place of the triplets
+    quadruplet_weights: np.ndarray | None = None  # (C,)
 
     @property
     def options(self):
@@ -50,21 +53,43 @@ class Problem:
         """The positional arguments of the oracles of the M-step."""
         return self.X, self.triplets, self.centers, self.weights
 
+    @property
+    def said(self):
+        """The comparisons as a store takes them."""
+        if self.quadruplets is None:
+            return Constraints.of_triplets(self.triplets, len(self.X))
+        return Constraints.of_quadruplets(self.quadruplets, self.quadruplet_weights, len(self.X))
+
+    @property
+    def comparisons(self):
+        """Near pair, far pair and weight of each, as ``literal`` takes them."""
+        if self.quadruplets is None:
+            return self.triplets[:, [0, 1, 0, 2]], np.ones(len(self.triplets))
+        return self.quadruplets, self.quadruplet_weights
+
     def value(self, M):
         """Eq. 7 by the loops."""
-        return literal.objective(
-            M, self.centers, self.weights, self.X, self.triplets, **self.options
-        )
+        args = M, self.centers, self.weights, self.X
+        if self.quadruplets is None:
+            return literal.objective(*args, self.triplets, **self.options)
+        return literal.comparison_objective(*args, *self.comparisons, **self.options)
 
     def gradient(self, M):
         """Eq. 15 by the loops."""
-        return literal.gradient(
-            M, self.centers, self.weights, self.X, self.triplets, **self.options
-        )
+        args = M, self.centers, self.weights, self.X
+        if self.quadruplets is None:
+            return literal.gradient(*args, self.triplets, **self.options)
+        return literal.comparison_gradient(*args, *self.comparisons, **self.options)
 
     def shifted(self, offset):
         """The same problem elsewhere in space."""
         return replace(self, X=self.X + offset, centers=self.centers + offset)
+
+    def twice(self):
+        """The same problem with every comparison given twice."""
+        names = ("triplets", "quadruplets", "quadruplet_weights")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return replace(self, **{name: np.repeat(a, 2, axis=0) for name, a in given.items()})
 
     def astype(self, dtype):
         """The same problem in another precision."""
@@ -78,6 +103,7 @@ class Local:
 
     alternation: Alternation
     modes: Modes
+    F: np.ndarray  # where a fit would start
 
     @property
     def store(self):
@@ -85,12 +111,16 @@ class Local:
         return self.alternation.store
 
     def start(self, F=None):
-        """The state at ``M = F F^T``, by default the identity."""
-        return self.alternation.start(np.eye(self.store.shape[1]) if F is None else F, self.modes)
+        """The state at ``M = F F^T``, by default where a fit would start: at the identity."""
+        return self.alternation.start(self.F if F is None else F, self.modes)
 
     def objective(self):
         """Eq. 7 as a function of the metric, at the modes of the problem."""
         return self.alternation.objective(self.start())
+
+    def run(self, max_iter, tol=0.0, **options):
+        """Algorithm 2 from the start."""
+        return self.alternation.run(self.start(), max_iter=max_iter, tol=tol, **options)
 
 
 def _random_problem(
@@ -103,10 +133,11 @@ def _random_problem(
     triplet_weight=100.0,
     ridge=1e-3,
     dtype=np.float64,
+    form="triplets",
 ):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_samples, n_features))
-    return Problem(
+    given = Problem(
         X=X - X.mean(axis=0),
         triplets=np.array([rng.choice(n_samples, 3, replace=False) for _ in range(n_triplets)]),
         weights=rng.dirichlet(np.ones(n_modes), size=n_samples),
@@ -115,24 +146,37 @@ def _random_problem(
         triplet_weight=triplet_weight,
         ridge=ridge,
     ).astype(dtype)
+    return given if form == "triplets" else _with_quadruplets(given, rng, n_triplets)
 
 
-def _local_problem(given, *, in_index_order=False, max_inner_iter=5):
-    mean = given.X.mean(axis=0)
-    given = given.shifted(-mean)
-    said = Constraints.of_triplets(given.triplets, len(given.X))
-    store = MemoryStore(given.X, mean).compare(said)
+def _with_quadruplets(given, rng, n):
+    """Compare any two pairs: some share a sample, some come again, turned or contradicted."""
+    rows = np.array([rng.choice(len(given.X), 4, replace=False) for _ in range(n)])
+    rows[::3, 2] = rows[::3, 0]
+    again = [rows[:5], rows[:4, [1, 0, 3, 2]], rows[-5:, [2, 3, 0, 1]]]
+    rows = np.concatenate([rows, *again])
+    weights = rng.uniform(0.2, 3.0, len(rows))
+    return replace(given, quadruplets=rows, quadruplet_weights=weights)
+
+
+def _local_problem(given, *, store=MemoryStore, rank=None, in_index_order=False, max_inner_iter=5):
+    made = store.of(given.X).compare(given.said)
     if in_index_order:
         places = np.arange(len(given.X) + 1)
-        store = replace(store, turns=replace(store.turns, order=places[:-1], colors=places))
-    spec = Spec(given.weights.shape[1], **given.options, max_inner_iter=max_inner_iter)
+        made = replace(made, turns=replace(made.turns, order=places[:-1], colors=places))
+    spec = Spec(given.weights.shape[1], **given.options, rank=rank, max_inner_iter=max_inner_iter)
+    space, F = start_metric(spec, made, np.random.RandomState(0))
     weights = SampleWeights(given.weights, given.weights**given.eta)
-    return Local(Alternation(store, FullRank(), spec), Modes(given.centers, weights))
+    modes = Modes(given.centers - made.mean, weights)
+    return Local(Alternation(made, space, spec), modes, F)
 
 
 @pytest.fixture(scope="session")
 def random_problem():
-    """Return a function of a seed and of sizes that makes a centred :class:`Problem`."""
+    """Return a function of a seed and of sizes that makes a centred :class:`Problem`.
+
+    ``form="quadruplets"`` compares any two pairs, with weights.
+    """
     return _random_problem
 
 
@@ -143,6 +187,24 @@ def local_problem():
     ``in_index_order`` updates the weights from the first sample to the last, not by colour.
     """
     return _local_problem
+
+
+@pytest.fixture(scope="session", params=[MemoryStore, BlockStore], ids=lambda cls: cls.__name__)
+def store(request):
+    """Each store in the memory of this machine."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=[None, 2], ids=["full rank", "rank 2"])
+def rank(request):
+    """Each space of metrics."""
+    return request.param
+
+
+@pytest.fixture(scope="session", params=["triplets", "quadruplets"])
+def form(request):
+    """Each form of comparisons in a store."""
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -173,6 +235,12 @@ def example():
         triplet_weight=10.0,
         ridge=1e-3,
     )
+
+
+@pytest.fixture
+def tiny_blocks(monkeypatch):
+    """Blocks of 16 rows, so that small samples are many blocks."""
+    monkeypatch.setattr(products, "BLOCK_BYTES", 1)
 
 
 @pytest.fixture

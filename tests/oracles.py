@@ -3,10 +3,19 @@
 They share no code with the library. Arguments are shaped as in ``literal``.
 """
 
+import sys
+
 import numpy as np
+
+# Pymanopt imports every library that it could work with; it works with NumPy here.
+if "torch" not in sys.modules:
+    sys.modules["torch"] = None
 import pymanopt
 from pymanopt.manifolds import SymmetricPositiveDefinite
 from pymanopt.optimizers import ConjugateGradient
+
+if sys.modules["torch"] is None:
+    del sys.modules["torch"]
 
 
 def m_step_functions(X, triplets, centers, weights, *, eta, triplet_weight, ridge):

@@ -4,7 +4,7 @@ import literal
 import numpy as np
 import pytest
 
-from mdaml.geometry import geodesic, gradient_in_frame
+from mdaml.solver.geometry import geodesic, gradient_in_frame, multiples
 
 STEPS = [-1.0, 0.0, 0.3, 1.0, 2.5]
 
@@ -68,6 +68,14 @@ def test_gradient_in_a_frame_is_the_riemannian_gradient(frame_and_vectors):
     h = gradient_in_frame(F, egrad)
     assert_close(h, h.T, 1e-14)
     assert_close(F @ h @ F.T, literal.riemannian_gradient(F @ F.T, egrad), 1e-13)
+
+
+@pytest.mark.parametrize("t", STEPS)
+def test_multiples_of_a_metric_are_a_geodesic_along_itself(frame_and_vectors, t):
+    F, _, _ = frame_and_vectors
+    M, new = F @ F.T, multiples(F).frame(t)
+    assert_close(new @ new.T, np.exp(t) * M, 1e-14)
+    assert_close(new @ new.T, literal.exp_map(M, t * M))
 
 
 def test_extreme_eigenvalues_stay_finite_and_positive():

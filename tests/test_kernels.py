@@ -1,4 +1,4 @@
-"""The compiled loops: independent of the threads that run them, and safe beside other threads."""
+"""The compiled loops: against plain loops, independent of threads, and safe beside others."""
 
 import os
 import select
@@ -8,33 +8,67 @@ import sys
 import textwrap
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 
 import literal
 import numpy as np
 import pytest
 
-from mdaml import MDaML, kernels
-from mdaml.constraints import TripletSet, sample_triplets
-from mdaml.kernels import _threads
-from mdaml.modes import Neighbors
+from mdaml import MDaML
+from mdaml.constraints import sample_triplets
+from mdaml.constraints.comparisons import Comparisons
+from mdaml.kernels import threads
+from mdaml.kernels.comparisons import (
+    comparison_losses,
+    comparison_losses_along,
+    comparison_slopes,
+)
+from mdaml.kernels.compiling import Loop, exact_loop
+from mdaml.kernels.grouping import greedy_colors, group_lists
+from mdaml.kernels.modes import center_sq_dists, sequential_weights
+from mdaml.kernels.neighbors import closest, nearest
+from mdaml.kernels.pairs import (
+    laplacian_half_scatter,
+    laplacian_product,
+    pair_products,
+    pair_sq_dists,
+)
+from mdaml.kernels.products import rows_times, transposed_times, weighted_gram
+from mdaml.kernels.triplets import (
+    triplet_gradient,
+    triplet_half_scatter,
+    triplet_losses,
+    triplet_losses_along,
+    triplet_slopes,
+)
+from mdaml.stores.blocks import CentredRows
+from mdaml.stores.memory import Turns
 
 COUNTS = (1, 2, 3, 7)
+both_precisions = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+five_problems = pytest.mark.parametrize("seed", range(5))
 
 
 def problem(dtype=np.float64, seed=0, n_samples=83, n_features=5, n_modes=3):
-    """Projected samples, grouped triplets, weights of the pairs, and weights of modes."""
+    """Projected samples, scales of their columns, triplets, comparisons, weights."""
     rng = np.random.default_rng(seed)
     Y = rng.normal(size=(n_samples, n_features)).astype(dtype)
     y = rng.integers(0, 3, n_samples)
     extra = [rng.choice(n_samples, 3, replace=False) for _ in range(100)]
-    triplets = np.concatenate([sample_triplets(y, 3, 4, random_state=seed), extra])
-    grouped = TripletSet.from_triplets(triplets, n_samples)
-    weights = rng.dirichlet(np.ones(n_modes), n_samples).astype(dtype)
-    return Y, grouped, rng.random(len(grouped.pairs)), weights
-
-
-def column_scales(Y, seed=1):
-    return np.random.default_rng(seed).random((4, Y.shape[1])).astype(Y.dtype)
+    rows = np.concatenate([sample_triplets(y, 3, 4, random_state=seed), extra])
+    quadruplets = np.array([rng.choice(n_samples, 4, replace=False) for _ in range(300)])
+    triplets = Comparisons.from_triplets(rows, n_samples)
+    general = Comparisons.from_quadruplets(quadruplets, rng.uniform(0.2, 3.0, 300), n_samples)
+    return SimpleNamespace(
+        Y=Y,
+        scales=rng.random((4, n_features)).astype(dtype),
+        triplets=triplets,
+        general=general,
+        importance=rng.random(len(triplets.pairs)),  # of the pairs of the triplets
+        general_importance=rng.random(len(general.pairs)),
+        weights=rng.dirichlet(np.ones(n_modes), n_samples).astype(dtype),
+        turns=Turns.from_graph(triplets.near_graph()),
+    )
 
 
 def blobs(seed=0, n_samples=150):
@@ -64,104 +98,83 @@ def partner_lists(seed=4, n_samples=83, begin=10, n_anchors=50):
     return near, np.append(0, np.cumsum(counts)), np.concatenate(others).astype(np.int32)
 
 
-def run_pair_products(dtype):
-    _, grouped, _, weights = problem(dtype)
-    return (kernels.pair_products(weights**3, grouped),)
-
-
-def run_triplet_losses(dtype):
-    Y, grouped, _, _ = problem(dtype)
-    return (kernels.triplet_losses(Y, grouped),)
-
-
-def run_triplet_gradient(dtype):
-    Y, grouped, pair_weights, _ = problem(dtype)
-    loss, product = kernels.triplet_gradient(Y, column_scales(Y)[0], grouped, pair_weights)
-    return np.float64(loss), product
-
-
-def run_triplet_losses_along(dtype):
-    Y, grouped, pair_weights, _ = problem(dtype)
-    return (kernels.triplet_losses_along(Y, column_scales(Y), grouped, pair_weights),)
-
-
-def run_center_sq_dists(dtype):
-    Y, _, _, _ = problem(dtype)
-    return (kernels.center_sq_dists(Y, Y[:4] + dtype(0.5)),)
-
-
-def run_sequential_weights(dtype):
-    Y, grouped, _, weights = problem(dtype)
-    weights, powers = weights.copy(), weights**3
-    neighbors = Neighbors.from_graph(grouped.near_graph())
-    costs = kernels.center_sq_dists(Y, Y[: weights.shape[1]] + dtype(0.5))
-    losses = kernels.triplet_losses(Y, grouped)
-    kernels.sequential_weights(
-        weights, powers, costs, neighbors.graph, losses, neighbors.order, neighbors.colors, 3.0
-    )
+def run_sequential_weights(given):
+    weights, powers, turns = given.weights.copy(), given.weights**3, given.turns
+    costs = center_sq_dists(given.Y, given.Y[: weights.shape[1]] + given.Y.dtype.type(0.5))
+    losses = triplet_losses(given.Y, given.triplets.lists)
+    sequential_weights(weights, powers, costs, turns.graph, losses, turns.order, turns.colors, 3.0)
     return weights, powers
 
 
-def run_group_triplets(dtype):
-    grouped = problem(dtype)[1]
-    return grouped.pairs, grouped.first, grouped.last, grouped.far, grouped.groups
-
-
-def run_greedy_colors(dtype):
-    return (kernels.greedy_colors(*problem(dtype)[1].near_graph()[:2]),)
-
-
-def run_nearest(dtype):
-    Y, _, _, _ = problem(dtype)
+def run_nearest(given):
     bounds = np.repeat([[0, 40], [40, 41], [41, 83]], [40, 1, 42], axis=0)
-    return kernels.nearest(Y, bounds, np.arange(83), 6, same=False)
+    return nearest(given.Y, bounds, np.arange(83), 6, same=False)
 
 
-def run_transposed_times(dtype):
-    Y = np.random.default_rng(2).normal(size=(9001, 3)).astype(dtype)  # several blocks of rows
-    return (kernels.transposed_times(Y, Y[:, :2] + dtype(1)),)
-
-
-def run_closest(dtype):
-    Y, _, _, _ = problem(dtype)
-    return kernels.closest(Y, candidates_of(len(Y), 6))
-
-
-def run_pair_sq_dists(dtype):
-    Y, grouped, _, _ = problem(dtype)
-    return (kernels.pair_sq_dists(Y, grouped.pairs),)
-
-
-def run_group_lists(dtype):
-    del dtype  # indices only
+def run_group_lists(_given):
     near, indptr, others = partner_lists()
-    return kernels.group_lists(near, 10, indptr, others, len(others))
+    return group_lists(near, 10, indptr, others, len(others))
 
 
-RUNS = (
-    run_pair_products,
-    run_triplet_losses,
-    run_triplet_gradient,
-    run_triplet_losses_along,
-    run_center_sq_dists,
-    run_sequential_weights,
-    run_group_triplets,
-    run_greedy_colors,
-    run_nearest,
-    run_transposed_times,
-    run_closest,
-    run_pair_sq_dists,
-    run_group_lists,
-)
+def run_triplet_gradient(given):
+    return triplet_gradient(given.Y, given.scales[0], given.triplets.lists, given.importance)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.__name__.removeprefix("run_"))
-def test_no_bit_depends_on_the_number_of_threads(run, dtype, use_threads):
+def many_rows(given):
+    """So many rows that products are sums over several blocks."""
+    return np.random.default_rng(2).normal(size=(9001, 3)).astype(given.Y.dtype)
+
+
+def of_general(given):
+    return given.general.pairs, given.general.by_near
+
+
+RUNS = {
+    "pair_products": lambda p: pair_products(
+        p.weights**3, p.triplets.pairs, p.triplets.first, p.triplets.last
+    ),
+    "pair_sq_dists": lambda p: pair_sq_dists(p.Y, p.triplets.pairs),
+    "laplacian_product": lambda p: laplacian_product(
+        p.Y, p.triplets.pairs, p.triplets.groups, p.importance
+    ),
+    "laplacian_half_scatter": lambda p: laplacian_half_scatter(
+        p.Y, p.triplets.pairs, p.triplets.groups, p.importance
+    ),
+    "triplet_losses": lambda p: triplet_losses(p.Y, p.triplets.lists),
+    "triplet_gradient": run_triplet_gradient,
+    "triplet_half_scatter": lambda p: triplet_half_scatter(
+        p.Y, p.scales[0], p.triplets.lists, p.importance
+    ),
+    "triplet_losses_along": lambda p: triplet_losses_along(
+        p.Y, p.scales, p.triplets.lists, p.importance
+    ),
+    "comparison_losses": lambda p: comparison_losses(p.Y, *of_general(p)),
+    "comparison_slopes": lambda p: comparison_slopes(
+        p.Y, p.scales[0], *of_general(p), p.general.by_far, p.general_importance
+    ),
+    "comparison_losses_along": lambda p: comparison_losses_along(
+        p.Y, p.scales, *of_general(p), p.general_importance
+    ),
+    "center_sq_dists": lambda p: center_sq_dists(p.Y, p.Y[:4] + p.Y.dtype.type(0.5)),
+    "sequential_weights": run_sequential_weights,
+    "group_triplets": lambda p: p.triplets.lists,
+    "group_lists": run_group_lists,
+    "greedy_colors": lambda p: greedy_colors(*p.triplets.near_graph()[:2]),
+    "nearest": run_nearest,
+    "closest": lambda p: closest(p.Y, candidates_of(len(p.Y), 6)),
+    "transposed_times": lambda p: transposed_times(many_rows(p), many_rows(p)[:, :2]),
+    "rows_times": lambda p: rows_times(CentredRows.of(many_rows(p)), p.scales[:3]),
+}
+
+
+@both_precisions
+@pytest.mark.parametrize("name", RUNS)
+def test_no_bit_depends_on_the_number_of_threads(name, dtype, use_threads, tiny_blocks):  # noqa: ARG001
     results = []
     for count in COUNTS:
         use_threads(count)
-        results.append(run(dtype))
+        result = RUNS[name](problem(dtype))
+        results.append(list(map(np.asarray, result if isinstance(result, tuple) else [result])))
     for result in results[1:]:
         for alone, shared in zip(results[0], result, strict=True):
             assert alone.dtype == shared.dtype
@@ -173,18 +186,26 @@ def test_every_item_is_handed_to_exactly_one_thread(count, use_threads):
     use_threads(count)
     for n_items in (0, 1, 2, 5, 6, 7, 8, 100):
         shares = []
-        _threads.share(lambda begin, end, into: into.append((begin, end)), n_items, 10**6, shares)
+        threads.share(lambda begin, end, into: into.append((begin, end)), n_items, 10**6, shares)
         assert sorted(i for begin, end in shares for i in range(begin, end)) == list(range(n_items))
         assert len(shares) == max(1, min(count, n_items))
 
 
 def test_small_work_stays_in_the_calling_thread(monkeypatch):
-    monkeypatch.setattr(_threads, "n_threads", lambda: 4)
+    monkeypatch.setattr(threads, "n_threads", lambda: 4)
     seen = []
-    _threads.share(
-        lambda _begin, _end: seen.append(threading.get_ident()), 100, 2 * _threads.GRAIN - 1
+    threads.share(
+        lambda _begin, _end: seen.append(threading.get_ident()), 100, 2 * threads.GRAIN - 1
     )
     assert seen == [threading.get_ident()]
+
+
+def test_a_context_can_limit_the_threads(use_threads):
+    use_threads(4)
+    shares = []
+    with threads.threads_at_most(2):
+        threads.share(lambda begin, end: shares.append((begin, end)), 100, 10**6)
+    assert len(shares) == 2
 
 
 def test_an_error_in_a_thread_reaches_the_caller(use_threads):
@@ -194,95 +215,215 @@ def test_an_error_in_a_thread_reaches_the_caller(use_threads):
 
     use_threads(4)
     with pytest.raises(RuntimeError, match="the last share failed"):
-        _threads.share(fail_at_the_end, 100, 10**6)
+        threads.share(fail_at_the_end, 100, 10**6)
 
 
 def test_many_threads_color_by_color_give_what_one_sample_after_another_gives(use_threads):
-    Y, grouped, _, start = problem()
-    neighbors = Neighbors.from_graph(grouped.near_graph())
-    losses = kernels.triplet_losses(Y, grouped)
-    costs = kernels.center_sq_dists(Y, Y[:3] + 0.5)
-    expected = start.copy()
-    for i in neighbors.order:  # plain NumPy, in the order stated
+    given = problem()
+    losses = triplet_losses(given.Y, given.triplets.lists)
+    costs = center_sq_dists(given.Y, given.Y[:3] + 0.5)
+    expected = given.weights.copy()
+    indptr, samples, pairs = given.turns.graph
+    for i in given.turns.order:  # plain NumPy, in the order stated
         cost = costs[i].copy()
-        indptr, samples, pairs = neighbors.graph
         for e in range(indptr[i], indptr[i + 1]):
             cost += losses[pairs[e]] * expected[samples[e]] ** 3
         expected[i] = cost**-0.5 / np.sum(cost**-0.5)
     use_threads(7)
-    weights, powers = start.copy(), start**3
-    kernels.sequential_weights(
-        weights, powers, costs, neighbors.graph, losses, neighbors.order, neighbors.colors, 3.0
-    )
+    weights, powers = run_sequential_weights(given)
     np.testing.assert_allclose(weights, expected, rtol=1e-10)
     np.testing.assert_allclose(powers, expected**3, rtol=1e-10)
 
 
-# What the kernels compute
+def test_a_loop_is_compiled_at_its_first_call_with_the_loops_it_calls():
+    assert isinstance(outer_loop, Loop)
+    assert isinstance(inner_loop, Loop)
+    assert outer_loop(3) == 6
+    assert outer_loop.compiled.py_func is outer_loop.function
+    assert not isinstance(inner_loop, Loop)  # its name refers to the compiled function
 
 
-@pytest.mark.parametrize("seed", range(5))
+@exact_loop
+def inner_loop(x):
+    return 2 * x
+
+
+@exact_loop
+def outer_loop(x):
+    return inner_loop(x)
+
+
+# Losses, slopes and products
+
+
+def losses_and_slopes(Y, comparisons, importance, scale, margin=1.0):
+    """Losses of the near pairs, their weighted sum and its derivative by pair, in loops."""
+    i, j = comparisons.pairs.T
+    sq_dists = (Y[i] - Y[j]) ** 2 @ scale
+    v = np.ones(len(comparisons.far)) if comparisons.weights is None else comparisons.weights
+    losses, slopes = np.zeros((2, len(i)))
+    for p, (a, b) in enumerate(zip(comparisons.first, comparisons.last, strict=True)):
+        for t in range(a, b):
+            r = comparisons.far[t]
+            x = sq_dists[r] - sq_dists[p] - margin + 1
+            losses[p] += v[t] * literal.smooth_hinge(x)
+            slopes[p] -= importance[p] * v[t] * literal.smooth_hinge_slope(x)
+            slopes[r] += importance[p] * v[t] * literal.smooth_hinge_slope(x)
+    return losses, importance @ losses, slopes
+
+
+@five_problems
 def test_losses_are_sums_of_the_smooth_hinge_by_near_pair(seed):
-    Y, grouped, _, _ = problem(seed=seed)
-    sq_dists = np.sum((Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]) ** 2, axis=1)
-    expected = [
-        sum(literal.smooth_hinge(sq_dists[r] - sq_dists[p]) for r in grouped.far[a:b])
-        for p, (a, b) in enumerate(zip(grouped.first, grouped.last, strict=True))
-    ]
-    np.testing.assert_allclose(kernels.triplet_losses(Y, grouped), expected, rtol=1e-10)
+    given = problem(seed=seed)
+    ones = np.ones(5)
+    expected, *_ = losses_and_slopes(given.Y, given.triplets, given.importance, ones)
+    np.testing.assert_allclose(triplet_losses(given.Y, given.triplets.lists), expected, rtol=1e-10)
+    expected, *_ = losses_and_slopes(given.Y, given.general, given.general_importance, ones)
+    np.testing.assert_allclose(comparison_losses(given.Y, *of_general(given)), expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@five_problems
 def test_all_kernels_agree_on_the_loss_under_scaled_columns(seed):
-    Y, grouped, pair_weights, _ = problem(seed=seed)
-    scales = column_scales(Y, seed)
+    given = problem(seed=seed)
+    Y, scales, lists, importance = given.Y, given.scales, given.triplets.lists, given.importance
     scales[1] = 1.0
-    along = kernels.triplet_losses_along(Y, scales, grouped, pair_weights)
-    for scale, value in zip(scales, along, strict=True):
-        expected = pair_weights @ kernels.triplet_losses(Y * np.sqrt(scale), grouped)
-        loss, _ = kernels.triplet_gradient(Y, scale, grouped, pair_weights)
+    pairs, by_near = of_general(given)
+    along = triplet_losses_along(Y, scales, lists, importance)
+    general = comparison_losses_along(Y, scales, pairs, by_near, given.general_importance)
+    for scale, value, other in zip(scales, along, general, strict=True):
+        expected = importance @ triplet_losses(Y * np.sqrt(scale), lists)
+        loss, _ = triplet_gradient(Y, scale, lists, importance)
         assert value == pytest.approx(expected, rel=1e-12)
         assert loss == pytest.approx(expected, rel=1e-12)
+        losses = comparison_losses(Y * np.sqrt(scale), pairs, by_near)
+        assert other == pytest.approx(given.general_importance @ losses, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("margin", [1.0, 0.25, 4.0])
+def test_slopes_of_triplets_are_the_derivatives_of_the_loss_by_pair(margin):
+    given = problem()
+    args = given.triplets, given.importance, given.scales[0], margin
+    _, expected, derivative = losses_and_slopes(given.Y, *args)
+    lists = given.triplets.lists
+    loss, slopes = triplet_slopes(given.Y, given.scales[0], lists, given.importance, margin)
+    np.testing.assert_allclose(loss, expected, rtol=1e-10)
+    np.testing.assert_allclose(slopes, derivative, rtol=1e-10, atol=1e-12)
+
+
+@five_problems
+def test_slopes_of_comparisons_are_the_derivatives_of_the_loss_by_pair(seed):
+    given = problem(seed=seed)
+    args = given.general, given.general_importance, given.scales[0]
+    _, expected, derivative = losses_and_slopes(given.Y, *args)
+    loss, slopes = RUNS["comparison_slopes"](given)
+    np.testing.assert_allclose(loss, expected, rtol=1e-10)
+    np.testing.assert_allclose(slopes, derivative, rtol=1e-10, atol=1e-12)
+
+
+def test_slopes_of_triplets_are_those_of_their_quadruplets():
+    rng = np.random.default_rng(0)
+    rows = np.array([rng.choice(20, 3, replace=False) for _ in range(80)])
+    Y, ones = rng.normal(size=(20, 2)), np.ones(2)
+    triplets = Comparisons.from_triplets(rows, 20)
+    general = Comparisons.from_quadruplets(rows[:, [0, 1, 0, 2]], np.ones(80), 20)
+    alike = np.ones(len(triplets.pairs)), np.ones(len(general.pairs))
+    found = (
+        triplet_slopes(Y, ones, triplets.lists, alike[0], 1.0),
+        comparison_slopes(Y, ones, general.pairs, general.by_near, general.by_far, alike[1]),
+    )
+    sums = np.zeros((2, 20, 20))  # a pair of triplets may be there in both directions
+    for total, kind, (_, slopes) in zip(sums, (triplets, general), found, strict=True):
+        np.add.at(total, tuple(np.sort(kind.pairs, axis=1).T), slopes)
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-12)
+    np.testing.assert_allclose(sums[1], sums[0], rtol=1e-10, atol=1e-10)
+
+
+@five_problems
 def test_gradient_product_is_half_the_laplacian_times_the_samples(seed):
-    Y, grouped, pair_weights, _ = problem(seed=seed)
-    scale = column_scales(Y, seed)[0]
-    i, j = grouped.pairs.T
-    sq_dists = (Y[i] - Y[j]) ** 2 @ scale
-    q = np.zeros(len(i))
-    for p, (a, b) in enumerate(zip(grouped.first, grouped.last, strict=True)):
-        for r in grouped.far[a:b]:
-            pull = pair_weights[p] * np.clip(1 - (sq_dists[r] - sq_dists[p]), 0, 1)
-            q[p] += pull
-            q[r] -= pull
-    _, product = kernels.triplet_gradient(Y, scale, grouped, pair_weights)
-    half = Y.T @ product
-    expected = (q[:, None] * (Y[i] - Y[j])).T @ (Y[i] - Y[j])
+    given = problem(seed=seed)
+    scale, (i, j) = given.scales[0], given.triplets.pairs.T
+    *_, slopes = losses_and_slopes(given.Y, given.triplets, given.importance, scale)
+    _, product = run_triplet_gradient(given)
+    half = given.Y.T @ product
+    expected = (slopes[:, None] * (given.Y[i] - given.Y[j])).T @ (given.Y[i] - given.Y[j])
     np.testing.assert_allclose(half + half.T, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_laplacian_product_is_the_scatter_of_pairs():
+    given = problem()
+    pairs, groups = given.triplets.pairs, given.triplets.groups
+    weights = np.random.default_rng(0).normal(size=len(pairs))
+    half = given.Y.T @ laplacian_product(given.Y, pairs, groups, weights)
+    diffs = given.Y[pairs[:, 0]] - given.Y[pairs[:, 1]]
+    np.testing.assert_allclose(half + half.T, (diffs.T * weights) @ diffs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("tiny_blocks")
+@both_precisions
+def test_products_made_in_blocks_are_the_products(dtype):
+    given = problem(dtype, n_samples=300)
+    loss, product = run_triplet_gradient(given)
+    same_loss, half = RUNS["triplet_half_scatter"](given)
+    assert same_loss == pytest.approx(loss, rel=1e-5 if dtype is np.float32 else 1e-12)
+    pairs, groups, Y = given.triplets.pairs, given.triplets.groups, given.Y.astype(np.float64)
+    plain = laplacian_product(given.Y, pairs, groups, given.importance)
+    in_blocks = laplacian_half_scatter(given.Y, pairs, groups, given.importance)
+    for found, expected in ((half, Y.T @ product), (in_blocks, Y.T @ plain)):
+        atol = (1e-3 if dtype is np.float32 else 1e-11) * np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, atol=atol)
+
+
 def test_pair_products_are_zero_for_pairs_that_are_only_far():
-    _, grouped, _, weights = problem()
-    near = grouped.first < grouped.last
-    products = np.sum(weights[grouped.pairs[:, 0]] * weights[grouped.pairs[:, 1]], axis=1)
+    given = problem()
+    pairs, near = given.triplets.pairs, given.triplets.first < given.triplets.last
+    products = np.sum(given.weights[pairs[:, 0]] * given.weights[pairs[:, 1]], axis=1)
     assert not np.all(near)
-    np.testing.assert_allclose(
-        kernels.pair_products(weights, grouped), np.where(near, products, 0.0), rtol=1e-12
-    )
+    found = pair_products(given.weights, pairs, given.triplets.first, given.triplets.last)
+    np.testing.assert_allclose(found, np.where(near, products, 0.0), rtol=1e-12)
 
 
-def test_center_distances_do_not_cancel_far_from_the_origin():
+@both_precisions
+def test_pair_distances_are_sums_of_squared_differences(dtype):
+    given = problem(dtype)
+    i, j = given.triplets.pairs.T
+    found = pair_sq_dists(given.Y, given.triplets.pairs)
+    assert found.dtype == np.float64
+    rtol = 1e-5 if dtype is np.float32 else 1e-14
+    np.testing.assert_allclose(found, np.sum((given.Y[i] - given.Y[j]) ** 2, axis=1), rtol=rtol)
+
+
+def test_distances_do_not_cancel_far_from_the_origin():
     Y = np.array([[1e8, 0.0], [1e8 + 1, 0.0]])
-    np.testing.assert_array_equal(kernels.center_sq_dists(Y, Y), [[0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(center_sq_dists(Y, Y), [[0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(pair_sq_dists(Y, np.array([[0, 1], [1, 1]])), [1, 0])
+    assert pair_sq_dists(Y, np.empty((0, 2), np.int64)).shape == (0,)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n_samples", [1, 5, 2047, 4097, 40000])
+@both_precisions
+def test_products_shared_among_threads_are_products(n_samples, dtype, use_threads):
+    rng = np.random.default_rng(0)
+    Y, A = rng.normal(size=(n_samples, 4)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype)
+    w = rng.random(n_samples)
+    use_threads(3)
+    product, gram = rows_times(Y, A), transposed_times(Y, Y[:, :2])
+    assert (product.dtype, gram.dtype) == (dtype, np.float64)
+    tolerance = (
+        {"rtol": 1e-10, "atol": 1e-10} if dtype is np.float64 else {"rtol": 1e-3, "atol": 1e-1}
+    )
+    np.testing.assert_allclose(product, Y @ A, **tolerance)
+    np.testing.assert_allclose(gram, Y.T @ Y[:, :2], **tolerance)
+    np.testing.assert_allclose(weighted_gram(Y, w), (Y.T * w) @ Y, **tolerance)
+
+
+# Colours
+
+
+@five_problems
 def test_samples_that_share_a_near_pair_have_different_colors(seed):
-    grouped = problem(seed=seed)[1]
+    grouped = problem(seed=seed).triplets
     graph = grouped.near_graph()
-    color = kernels.greedy_colors(*graph[:2])
+    color = greedy_colors(*graph[:2])
     near = grouped.pairs[grouped.last > grouped.first]
     assert np.all(color[near[:, 0]] != color[near[:, 1]])
     degrees = np.diff(graph[0])
@@ -290,124 +431,26 @@ def test_samples_that_share_a_near_pair_have_different_colors(seed):
     np.testing.assert_array_equal(np.unique(color), np.arange(color.max() + 1))
 
 
-def test_neighbors_order_the_samples_by_color():
-    grouped = problem()[1]
-    neighbors = Neighbors.from_graph(grouped.near_graph())
-    color = kernels.greedy_colors(*neighbors.graph[:2])
-    np.testing.assert_array_equal(np.sort(neighbors.order), np.arange(83))
-    assert neighbors.colors[-1] == 83
-    for c in range(len(neighbors.colors) - 1):
-        same = neighbors.order[neighbors.colors[c] : neighbors.colors[c + 1]]
+def test_turns_order_the_samples_by_color():
+    turns = problem().turns
+    color = greedy_colors(*turns.graph[:2])
+    np.testing.assert_array_equal(np.sort(turns.order), np.arange(83))
+    assert turns.colors[-1] == 83
+    for c in range(len(turns.colors) - 1):
+        same = turns.order[turns.colors[c] : turns.colors[c + 1]]
         assert np.all(color[same] == c)
         assert np.all(np.diff(same) > 0)
 
 
-def sorted_classes(rng, sizes, n_features, dtype):
-    """Samples on a grid, with many ties and duplicates; bounds and rows as nearest takes them."""
-    last = np.cumsum(sizes)
-    bounds = np.repeat(np.column_stack([last - sizes, last]), sizes, axis=0)
-    X = rng.integers(0, 4, size=(last[-1], n_features)).astype(dtype)
-    return X, bounds, rng.permutation(last[-1])
-
-
-def pool_of(i, bounds, same):
-    own = np.arange(*bounds[i])
-    return own[own != i] if same else np.setdiff1d(np.arange(len(bounds)), own)
-
-
-# Class sizes around those of the blocks (128 queries, 512 candidates).
-CLASS_SIZES = [[30, 1, 29], [700, 1, 3, 600], [128, 127, 1, 513], [1, 1], [3] * 60]
-
-
-@pytest.mark.parametrize("sizes", CLASS_SIZES, ids=str)
-@pytest.mark.parametrize("same", [True, False])
-@pytest.mark.parametrize("n_nearest", [1, 4, 40])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_nearest_is_what_sorting_all_distances_gives(sizes, same, n_nearest, dtype):
-    rng = np.random.default_rng(n_nearest)
-    X, bounds, rows = sorted_classes(rng, sizes, 3, dtype)
-    found, sq_dists = kernels.nearest(X, bounds, rows, n_nearest, same=same)
-    for i in range(len(X)):
-        pool = pool_of(i, bounds, same)
-        dists = np.sum((X[pool].astype(float) - X[i]) ** 2, axis=1)
-        order = np.lexsort([rows[pool], dists])[:n_nearest]
-        missing = n_nearest - len(order)
-        np.testing.assert_array_equal(found[i], np.append(pool[order], [-1] * missing))
-        np.testing.assert_array_equal(sq_dists[i], np.append(dists[order], [np.inf] * missing))
-
-
-def test_nearest_survives_an_offset_that_swamps_inner_products():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 2)) * 1e-3 + 1e5  # inner products keep none of the differences
-    bounds = np.tile([0, 300], (300, 1))
-    found, _ = kernels.nearest(X, bounds, np.arange(300), 3, same=True)
-    dists = np.sum((X[:, None] - X) ** 2, axis=2)
-    np.fill_diagonal(dists, np.inf)
-    np.testing.assert_array_equal(found, np.argsort(dists, axis=1)[:, :3])
-
-
-@pytest.mark.parametrize("sizes", CLASS_SIZES, ids=str)
-@pytest.mark.parametrize("n_threads", [1, 3])
-def test_within_lists_the_samples_of_other_classes_in_a_ball(sizes, n_threads, use_threads):
-    use_threads(n_threads)
-    rng = np.random.default_rng(1)
-    X, bounds, _ = sorted_classes(rng, sizes, 3, np.float64)
-    radii = rng.integers(0, 12, size=len(X)) + 0.5  # distances are whole: none on a sphere
-    for begin, end in [(0, len(X)), (len(X) // 3, len(X) - 1)]:
-        indptr, places = kernels.within(X, bounds, radii, begin, end)
-        assert len(indptr) == end - begin + 1
-        for n, i in enumerate(range(begin, end)):
-            pool = pool_of(i, bounds, same=False)
-            inside = pool[np.sum((X[pool] - X[i]) ** 2, axis=1) < radii[i]]
-            np.testing.assert_array_equal(places[indptr[n] : indptr[n + 1]], inside)
-
-
-@pytest.mark.parametrize("margin", [1.0, 0.25, 4.0])
-def test_slopes_are_the_derivatives_of_the_loss_by_pair(margin):
-    Y, grouped, pair_weights, _ = problem()
-    scale = column_scales(Y)[0]
-    loss, slopes = kernels.triplet_slopes(Y, scale, grouped, pair_weights, margin)
-    sq_dists = np.sum(scale * (Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]) ** 2, axis=1)
-    expected, derivative = 0.0, np.zeros(len(slopes))
-    for p, (a, b) in enumerate(zip(grouped.first, grouped.last, strict=True)):
-        for r in grouped.far[a:b]:
-            x = sq_dists[r] - sq_dists[p] - margin + 1
-            expected += pair_weights[p] * literal.smooth_hinge(x)
-            derivative[p] -= pair_weights[p] * literal.smooth_hinge_slope(x)
-            derivative[r] += pair_weights[p] * literal.smooth_hinge_slope(x)
-    np.testing.assert_allclose(loss, expected, rtol=1e-10)
-    np.testing.assert_allclose(slopes, derivative, rtol=1e-10, atol=1e-12)
-
-
-def test_laplacian_product_is_the_scatter_of_pairs():
-    Y, grouped, _, _ = problem()
-    weights = np.random.default_rng(0).normal(size=len(grouped.pairs))
-    half = Y.T @ kernels.laplacian_product(Y, grouped.pairs, grouped.groups, weights)
-    diffs = Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]
-    np.testing.assert_allclose(half + half.T, (diffs.T * weights) @ diffs, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("n_samples", [1, 5, 2047, 4097, 40000])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_products_shared_among_threads_are_products(n_samples, dtype, use_threads):
-    rng = np.random.default_rng(0)
-    Y, A = rng.normal(size=(n_samples, 4)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype)
-    use_threads(3)
-    product, gram = kernels.rows_times(Y, A), kernels.transposed_times(Y, Y[:, :2])
-    assert (product.dtype, gram.dtype) == (dtype, np.float64)
-    tolerance = (
-        {"rtol": 1e-10, "atol": 1e-10} if dtype is np.float64 else {"rtol": 1e-3, "atol": 1e-1}
-    )
-    np.testing.assert_allclose(product, Y @ A, **tolerance)
-    np.testing.assert_allclose(gram, Y.T @ Y[:, :2], **tolerance)
+# Neighbours
 
 
 @pytest.mark.parametrize("n_candidates", [1, 6, 30])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@both_precisions
 def test_closest_is_the_first_candidate_at_the_least_distance(n_candidates, dtype):
     Y = np.random.default_rng(0).integers(0, 3, size=(83, 2)).astype(dtype)  # many ties
     candidates = candidates_of(83, n_candidates)
-    found, dists = kernels.closest(Y, candidates)
+    found, dists = closest(Y, candidates)
     assert (found.dtype, dists.dtype) == (np.int64, np.float64)
     assert (found[0], dists[0]) == (-1, np.inf)  # without any
     for i, row in enumerate(candidates):
@@ -421,30 +464,18 @@ def test_closest_is_the_first_candidate_at_the_least_distance(n_candidates, dtyp
 
 
 def test_closest_may_be_the_sample_itself_if_it_is_a_candidate():
-    found, dists = kernels.closest(np.eye(3), np.array([[1, 0], [1, 2], [0, 1]]))
+    found, dists = closest(np.eye(3), np.array([[1, 0], [1, 2], [0, 1]]))
     np.testing.assert_array_equal(found, [0, 1, 0])
     np.testing.assert_array_equal(dists, [0, 0, np.sqrt(2)])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_pair_distances_are_sums_of_squared_differences(dtype):
-    Y, grouped, _, _ = problem(dtype)
-    expected = np.sum((Y[grouped.pairs[:, 0]] - Y[grouped.pairs[:, 1]]) ** 2, axis=1)
-    found = kernels.pair_sq_dists(Y, grouped.pairs)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, expected, rtol=1e-5 if dtype is np.float32 else 1e-14)
+# Grouping
 
 
-def test_pair_distances_do_not_cancel_far_from_the_origin():
-    Y = np.array([[1e8, 0.0], [1e8 + 1, 0.0]])
-    np.testing.assert_array_equal(kernels.pair_sq_dists(Y, np.array([[0, 1], [1, 1]])), [1, 0])
-    assert kernels.pair_sq_dists(Y, np.empty((0, 2), np.int64)).shape == (0,)
-
-
-@pytest.mark.parametrize("seed", range(5))
+@five_problems
 def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
     near, indptr, others = partner_lists(seed)
-    pairs, first, last, far, groups = kernels.group_lists(near, 10, indptr, others, len(others))
+    pairs, first, last, far, groups = group_lists(near, 10, indptr, others, len(others))
     expected = {
         (10 + a, j, r)
         for a in range(len(indptr) - 1)
@@ -475,9 +506,7 @@ def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
 def test_lists_without_a_triplet_are_grouped_to_nothing():
     near = np.array([[1, -1], [0, -1], [-1, -1]])
     others = np.array([0, 1], np.int32)  # far partners of the one anchor that has no near partner
-    pairs, first, last, far, groups = kernels.group_lists(
-        near, 0, np.array([0, 0, 0, 2]), others, 2
-    )
+    pairs, first, last, far, groups = group_lists(near, 0, np.array([0, 0, 0, 2]), others, 2)
     assert pairs.shape == (0, 2)
     assert len(first) == len(last) == len(far) == 0
     np.testing.assert_array_equal(groups, [0])
@@ -486,47 +515,47 @@ def test_lists_without_a_triplet_are_grouped_to_nothing():
 # Types of numbers
 
 
-@pytest.mark.parametrize("run", [run_center_sq_dists, run_sequential_weights])
-def test_single_precision_stays_single(run):
-    assert all(result.dtype == np.float32 for result in run(np.float32))
+@pytest.mark.parametrize("name", ["center_sq_dists", "sequential_weights"])
+def test_single_precision_stays_single(name):
+    result = RUNS[name](problem(np.float32))
+    arrays = result if isinstance(result, tuple) else (result,)
+    assert all(array.dtype == np.float32 for array in arrays)
 
 
 def test_the_gradient_product_is_single_and_the_loss_double():
-    loss, product = run_triplet_gradient(np.float32)
-    assert loss.dtype == np.float64
+    loss, product = run_triplet_gradient(problem(np.float32))
+    assert isinstance(loss, float)
     assert product.dtype == np.float32
-    Y, grouped, pair_weights, _ = problem(np.float32)
-    assert isinstance(
-        kernels.triplet_gradient(Y, column_scales(Y)[0], grouped, pair_weights)[0], float
-    )
 
 
 @pytest.mark.parametrize(
-    "run", [run_pair_products, run_triplet_losses, run_triplet_losses_along, run_triplet_gradient]
+    "name",
+    [
+        *("pair_products", "triplet_losses", "triplet_losses_along", "triplet_half_scatter"),
+        *("comparison_losses", "comparison_losses_along", "laplacian_half_scatter"),
+    ],
 )
-def test_sums_over_single_precision_samples_are_double(run):
-    single, double = run(np.float32)[0], run(np.float64)[0]
+def test_sums_over_single_precision_samples_are_double(name):
+    single, double = (RUNS[name](problem(dtype)) for dtype in (np.float32, np.float64))
+    if isinstance(single, tuple):
+        assert isinstance(single[0], float)
+        single, double = single[1], double[1]
     assert single.dtype == np.float64
-    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-4 * np.abs(double).max())
 
 
 def test_read_only_arrays_of_indices_are_accepted():
-    Y, grouped, pair_weights, weights = problem()
-    scale = column_scales(Y)[0]
-    expected = kernels.triplet_gradient(Y, scale, grouped, pair_weights)[1]
-    for array in (*grouped.arrays, Y, scale, pair_weights, weights):
+    given = problem()
+    expected = run_triplet_gradient(given)[1]
+    arrays = (*given.triplets.lists, given.Y, given.scales, given.importance, given.weights)
+    for array in arrays:
         array.flags.writeable = False
     # Compiled once more for such arrays, with sums in an order of its own.
-    found = kernels.triplet_gradient(Y, scale, grouped, pair_weights)[1]
+    found = run_triplet_gradient(given)[1]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-    assert np.all(np.isfinite(kernels.triplet_losses(Y, grouped)))
-    assert np.all(np.isfinite(kernels.pair_products(weights, grouped)))
-    assert len(kernels.greedy_colors(*grouped.near_graph()[:2])) == 83
-
-
-def test_an_unknown_kernel_is_named():
-    with pytest.raises(AttributeError, match="no kernel 'fastest'"):
-        _ = kernels.fastest
+    assert np.all(np.isfinite(RUNS["triplet_losses"](given)))
+    assert np.all(np.isfinite(RUNS["pair_products"](given)))
+    assert len(RUNS["greedy_colors"](given)) == 83
 
 
 # Whole fits
@@ -565,10 +594,10 @@ def test_two_fits_at_once_give_what_each_gives_alone(use_threads):
         start.wait(timeout=30)
         together[which] = fitted(*data[which]).components_
 
-    threads = [threading.Thread(target=fit, args=(which,), daemon=True) for which in (0, 1)]
-    for thread in threads:
+    fits = [threading.Thread(target=fit, args=(which,), daemon=True) for which in (0, 1)]
+    for thread in fits:
         thread.start()
-    for thread in threads:
+    for thread in fits:
         thread.join(timeout=30)
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-10, atol=1e-10)
@@ -601,30 +630,31 @@ def test_a_forked_child_can_fit_after_its_parent(use_threads):
 
 @pytest.mark.slow
 def test_no_bit_depends_on_whether_the_code_was_compiled_or_read_from_its_cache(tmp_path):
+    given = problem()
+    names = ("pairs", "first", "last", "far", "groups", "widths", "Y", "scales", "importance")
+    arrays = *given.triplets.lists, given.Y, given.scales, given.importance
+    np.savez(tmp_path / "given.npz", **dict(zip(names, arrays, strict=True)))
     code = """
-        import hashlib
+        import hashlib, sys
         import numpy as np
-        from mdaml import kernels
-        from mdaml.constraints import TripletSet, sample_triplets
-        rng = np.random.default_rng(0)
-        T = sample_triplets(rng.integers(0, 3, 100), 5, 5, random_state=0)
-        grouped = TripletSet.from_triplets(T, 100)
-        Y, weights = rng.normal(size=(100, 7)), rng.random(len(grouped.pairs))
-        scales = rng.random((4, 7))
-        results = [
-            kernels.laplacian_product(Y, grouped.pairs, grouped.groups, weights),
-            kernels.pair_sq_dists(Y, grouped.pairs, scales[0]),
-            kernels.triplet_losses(Y, grouped),
-            kernels.triplet_losses_along(Y, scales, grouped, weights),
-            kernels.triplet_gradient(Y, scales[0], grouped, weights)[1],
-            kernels.transposed_times(Y, Y),
-        ]
-        print(*(hashlib.md5(result.tobytes()).hexdigest() for result in results))
+        *lists, Y, scales, weights = np.load(sys.argv[1]).values()
+        first, *_, groups, _ = lists = tuple(lists)
+        for _ in range(2):
+            from mdaml.kernels import pairs, triplets
+            results = [
+                pairs.laplacian_product(Y, first, groups, weights),
+                triplets.triplet_losses_along(Y, scales, lists, weights),
+                triplets.triplet_gradient(Y, scales[0], lists, weights)[1],
+            ]
+            hits = pairs.laplacian_product_loop.compiled.stats.cache_hits
+            print(len(hits) > 0, *(hashlib.md5(result.tobytes()).hexdigest() for result in results))
+            for name in [name for name in sys.modules if name.startswith("mdaml")]:
+                del sys.modules[name]
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "given.npz")]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    first, second = (
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    )
-    assert first == second
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (compiled, *expected), (from_cache, *found) = map(str.split, done.stdout.splitlines())
+    assert (compiled, from_cache) == ("False", "True")
+    assert len(found) == 3
+    assert found == expected

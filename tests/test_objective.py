@@ -1,4 +1,4 @@
-"""The objective as a function of the metric, against the paper in loops."""
+"""The objective as a function of the metric in every store and space, against the paper."""
 
 from dataclasses import replace
 
@@ -6,33 +6,24 @@ import literal
 import numpy as np
 import pytest
 
-from mdaml.constraints import TripletSet
-from mdaml.geometry import geodesic
-from mdaml.kernels.cpu import smooth_hinge
+from mdaml.kernels.pairs import smooth_hinge
+from mdaml.solver.geometry import dot
+from mdaml.solver.spaces import FullRank
+from mdaml.stores.memory import MemoryStore
 
-SEEDS = range(20)
+pytestmark = pytest.mark.usefixtures("tiny_blocks")
 
-
-@pytest.fixture
-def factor():
-    """Return a function of a seed and a size that makes an invertible matrix."""
-
-    def make(seed, n_features=4):
-        rng = np.random.default_rng(1000 + seed)
-        return 0.6 * np.eye(n_features) + 0.2 * rng.normal(size=(n_features, n_features))
-
-    return make
+STEPS = np.array([-1.0, 0.0, 0.1, 2.0])
 
 
 @pytest.fixture
-def direction():
-    """Return a function of a seed and a size that makes a tangent vector of length one."""
+def case(random_problem, local_problem, store, rank, form):
+    """Return a function of a seed that makes a problem, its objective, a factor, a direction."""
 
-    def make(seed, n_features=4):
-        h = literal.symmetric_part(
-            np.random.default_rng(2000 + seed).normal(size=(n_features, n_features))
-        )
-        return h / np.linalg.norm(h)
+    def make(seed, **options):
+        given = random_problem(seed, form=form, **options)
+        objective = local_problem(given, store=store, rank=rank).objective()
+        return given, objective, *factor_and_direction(seed, rank)
 
     return make
 
@@ -46,6 +37,33 @@ def grid_problem(random_problem):
         partners = rng.permutation(np.delete(np.arange(24), anchor))
         triplets += [(anchor, j, r) for j in partners[:4] for r in partners[4:15]]
     return replace(random_problem(0, n_samples=24), triplets=np.array(triplets))
+
+
+def factor_and_direction(seed, rank=None):
+    """An invertible factor and a tangent vector in its frame, or a factor and a change of it."""
+    rng = np.random.default_rng(1000 + seed)
+    if rank is not None:
+        return tuple(0.7 * rng.normal(size=(2, 4, rank)))
+    h = literal.symmetric_part(rng.normal(size=(4, 4)))
+    return 0.6 * np.eye(4) + 0.2 * rng.normal(size=(4, 4)), h / np.linalg.norm(h)
+
+
+def gradient_at(objective, F):
+    """Value and gradient in the coordinates of the space."""
+    point = objective.at(F)
+    return point.value, objective.space.gradient(objective, point)
+
+
+def path_from(objective, F, direction):
+    """The objective along the curve that leaves F in a direction, and the gradient at F."""
+    point = objective.at(F)
+    gradient = objective.space.gradient(objective, point)
+    return objective.along(point, gradient, direction), gradient
+
+
+def projected(point):
+    """The samples times the factor of a point."""
+    return point.projected * getattr(point, "scale", 1.0)
 
 
 def assert_close(actual, expected, tolerance):
@@ -72,251 +90,252 @@ def test_smooth_hinge_is_exact_at_its_kinks():
 # Value and gradient
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_value_and_gradient_are_those_of_the_paper(random_problem, local_problem, factor, seed):
-    given, F = random_problem(seed), factor(seed)
-    point = local_problem(given).objective().at(F)
+@pytest.mark.parametrize("seed", range(3))
+def test_value_and_gradient_are_those_of_the_paper(case, rank, seed):
+    given, objective, F, _ = case(seed)
+    value, gradient = gradient_at(objective, F)
     M = F @ F.T
-    assert point.value == pytest.approx(given.value(M), rel=1e-10)
-    np.testing.assert_allclose(point.gradient, F.T @ given.gradient(M) @ F, rtol=1e-10, atol=1e-12)
+    by_metric = given.gradient(M)
+    expected = F.T @ by_metric @ F if rank is None else 2 * by_metric @ F
+    assert value == pytest.approx(given.value(M), rel=1e-10)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_value_and_gradient_at_the_lowest_and_the_highest_rank(
+    random_problem, local_problem, store, rank
+):
+    given, (F, _) = random_problem(0), factor_and_direction(0, rank)
+    value, gradient = gradient_at(local_problem(given, store=store, rank=rank).objective(), F)
+    assert value == pytest.approx(given.value(F @ F.T), rel=1e-11)
+    np.testing.assert_allclose(gradient, 2 * given.gradient(F @ F.T) @ F, rtol=1e-9, atol=1e-10)
 
 
 def test_value_and_gradient_of_a_grid_of_triplets_are_those_of_the_paper(
-    grid_problem, local_problem, factor
+    grid_problem, local_problem, store
 ):
-    F = factor(0)
-    point = local_problem(grid_problem).objective().at(F)
-    M = F @ F.T
+    F, _ = factor_and_direction(0)
+    point, M = local_problem(grid_problem, store=store).objective().at(F), F @ F.T
     assert point.value == pytest.approx(grid_problem.value(M), rel=1e-10)
     assert_close(point.gradient, F.T @ grid_problem.gradient(M) @ F, 1e-10)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_gradient_is_the_derivative_along_tangent_vectors(
-    random_problem, local_problem, factor, direction, seed
-):
-    objective, F, h = local_problem(random_problem(seed)).objective(), factor(seed), direction(seed)
-    line, t = geodesic(F, h), 1e-5
-    difference = objective.at(line.frame(t)).value - objective.at(line.frame(-t)).value
-    # The loss has kinks in its slope, hence not the full t**2 accuracy.
-    expected = np.vdot(objective.at(F).gradient, h)
-    assert difference / (2 * t) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+def test_gradient_is_the_derivative_in_every_direction(case, rank):
+    _, objective, F, direction = case(0)
+    _, gradient = gradient_at(objective, F)
+    t = 1e-5
+    for place in np.ndindex(direction.shape):
+        unit = np.zeros_like(direction)
+        unit[place] = 1.0
+        unit = literal.symmetric_part(unit) if rank is None else unit
+        path, _ = path_from(objective, F, unit)
+        ends = [objective.at(path.at(step).F).value for step in (-t, t)]
+        # The loss has kinks in its slope, hence not the full t**2 accuracy.
+        expected = dot(gradient, unit)
+        assert (ends[1] - ends[0]) / (2 * t) == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-def test_gradient_is_symmetric(random_problem, local_problem, factor):
-    gradient = local_problem(random_problem(0)).objective().at(factor(0)).gradient
+def test_gradient_of_full_rank_is_symmetric(random_problem, local_problem):
+    gradient = local_problem(random_problem(0)).objective().at(factor_and_direction(0)[0]).gradient
     np.testing.assert_allclose(gradient, gradient.T, rtol=1e-13, atol=1e-13)
 
 
-def test_projected_samples_are_part_of_a_point(random_problem, local_problem, factor):
-    given, F = random_problem(0), factor(0)
-    point = local_problem(given).objective().at(F)
-    np.testing.assert_allclose(point.projected * point.scale, given.X @ F, rtol=0, atol=1e-13)
+def test_projected_samples_are_part_of_a_point(case):
+    given, objective, F, _ = case(0)
+    np.testing.assert_allclose(projected(objective.at(F)), given.X @ F, rtol=0, atol=1e-13)
 
 
-# Along a geodesic
+def test_a_rotation_of_the_factor_changes_nothing(case):
+    _, objective, F, _ = case(0)
+    Q = np.linalg.qr(np.random.default_rng(5).normal(size=(F.shape[1], F.shape[1])))[0]
+    assert objective.at(F @ Q).value == pytest.approx(objective.at(F).value, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_values_along_a_geodesic_are_those_at_its_frames(
-    random_problem, local_problem, factor, direction, seed
+# Along a curve
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_points_along_a_curve_are_those_at_their_factors(case, rank, seed):
+    _, objective, F, direction = case(seed)
+    path, _ = path_from(objective, F, direction)
+    for t in [*STEPS, 1e-3]:
+        point = path.at(t)
+        fresh = objective.at(point.F)
+        expected = objective.space.gradient(objective, fresh)
+        assert point.value == pytest.approx(fresh.value, rel=1e-12)
+        assert_close(objective.space.gradient(objective, point), expected, 1e-11)
+        assert_close(projected(point), projected(fresh), 1e-12)
+        assert path.slope(point) == pytest.approx(dot(expected, path.direction), rel=1e-9, abs=1e-9)
+        if rank is None:
+            np.testing.assert_array_equal(point.F, path.line.frame(t))
+        else:
+            np.testing.assert_array_equal(point.F, F + t * direction)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_slope_along_a_curve_is_the_derivative(case, seed):
+    _, objective, F, direction = case(seed)
+    path, gradient = path_from(objective, F, direction)
+    for t in (0.0, 0.7):
+        ends = [path.at(t + step).value for step in (-1e-5, 1e-5)]
+        slope = path.slope(path.at(t))
+        assert (ends[1] - ends[0]) / 2e-5 == pytest.approx(slope, rel=1e-5, abs=1e-4)
+    assert path.slope(path.at(0.0)) == pytest.approx(dot(gradient, direction), rel=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_four_values_along_a_geodesic_are_those_of_its_points(
+    random_problem, local_problem, store, form, seed
 ):
-    objective, F = local_problem(random_problem(seed)).objective(), factor(seed)
-    line = geodesic(F, direction(seed))
-    steps = np.array([-1.0, 0.0, 0.1, 2.0])
-    values = objective.along(objective.at(F), line).values(steps)
-    expected = [objective.at(line.frame(t)).value for t in steps]
-    np.testing.assert_allclose(values, expected, rtol=1e-12)
+    objective = local_problem(random_problem(seed, form=form), store=store).objective()
+    path, _ = path_from(objective, *factor_and_direction(seed))
+    expected = [objective.at(path.line.frame(t)).value for t in STEPS]
+    np.testing.assert_allclose(path.values(STEPS), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("t", [-1.0, 0.0, 2.0])
-def test_point_along_a_geodesic_is_the_point_at_its_frame(
-    random_problem, local_problem, factor, direction, seed, t
+def test_origin_of_a_path_is_its_start_in_the_coordinates_of_the_path(case):
+    _, objective, F, direction = case(0)
+    value = objective.at(F).value
+    path, gradient = path_from(objective, F, direction)
+    fresh = objective.at(path.origin.F)
+    assert path.origin.value == value
+    assert_close(path.origin.F @ path.origin.F.T, F @ F.T, 1e-13)
+    assert_close(path.gradient, objective.space.gradient(objective, fresh), 1e-12)
+    assert_close(projected(path.origin), projected(fresh), 1e-12)
+    assert dot(path.gradient, path.direction) == pytest.approx(dot(gradient, direction), rel=1e-12)
+
+
+def test_curve_from_a_point_along_a_curve_carries_its_samples_on(case, rank):
+    _, objective, F, direction = case(0)
+    halfway = path_from(objective, F, direction)[0].at(1.5)
+    gradient = objective.space.gradient(objective, halfway)
+    path = objective.along(halfway, gradient, factor_and_direction(1, rank)[1])
+    point = path.at(0.5)
+    value, expected = gradient_at(objective, point.F)
+    assert point.value == pytest.approx(value, rel=1e-12)
+    assert_close(objective.space.gradient(objective, point), expected, 1e-11)
+
+
+def test_four_values_of_a_grid_of_triplets_are_those_of_its_points(grid_problem, local_problem):
+    path, _ = path_from(local_problem(grid_problem).objective(), *factor_and_direction(0))
+    np.testing.assert_allclose(path.values(STEPS), [path.at(t).value for t in STEPS], rtol=1e-12)
+
+
+def test_values_along_the_multiples_of_a_metric_are_those_at_them(
+    random_problem, local_problem, store, form
 ):
-    objective, F = local_problem(random_problem(seed)).objective(), factor(seed)
-    line = geodesic(F, direction(seed))
-    point, expected = objective.along(objective.at(F), line).at(t), objective.at(line.frame(t))
-    np.testing.assert_array_equal(point.F, expected.F)
-    assert point.value == pytest.approx(expected.value, rel=1e-12)
-    assert_close(point.gradient, expected.gradient, 1e-11)
-    assert_close(point.projected * point.scale, expected.projected * expected.scale, 1e-12)
-
-
-def test_origin_of_a_path_is_its_start_seen_from_the_frame_of_the_geodesic(
-    random_problem, local_problem, factor, direction
-):
-    objective, F = local_problem(random_problem(0)).objective(), factor(0)
-    start, line = objective.at(F), geodesic(F, direction(0))
-    origin, expected = objective.along(start, line).origin, objective.at(line.basis)
-    assert origin.value == start.value
-    np.testing.assert_array_equal(origin.F, line.basis)
-    assert_close(origin.gradient, expected.gradient, 1e-12)
-    assert_close(origin.projected * origin.scale, expected.projected, 1e-12)
-
-
-def test_geodesic_from_a_point_along_a_geodesic_carries_its_samples_on(
-    random_problem, local_problem, factor, direction
-):
-    objective, F = local_problem(random_problem(0)).objective(), factor(0)
-    halfway = objective.along(objective.at(F), geodesic(F, direction(0))).at(1.5)
-    line = geodesic(halfway.F, direction(1))
-    point, expected = objective.along(halfway, line).at(0.5), objective.at(line.frame(0.5))
-    assert point.value == pytest.approx(expected.value, rel=1e-12)
-    assert_close(point.gradient, expected.gradient, 1e-11)
-
-
-def test_values_and_points_along_a_geodesic_agree(grid_problem, local_problem, factor, direction):
-    objective, F = local_problem(grid_problem).objective(), factor(0)
-    path = objective.along(objective.at(F), geodesic(F, direction(0)))
-    steps = np.array([-1.0, 0.0, 0.1, 2.0])
-    np.testing.assert_allclose(path.values(steps), [path.at(t).value for t in steps], rtol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("t", [0.0, 0.7])
-def test_slope_along_a_geodesic_is_the_diagonal_of_the_gradient_times_the_rates(
-    random_problem, local_problem, factor, direction, seed, t
-):
-    objective, F = local_problem(random_problem(seed)).objective(), factor(seed)
-    line = geodesic(F, direction(seed))
-    path = objective.along(objective.at(F), line)
-    values = path.values(t + 1e-5 * np.array([-1, 1, -2, 2]))
-    slope = np.diagonal(path.at(t).gradient) @ line.rates
-    assert (values[1] - values[0]) / 2e-5 == pytest.approx(slope, rel=1e-5, abs=1e-5)
-
-
-def test_slope_at_the_start_is_the_product_of_gradient_and_direction(
-    random_problem, local_problem, factor, direction
-):
-    objective, F, h = local_problem(random_problem(0)).objective(), factor(0), direction(0)
-    start, line = objective.at(F), geodesic(F, h)
-    slope = np.diagonal(objective.along(start, line).at(0.0).gradient) @ line.rates
-    assert slope == pytest.approx(np.vdot(start.gradient, h), rel=1e-11)
+    objective = local_problem(random_problem(0, form=form), store=store).objective()
+    F, _ = factor_and_direction(0)
+    path = FullRank().multiples(objective, F)
+    expected = [objective.at(np.exp(0.5 * t) * F).value for t in STEPS]
+    np.testing.assert_allclose(path.values(STEPS), expected, rtol=1e-12)
 
 
 # The worked example
 
 
-def test_value_of_the_example(example, local_problem):
-    value = local_problem(example).objective().at(np.eye(2)).value
-    assert value == pytest.approx(1.108791820, abs=5e-10)
+def test_value_gradient_and_scatter_of_the_example(example, local_problem, store):
+    objective = local_problem(example, store=store).objective()
+    point = objective.at(np.eye(2))
+    assert point.value == pytest.approx(1.108791820, abs=5e-10)
+    gradient = [[-0.012801, -0.474914], [-0.474914, 0.945939]]
+    scatter = [[0.110599, -0.027212], [-0.027212, 0.213405]]
+    np.testing.assert_allclose(point.gradient, gradient, rtol=0, atol=6e-7)
+    np.testing.assert_allclose(objective.scatter, scatter, rtol=0, atol=6e-7)
 
 
-def test_gradient_of_the_example(example, local_problem):
-    gradient = local_problem(example).objective().at(np.eye(2)).gradient
-    expected = [[-0.012801, -0.474914], [-0.474914, 0.945939]]
-    np.testing.assert_allclose(gradient, expected, rtol=0, atol=6e-7)
-
-
-def test_scatter_of_the_example(example, local_problem):
-    expected = [[0.110599, -0.027212], [-0.027212, 0.213405]]
-    scatter = local_problem(example).objective().scatter
-    np.testing.assert_allclose(scatter, expected, rtol=0, atol=6e-7)
-
-
-def test_losses_of_the_example(example, local_problem):
-    local = local_problem(example)
-    pairs, losses = local.problem.triplets.pairs, local.start().losses
-    unmet = losses > 0
-    assert pairs[unmet].tolist() == [[2, 0], [4, 5], [7, 6]]
-    np.testing.assert_allclose(losses[unmet], [0.78, 1.23, 6.73], rtol=1e-12)
-
-
-def test_importances_of_the_example(example, local_problem):
-    local = local_problem(example)
-    pairs, importance = local.problem.triplets.pairs.tolist(), local.start().importance
+def test_losses_and_importances_of_the_example(example, local_problem, store):
+    local = local_problem(example, store=store)
+    pairs, state = local.store.comparisons.pairs.tolist(), local.start()
+    losses = {tuple(p): x for p, x in zip(pairs, state.measured.losses, strict=True) if x > 0}
+    assert losses == pytest.approx({(2, 0): 0.78, (4, 5): 1.23, (7, 6): 6.73}, rel=1e-12)
     by_pair = {(0, 2): 0.373256, (0, 1): 0.250074, (1, 3): 0.075816, (4, 5): 0.175832}
     for pair, expected in by_pair.items():
-        assert importance[pairs.index(list(pair))] == pytest.approx(expected, abs=6e-7)
-    assert importance[pairs.index([0, 4])] == 0  # a far pair only
+        assert state.importance[pairs.index(list(pair))] == pytest.approx(expected, abs=6e-7)
+    assert state.importance[pairs.index([0, 4])] == 0  # a far pair only
 
 
 # What must not matter
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_single_precision_agrees_to_six_digits(random_problem, local_problem, factor, seed):
-    given, F = random_problem(seed), factor(seed)
-    double = local_problem(given).objective().at(F)
-    single = local_problem(given.astype(np.float32)).objective().at(F)
-    assert single.projected.dtype == np.float32
-    assert single.value == pytest.approx(double.value, rel=1e-6)
-    assert_close(single.gradient, double.gradient, 1e-5)
-
-
-def test_single_precision_agrees_along_a_geodesic(random_problem, local_problem, factor, direction):
-    given, F, line = random_problem(0), factor(0), geodesic(factor(0), direction(0))
-    steps = np.array([-1.0, 0.0, 0.1, 2.0])
-    values = [
-        (objective := local_problem(problem).objective()).along(objective.at(F), line).values(steps)
+def test_single_precision_agrees_to_six_digits(random_problem, local_problem, store, rank, form):
+    given, (F, direction) = random_problem(0, form=form), factor_and_direction(0, rank)
+    double, single = (
+        local_problem(problem, store=store, rank=rank).objective()
         for problem in (given, given.astype(np.float32))
-    ]
-    np.testing.assert_allclose(values[1], values[0], rtol=2e-6)
+    )
+    point, expected = single.at(F), double.at(F)
+    assert point.projected.dtype == np.float32
+    assert point.value == pytest.approx(expected.value, rel=1e-6)
+    gradient = double.space.gradient(double, expected)
+    assert_close(single.space.gradient(single, point), gradient, 1e-5)
+    if rank is None:
+        values = [
+            path_from(objective, F, direction)[0].values(STEPS) for objective in (single, double)
+        ]
+        np.testing.assert_allclose(*values, rtol=2e-6)
 
 
-def test_every_triplet_twice_is_the_same_objective(random_problem, local_problem, factor):
-    given, F = random_problem(0), factor(0)
-    twice = replace(given, triplets=np.repeat(given.triplets, 2, axis=0))
-    point, expected = (local_problem(p).objective().at(F) for p in (twice, given))
-    assert point.value == pytest.approx(expected.value, rel=1e-13)
-    assert_close(point.gradient, expected.gradient, 1e-12)
+def test_every_comparison_twice_is_the_same_objective(local_problem, rank, case):
+    given, objective, F, _ = case(0)
+    value, gradient = gradient_at(local_problem(given.twice(), rank=rank).objective(), F)
+    same, expected = gradient_at(objective, F)
+    assert value == pytest.approx(same, rel=1e-13)
+    assert_close(gradient, expected, 1e-12)
 
 
-def test_order_of_the_triplets_does_not_matter_to_the_last_bit(grid_problem, local_problem, factor):
+def test_order_of_the_triplets_does_not_matter_to_the_last_bit(grid_problem, local_problem, store):
     mixed = np.random.default_rng(0).permutation(grid_problem.triplets)
     local, expected = (
-        local_problem(replace(grid_problem, triplets=mixed)),
-        local_problem(grid_problem),
+        local_problem(problem, store=store)
+        for problem in (replace(grid_problem, triplets=mixed), grid_problem)
     )
     for array, same in zip(
-        local.problem.triplets.arrays, expected.problem.triplets.arrays, strict=True
+        local.store.comparisons.lists, expected.store.comparisons.lists, strict=True
     ):
         np.testing.assert_array_equal(array, same)
-    point, same = local.objective().at(factor(0)), expected.objective().at(factor(0))
+    F, _ = factor_and_direction(0)
+    point, same = local.objective().at(F), expected.objective().at(F)
     assert point.value == same.value
     np.testing.assert_array_equal(point.gradient, same.gradient)
 
 
-def test_translation_of_the_samples_does_not_matter(random_problem, local_problem, factor):
-    given, F = random_problem(0), factor(0)
-    local, expected = local_problem(given), local_problem(given).objective().at(F)
+def test_translation_of_the_samples_does_not_matter(random_problem, local_problem, rank):
+    """Not even that of samples which are not centred, as far as their products hold digits."""
+    given, (F, _) = random_problem(0), factor_and_direction(0, rank)
+    local = local_problem(given, rank=rank)
     moved = given.shifted(np.array([100.0, -30.0, 5.0, 0.0]))
-    objective = local.objective()
-    point = replace(objective, X=moved.X).at(F)
-    assert point.value == pytest.approx(expected.value, rel=1e-10)
-    assert_close(point.gradient, expected.gradient, 1e-9)
+    at_home = MemoryStore(given.X, np.zeros(4)).compare(given.said)
+    away = MemoryStore(moved.X, np.zeros(4)).compare(given.said)
+    importance = at_home.importances(local.modes.weights)
+    results = [
+        store.loss_and_half(store.project(F), np.ones(F.shape[1]), importance)
+        for store in (away, at_home)
+    ]
+    (loss, half), (same, expected) = results
+    assert loss == pytest.approx(same, rel=1e-10)
+    assert_close(half + half.T, expected + expected.T, 1e-9)
+    elsewhere, here = (local_problem(p, rank=rank).objective() for p in (moved, given))
+    (value, gradient), (same, expected) = gradient_at(elsewhere, F), gradient_at(here, F)
+    assert value == pytest.approx(same, rel=1e-10)
+    assert_close(gradient, expected, 1e-10)
+    assert_close(elsewhere.scatter, here.scatter, 1e-10)
 
 
-def test_translation_of_samples_and_centers_leaves_the_scatter(random_problem, local_problem):
-    given = random_problem(0)
-    moved = given.shifted(np.array([100.0, -30.0, 5.0, 0.0]))
-    scatter = local_problem(moved).objective().scatter
-    assert_close(scatter, local_problem(given).objective().scatter, 1e-10)
-
-
-def test_shared_and_separate_lists_of_far_pairs_agree(
-    grid_problem, local_problem, factor, direction
-):
-    objective, F = local_problem(grid_problem).objective(), factor(0)
-    shared = objective.triplets
+def test_shared_and_separate_lists_of_far_pairs_agree(grid_problem, local_problem):
+    objective, (F, direction) = local_problem(grid_problem).objective(), factor_and_direction(0)
+    shared = objective.store.comparisons
     lengths = shared.last - shared.first
     last = np.cumsum(lengths)
     lists = [shared.far[a:b] for a, b in zip(shared.first, shared.last, strict=True)]
-    separate = TripletSet(
-        shared.pairs, last - lengths, last, np.concatenate(lists), shared.groups, shared.n_samples
-    )
+    separate = replace(shared, first=last - lengths, last=last, far=np.concatenate(lists))
     assert len(shared.far) < len(separate.far) == len(grid_problem.triplets)
-    other, line = replace(objective, triplets=separate), geodesic(F, direction(0))
+    other = replace(objective, store=replace(objective.store, comparisons=separate))
     point, expected = other.at(F), objective.at(F)
     assert point.value == pytest.approx(expected.value, rel=1e-13)
     assert_close(point.gradient, expected.gradient, 1e-13)
-    steps = np.array([0.0, 0.1, 0.5, 1.0])
-    np.testing.assert_allclose(
-        other.along(point, line).values(steps),
-        objective.along(expected, line).values(steps),
-        rtol=1e-13,
-    )
+    values = [path_from(each, F, direction)[0].values(STEPS) for each in (other, objective)]
+    np.testing.assert_allclose(*values, rtol=1e-13)
 
 
 def test_scatter_is_positive_semidefinite(random_problem, local_problem):

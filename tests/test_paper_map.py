@@ -1,14 +1,11 @@
 """Every equation has one home in the code and, where it computes something, a twin in loops."""
 
-import importlib
-import pkgutil
+import ast
 import re
 from pathlib import Path
 
 import literal
 import pytest
-
-import mdaml
 
 ROOT = Path(__file__).parents[1]
 PAPER = (ROOT / "docs" / "paper.md").read_text()
@@ -17,20 +14,17 @@ ROWS = {name: (home.strip(), twin.strip()) for name, home, twin in ROW.findall(P
 
 
 def docstrings():
-    """Each object of the package that has a docstring of its own, by its dotted name."""
-    for info in pkgutil.walk_packages(mdaml.__path__, "mdaml."):
-        if info.name.startswith(("mdaml.kernels.torch_", "mdaml.kernels.triton_")):
-            continue  # twins of other kernels, for extras that may be absent
-        module = importlib.import_module(info.name)
-        yield info.name, module.__doc__ or ""
-        for name, thing in vars(module).items():
-            if getattr(thing, "__module__", None) != info.name:
-                continue
-            yield f"{info.name}.{name}", getattr(thing, "__doc__", None) or ""
-            if isinstance(thing, type):
-                for attribute, method in vars(thing).items():
-                    if callable(method):
-                        yield f"{info.name}.{name}.{attribute}", method.__doc__ or ""
+    """Each module, class, function and method of the package with its docstring, by its name."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        parts = path.relative_to(ROOT / "src").with_suffix("").parts
+        yield from named(ast.parse(path.read_text()), ".".join(parts).removesuffix(".__init__"))
+
+
+def named(node, name):
+    yield name, ast.get_docstring(node) or ""
+    for inner in node.body:
+        if isinstance(inner, ast.FunctionDef | ast.ClassDef):
+            yield from named(inner, f"{name}.{inner.name}")
 
 
 def claims():

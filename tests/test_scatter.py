@@ -4,8 +4,18 @@ import literal_baselines as literal
 import numpy as np
 import pytest
 
-from mdaml.constraints import Classes, PairSet
-from mdaml.scatter import cholesky, class_scatters, pair_scatter, ridged, weighted_scatter
+from mdaml.constraints.comparisons import PairSet
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.value import Constraints
+from mdaml.estimators.scatter import (
+    cholesky,
+    class_scatters,
+    pair_scatter,
+    ridged,
+    scatters,
+    weighted_scatter,
+    whitened,
+)
 
 
 def random_pairs(rng, n_samples, n_pairs):
@@ -65,6 +75,38 @@ def test_class_scatters_are_those_of_all_pairs_there_are(seed):
     for scatter, pairs in zip((similar, dissimilar), wanted, strict=True):
         np.testing.assert_allclose(scatter.total, literal.pair_scatter(samples, pairs), rtol=1e-11)
         assert scatter.n_pairs == scatter.n_distinct == len(pairs)
+
+
+def test_many_small_classes_give_the_same_scatters_as_few():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 20  # so small that products with all samples are made
+    classes, X = Classes.from_labels("test", y), centred(rng, 60, 3)
+    wanted = literal.labelled_pairs(y[classes.rows])
+    found = class_scatters(X[classes.rows], classes)
+    for scatter, pairs in zip(found, wanted, strict=True):
+        expected = literal.pair_scatter(X[classes.rows], pairs)
+        np.testing.assert_allclose(scatter.total, expected, rtol=1e-11, atol=1e-10)
+
+
+def test_scatters_of_labels_and_of_constraints_are_those_of_their_pairs():
+    rng = np.random.default_rng(0)
+    X, y = centred(rng, 80, 3), np.arange(80) % 2  # classes so large that each has a product
+    for found, wanted in (
+        (scatters(X, Classes.from_labels("test", y)), literal.labelled_pairs(y)),
+        (
+            scatters(X, Constraints(pairs=[[0, 1], [2, 3]], pair_labels=[1, -1])),
+            ([[0, 1]], [[2, 3]]),
+        ),
+    ):
+        for scatter, pairs in zip(found, wanted, strict=True):
+            expected = literal.pair_scatter(X, np.asarray(pairs))
+            np.testing.assert_allclose(scatter.total, expected, rtol=1e-10, atol=1e-9)
+
+
+def test_whitened_samples_have_the_identity_for_their_scatter():
+    X = centred(np.random.default_rng(0), 30, 4)
+    Y = whitened(X, cholesky(X.T @ X, "samples"))
+    np.testing.assert_allclose(Y.T @ Y, np.eye(4), atol=1e-12)
 
 
 def test_a_ridge_is_relative_to_the_mean_eigenvalue():

@@ -82,13 +82,12 @@ def literal(data):
     from literal_mdaml import fit_literal
 
     from mdaml.constraints import sample_triplets
-    from mdaml.modes import mixture_weights
+    from mdaml.stores.memory import MemoryStore
 
     triplets = data.triplets
     if triplets is None:
         triplets = sample_triplets(data.y, 10, 10, random_state=0)
-    start = np.maximum(mixture_weights(data.X, 10, np.random.RandomState(0)), 1e-12)
-    start /= start.sum(axis=1, keepdims=True)
+    start = MemoryStore.of(data.X).mixture_weights(10, 3.0, np.random.RandomState(0)).weights
     options = {"eta": 3.0, "triplet_weight": 300.0 * 10**3, "ridge": 1e-4}
     M, *_ = fit_literal(data.X, triplets, start, n_outer=5, n_inner=10, **options)
     return np.linalg.cholesky(M).T

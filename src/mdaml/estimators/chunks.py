@@ -92,6 +92,15 @@ class Past:
                 "Keep n_modes, or start anew with fit."
             )
 
+    def check_rank(self, rank: int | None) -> None:
+        """Refuse another rank than the model has; None is full rank."""
+        d, own = self.F.shape
+        if own != (d if rank is None else rank):
+            raise ValueError(
+                f"MDaML(n_components={rank}) goes on with a model of rank {own}. Keep "
+                "n_components, or start anew with fit."
+            )
+
 
 def past_of(model: Any) -> Past:
     """Return what a fitted model knows; of one that was loaded, what its file held."""
@@ -99,7 +108,7 @@ def past_of(model: Any) -> Past:
     kept = getattr(model, "_stream", None)
     if kept is None:
         F = model.components_.T.astype(np.float64)
-        if len(model.components_) < d and model.n_components is None:
+        if len(model.components_) < d and model.n_components in (None, d):
             M = F @ F.T  # directions that were cut off can come back
             F = np.linalg.cholesky(M + 1e-6 * np.trace(M) / d * np.eye(d))
         kept = F, Reservoir.empty(d, model.components_.dtype)

@@ -104,8 +104,8 @@ class MDaML(WeakLearner):
     memory_limit : int, str or None, default=None
         Most bytes, or for instance "2 GB", that a fit may take beyond X and the comparisons passed.
         Copies of X are made only where they fit; a fit that does not fit without them is refused
-        before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. With
-        NumPy and full rank only. The guide "scaling" says what a fit takes.
+        before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. On a
+        device it limits the memory there. The guide "scaling" says what a fit takes.
     random_state : int, RandomState or None, default=None
         For the triplets drawn from labels, for the first weights and, with ``n_components``, for
         the principal axes.
@@ -307,6 +307,7 @@ class MDaML(WeakLearner):
         """
         spec = check_parameters(self, samples.shape, said)
         past.check_modes(spec.n_modes)
+        past.check_rank(spec.rank)
         rng, chunk = check_random_state(self.random_state), MemoryStore.of(samples)
         with chunk.threads():
             comparisons = draw_comparisons(spec, chunk, said, past.F, rng)

@@ -59,14 +59,22 @@ def rows_times(Y: Any, A: FloatArray, out: FloatArray | None = None) -> FloatArr
     """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
     A = A.astype(Y.dtype, copy=False)
     out = np.empty((len(Y), A.shape[1]), Y.dtype) if out is None else out
-    whole = isinstance(Y, np.ndarray) and out is not Y
-    n_rows = len(Y) if whole else rows_per_block(Y.shape[1], Y.dtype.itemsize)
-    share(_rows_times, len(Y), Y.size * A.shape[1] // 8, Y, A, out, n_rows)
+    cost = Y.size * A.shape[1] // 8
+    if isinstance(Y, np.ndarray) and out is not Y:
+        share(_rows_times, len(Y), cost, Y, A, out)
+    else:
+        # Whole blocks for each thread, so that no block, and no rounding, depends on their number.
+        n_rows = rows_per_block(Y.shape[1], Y.dtype.itemsize)
+        share(_blocks_times, -(-len(Y) // n_rows), cost, Y, A, out, n_rows)
     return out
 
 
-def _rows_times(begin, end, Y, A, out, n_rows):
-    for first, last in blocks(begin, end, n_rows):
+def _rows_times(begin, end, Y, A, out):
+    np.matmul(Y[begin:end], A, out=out[begin:end])
+
+
+def _blocks_times(begin, end, Y, A, out, n_rows):
+    for first, last in blocks(begin * n_rows, min(end * n_rows, len(Y)), n_rows):
         if out is Y:  # a product may not overwrite what it reads
             out[first:last] = np.matmul(Y[first:last], A)
         else:

@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Alternation:
-    """Algorithm 2 over a store with its comparisons and a space: three moves, and their order."""
+    """The three moves over a store with its comparisons and a space, and their order."""
 
     store: Store
     space: Space

@@ -95,6 +95,7 @@ def fit_metric(
             state = passes[-1].state
             if passes[-1].status is Status.STOPPED:
                 break
+            del comparisons  # free them before others are drawn
             comparisons = draw_comparisons(spec, store, said, state.F, rng)
             store = store.compare(comparisons)
             alternation = Alternation(store, space, spec)

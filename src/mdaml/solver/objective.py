@@ -61,7 +61,7 @@ class Space(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """Eq. (7) over a store and a space.
+    """The objective over a store and a space, of the metric alone.
 
     With the modes fixed it is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter
     matrix ``S`` and one weight for each near pair: the number of modes has left the problem.

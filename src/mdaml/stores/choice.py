@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import N_MATCHES, has_triplets_only
@@ -81,6 +83,8 @@ class FitSize:
     n_drawn: int = 0  # of the comparisons, those that the fit itself draws
     with_anchor: bool = True  # triplets of equal weight
     rank: int | None = None  # of low rank
+    mapped_start: bool = False  # of low rank, from a matrix that all samples are mapped by
+    searched: bool = False  # for neighbours, from labels
 
     def needed(self, *, in_blocks: bool) -> int:
         """Bytes that a fit takes at most beyond X and the comparisons passed; docs/scaling.md."""
@@ -101,8 +105,13 @@ class FitSize:
         grouping = (16 if self.with_anchor else 64) * self.n_comparisons
         start = 5 * self.itemsize * min(self.n_samples, MAX_ROWS_FOR_START) * self.n_features
         start += 5 * modes
-        start += 0 if in_blocks else 2 * samples
-        largest = max(metric + second_start, weights + second_start, grouping, start)
+        start += (samples if self.mapped_start else 0) if in_blocks else 2 * samples
+        search = (0 if in_blocks else samples) + 3 * b * self.n_pairs + 5 * modes
+        if self.searched:  # what the last pass left, beside new triplets
+            grouping += structure + search
+        if self.searched and self.rank is None:  # samples mapped, and twice more to find cells
+            search += 3 * samples
+        largest = max(metric + second_start, weights + second_start, grouping, start, search)
         small = 480 * self.n_features * (self.n_features if self.rank is None else self.rank + 42)
         return structure + largest + 40 * self.n_samples + _FIXED_BYTES + small + 24 * self.n_drawn
 
@@ -146,6 +155,7 @@ def fit_size(
             "n_pairs": n_pairs,
             "n_comparisons": n * each,
             "n_drawn": n * each,
+            "searched": spec.neighbors,
         }
     elif has_triplets_only(said):
         n_all = len(said.triplets)
@@ -164,7 +174,8 @@ def fit_size(
             "n_drawn": 2 * (n_direct + matched),
             "with_anchor": False,
         }
-    return FitSize(n, d, spec.n_modes, itemsize, **counts, rank=spec.rank)
+    mapped = spec.rank is not None and isinstance(spec.metric, np.ndarray)
+    return FitSize(n, d, spec.n_modes, itemsize, **counts, rank=spec.rank, mapped_start=mapped)
 
 
 def find_device(caller: str, device: str | None) -> str | None:

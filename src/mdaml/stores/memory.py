@@ -349,8 +349,9 @@ class MemoryStore:
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:
-        Y = self.rows[:] if is_identity(F) else self.project(F)
-        return nearest_places(Y[classes.rows], classes, n_similar, n_dissimilar)
+        rows = classes.rows
+        Y = self.rows[rows] if is_identity(F) else self.project(F)[rows]
+        return nearest_places(Y, classes, n_similar, n_dissimilar)
 
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of each feature."""
