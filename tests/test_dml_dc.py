@@ -16,10 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mdaml import DMLdc
-from mdaml.constraints import Classes
+from mdaml.constraints.labels import Classes
 from mdaml.datasets import load_dataset
-from mdaml.estimators import _dml_dc
-from mdaml.estimators._dml_dc import RampProblem, minimise_convex, minimise_difference
+from mdaml.estimators import dml_dc as module
+from mdaml.estimators.dml_dc import RampProblem, minimise_convex, minimise_difference
 
 X8, Y8 = lit.e8()
 I2 = np.eye(2)
@@ -361,7 +361,7 @@ def test_a_step_that_leads_nowhere_is_repeated_with_shorter_ones(monkeypatch):
         tried.append(first_step)
         return F
 
-    monkeypatch.setattr(_dml_dc, "minimise_convex", stay)
+    monkeypatch.setattr(module, "minimise_convex", stay)
     F, history, status = minimise_difference(problem, 5, 50, 0.0, None)
     np.testing.assert_array_equal(F, np.eye(X.shape[1]))
     assert (len(history), status) == (1, "no_descent")
@@ -375,7 +375,7 @@ def test_it_stops_where_the_metric_hardly_changes(monkeypatch):
     def shrink(_problem, F, *_):
         return (1 - 1e-8) * F
 
-    monkeypatch.setattr(_dml_dc, "minimise_convex", shrink)
+    monkeypatch.setattr(module, "minimise_convex", shrink)
     _, history, status = minimise_difference(problem, 5, 50, 0.0, None)
     assert (len(history), status) == (2, "converged")
 

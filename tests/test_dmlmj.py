@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mdaml.constraints import Classes
+from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_multimodal
-from mdaml.estimators._dmlmj import DMLMJ, jeffrey_directions, neighbor_covariance, regularised
+from mdaml.estimators.dmlmj import DMLMJ, jeffrey_directions, neighbor_covariance, regularised
 
 X8, Y8 = lit.e8()
 

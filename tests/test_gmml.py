@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdaml import GMML
-from mdaml.estimators._gmml import geometric_mean_factor
+from mdaml.estimators.gmml import geometric_mean_factor
 
 PINS = {  # methods notes: [m11, m12, m22] on the worked example, reg=0
     "t=0": ({"t": 0.0}, [0.159949, 0.027561, 0.034204]),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mdaml import KISSME
-from mdaml.estimators._kissme import clipped_components, likelihood_ratio
+from mdaml.estimators.kissme import clipped_components, likelihood_ratio
 
 
 def e8_pairs():

@@ -10,9 +10,9 @@ from scipy.linalg import eigh
 from scipy.stats import ortho_group
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mdaml.constraints import Classes
-from mdaml.estimators import _lfda
-from mdaml.estimators._lfda import LFDA, embedded, local_scales, local_scatters
+from mdaml.constraints.labels import Classes
+from mdaml.estimators import lfda as module
+from mdaml.estimators.lfda import LFDA, embedded, local_scales, local_scatters
 from mdaml.kernels import affinity
 
 X8, Y8 = lit.e8()
@@ -179,7 +179,7 @@ def test_both_scatters_and_their_sum_are_semi_definite(seed, sizes, k):
 @pytest.mark.parametrize("sizes", [(9, 8, 7), (1, 5, 20), (300, 40)])
 def test_affinity_one_everywhere_gives_the_scatters_of_fisher(sizes, monkeypatch):
     X, y = random_classes(15, sizes)
-    monkeypatch.setattr(_lfda, "local_scales", lambda X, *_: np.full(len(X), 1e12))
+    monkeypatch.setattr(module, "local_scales", lambda X, *_: np.full(len(X), 1e12))
     within, between = scatters(X, y, 3)
     fisher_within, fisher_between = np.zeros((3, 3)), np.zeros((3, 3))
     for label in np.unique(y):
@@ -238,7 +238,7 @@ def test_rows_of_eigenvalues_that_rounding_made_negative_vanish(monkeypatch):
     rows = embedded(np.array([4.0, -1e-17]), np.eye(2), "weighted")
     np.testing.assert_array_equal(rows, [[2, 0], [0, 0]])
     # Two classes without locality have one direction, as in the analysis of Fisher.
-    monkeypatch.setattr(_lfda, "local_scales", lambda X, *_: np.full(len(X), 1e12))
+    monkeypatch.setattr(module, "local_scales", lambda X, *_: np.full(len(X), 1e12))
     L = LFDA().fit(*random_classes(6, (20, 30))).components_
     assert np.abs(L[1:]).max() < 1e-6 * np.abs(L[0]).max()
 

@@ -18,11 +18,12 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mdaml import LMNN, kernels
-from mdaml.constraints import Classes
+from mdaml import LMNN
+from mdaml.constraints.labels import Classes
 from mdaml.datasets import load_dataset
-from mdaml.estimators import _lmnn
-from mdaml.estimators._lmnn import LargeMargin
+from mdaml.estimators import lmnn as module
+from mdaml.estimators.lmnn import LargeMargin
+from mdaml.kernels.pairs import pair_sq_dists
 
 X8, Y8 = lit.e8()
 HINGE = 2.0**-40  # a width of rounding that leaves the hinge
@@ -229,7 +230,7 @@ def walks(draw):
 def test_a_kept_list_gives_what_a_new_one_gives(slack, case):
     X, y, k, walk = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_lmnn, "_SLACK", slack)
+        patch.setattr(module, "_SLACK", slack)
         kept = large_margin(X, y, k)
         for L in walk:
             new = large_margin(X, y, k)
@@ -280,7 +281,7 @@ def test_block_by_block_gives_what_one_list_gives(most, monkeypatch):
     whole = large_margin(X, y, 3)
     wanted = [(whole.value(L), *whole.value_and_gradient(L, 0.1)) for L in maps]
     assert whole._listed is not None
-    monkeypatch.setattr(_lmnn, "_MOST_PAIRS", most)
+    monkeypatch.setattr(module, "_MOST_PAIRS", most)
     parts = large_margin(X, y, 3)
     for L, (value, rounded, gradient) in zip(maps, wanted, strict=True):
         assert parts.value(L) == pytest.approx(value, rel=1e-12)
@@ -294,7 +295,7 @@ def test_block_by_block_gives_what_one_list_gives(most, monkeypatch):
 def test_a_fit_block_by_block_is_the_same_fit(monkeypatch):
     X, y = random_classes(0, (150, 149), 4)
     whole = LMNN(max_iter=5000).fit(X, y)
-    monkeypatch.setattr(_lmnn, "_MOST_PAIRS", 1000)
+    monkeypatch.setattr(module, "_MOST_PAIRS", 1000)
     parts = LMNN(max_iter=5000).fit(X, y)
     np.testing.assert_allclose(parts.history_[:5], whole.history_[:5], rtol=1e-8)
     assert min(parts.history_) == pytest.approx(min(whole.history_), rel=1e-3)
@@ -303,7 +304,7 @@ def test_a_fit_block_by_block_is_the_same_fit(monkeypatch):
 def test_a_sparse_part_of_the_samples_may_have_no_impostors_in_its_block(monkeypatch):
     X, y = random_classes(0, (140, 140), 2)
     X[:140] += 1e3 * np.arange(140)[:, None]  # whole blocks of anchors without impostors
-    monkeypatch.setattr(_lmnn, "_MOST_PAIRS", 1)
+    monkeypatch.setattr(module, "_MOST_PAIRS", 1)
     objective = large_margin(X, y, 1)
     assert objective.value(np.eye(2)) == pytest.approx(literal_value(np.eye(2), X, y, 1), rel=1e-9)
 
@@ -698,7 +699,7 @@ def test_the_gradient_uses_the_kernels_of_triplets_drawn_from_lists():
     objective = large_margin(X, np.array([0, 0, 1]), 1)
     (triplets,) = objective._working_sets(X)
     np.testing.assert_array_equal(triplets.pairs, [[0, 1], [0, 2], [1, 0], [1, 2]])
-    assert kernels.pair_sq_dists(X, triplets.pairs) == pytest.approx([1, 1.44, 1, 0.04])
+    assert pair_sq_dists(X, triplets.pairs) == pytest.approx([1, 1.44, 1, 0.04])
     # pull 2, hinges 1 + 1 - 1.44 and 1 + 1 - 0.04
     assert objective.value(np.eye(1)) == pytest.approx(0.5 * 2 + 0.5 * (0.56 + 1.96))
     gradient = objective.value_and_gradient(np.eye(1), HINGE)[1]

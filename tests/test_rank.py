@@ -10,11 +10,10 @@ from hypothesis.extra.numpy import arrays
 from sklearn.datasets import make_blobs, make_classification
 from sklearn.neighbors import KNeighborsClassifier
 
-from mdaml import kernels
-from mdaml.constraints import Classes
-from mdaml.estimators._dmlmj import DMLMJ
-from mdaml.estimators._lfda import LFDA
-from mdaml.estimators._rank import best_rank, classes_without, folds, holdout
+from mdaml import DMLMJ, LFDA
+from mdaml.constraints.labels import Classes
+from mdaml.estimators.rank import best_rank, classes_without, folds, holdout
+from mdaml.kernels.voting import nested_votes
 
 
 def random_votes(seed=0, n_queries=60, n_train=90, n_features=6, n_classes=4):
@@ -46,7 +45,7 @@ def votes_one_by_one(Q, q_codes, Z, z_codes, n_neighbors):
 @pytest.mark.parametrize("n_train", [13, 16, 90])
 def test_votes_are_those_of_scikit_learn_for_every_number_of_columns(n_neighbors, n_train):
     Q, q_codes, Z, z_codes, n_classes = random_votes(n_train=n_train)
-    found = kernels.nested_votes(Q, q_codes, Z, z_codes, n_classes, n_neighbors)
+    found = nested_votes(Q, q_codes, Z, z_codes, n_classes, n_neighbors)
     for m in range(1, Q.shape[1] + 1):
         model = KNeighborsClassifier(n_neighbors, algorithm="brute").fit(Z[:, :m], z_codes)
         assert found[m - 1] == np.sum(model.predict(Q[:, :m]) == q_codes)
@@ -65,25 +64,25 @@ integers = st.integers(-2, 2)
 def test_ties_of_distances_go_to_the_earlier_row_and_of_votes_to_the_lower_code(Q, Z, k, seed):
     rng = np.random.default_rng(seed)
     q_codes, z_codes = rng.integers(0, 3, len(Q)), rng.integers(0, 3, len(Z))
-    found = kernels.nested_votes(Q.astype(float), q_codes, Z.astype(float), z_codes, 3, k)
+    found = nested_votes(Q.astype(float), q_codes, Z.astype(float), z_codes, 3, k)
     np.testing.assert_array_equal(found, votes_one_by_one(Q, q_codes, Z, z_codes, k))
 
 
 def test_a_tie_of_votes_is_lost_by_the_higher_code():
     Q, Z = np.zeros((2, 1)), np.array([[1.0], [1.0], [2.0], [2.0]])
-    votes = kernels.nested_votes(Q, np.array([0, 1]), Z, np.array([1, 0, 1, 0]), 2, 4)
+    votes = nested_votes(Q, np.array([0, 1]), Z, np.array([1, 0, 1, 0]), 2, 4)
     np.testing.assert_array_equal(votes, [1])
     # Of three rows at one distance the first two vote.
     Z, codes = np.ones((3, 1)), np.array([1, 1, 0])
     np.testing.assert_array_equal(
-        kernels.nested_votes(np.zeros((1, 1)), np.array([1]), Z, codes, 2, 2), [1]
+        nested_votes(np.zeros((1, 1)), np.array([1]), Z, codes, 2, 2), [1]
     )
 
 
 def test_all_rows_vote_if_there_are_fewer_than_neighbors():
     Q, q_codes, Z, z_codes, n_classes = random_votes(n_train=4)
-    few = kernels.nested_votes(Q, q_codes, Z, z_codes, n_classes, 4)
-    many = kernels.nested_votes(Q, q_codes, Z, z_codes, n_classes, 50)
+    few = nested_votes(Q, q_codes, Z, z_codes, n_classes, 4)
+    many = nested_votes(Q, q_codes, Z, z_codes, n_classes, 50)
     np.testing.assert_array_equal(few, many)
 
 
@@ -300,5 +299,5 @@ def test_no_vote_depends_on_the_number_of_threads(use_threads):
     counts = []
     for n_threads in (1, 2, 3, 7):
         use_threads(n_threads)
-        counts.append(kernels.nested_votes(*case, 5))
+        counts.append(nested_votes(*case, 5))
     np.testing.assert_array_equal(counts, [counts[0]] * 4)
