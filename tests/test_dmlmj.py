@@ -6,21 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import ortho_group
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mdaml.constraints.labels import Classes
-from mdaml.datasets import make_multimodal
 from mdaml.estimators.dmlmj import DMLMJ, jeffrey_directions, neighbor_covariance, regularised
 
 X8, Y8 = lit.e8()
-
-
-@parametrize_with_checks(
-    [DMLMJ(), DMLMJ(n_components="auto"), DMLMJ(n_components=1, reg="original")]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def random_classes(seed, sizes=(9, 8, 7), n_features=3):
@@ -93,19 +83,13 @@ def test_metric_is_that_of_the_loops(sizes, k, reg):
         assert_same(metric(X, y, k, m, reg=reg), lit.dmlmj(X, y, k, m, reg=reg), 1e-8)
 
 
-def test_labels_of_minus_one_are_left_out():
-    X, y = random_classes(1)
-    with_more = np.vstack([X, 100 * np.ones((4, 3))]), np.append(y, [-1] * 4)
-    assert_same(metric(*with_more, 3, 2), metric(X, y, 3, 2))
-
-
 # Identities
 
 
 seeds = st.integers(0, 10**6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seeds, st.integers(1, 4))
 def test_all_components_give_the_inverse_covariance_of_the_positives(seed, k):
     X, y = random_classes(seed)
@@ -148,41 +132,6 @@ def test_fewer_components_are_the_first_rows_of_more():
         some = DMLMJ(3, n_components=m).fit(X, y)
         np.testing.assert_array_equal(some.components_, everything.components_[:m])
         np.testing.assert_array_equal(some.eigenvalues_, everything.eigenvalues_[:m])
-
-
-@settings(max_examples=40, deadline=None)
-@given(seeds, st.sampled_from(["permutation", "translation", "rotation"]))
-def test_metric_follows_rigid_motions_and_ignores_the_order_of_samples(seed, move):
-    X, y = random_classes(seed)
-    _, scores, _ = lit.dmlmj_directions(*lit.dmlmj_scatters(X, y, 3))
-    assume(scores[1] > 1.01 * scores[2])  # else the second component is arbitrary
-    rng, Q = np.random.default_rng(seed), np.eye(3)
-    if move == "permutation":
-        order = rng.permutation(len(X))
-        moved = X[order], y[order]
-    elif move == "translation":
-        moved = X + 100 * rng.normal(size=3), y
-    else:
-        Q = ortho_group.rvs(3, random_state=seed)
-        moved = X @ Q.T, y
-    M = metric(X, y, 3, 2)
-    found = metric(*moved, 3, 2)
-    assert_same(found, Q @ M @ Q.T, 1e-8)
-    assert np.array_equal(found, found.T)
-
-
-def test_single_precision_stays_single_and_agrees():
-    X, y = random_classes(7)
-    single = DMLMJ(3, n_components=2).fit(X.astype(np.float32), y)
-    assert single.components_.dtype == np.float32
-    assert single.transform(X.astype(np.float32)).dtype == np.float32
-    assert_same(single.get_mahalanobis_matrix(), metric(X, y, 3, 2), 1e-4)
-
-
-def test_largest_entry_of_each_row_is_positive():
-    X, y = make_multimodal(200, random_state=0)
-    L = DMLMJ(n_components=2).fit(X, y).components_
-    assert np.all(np.take_along_axis(L, np.abs(L).argmax(axis=1)[:, None], axis=1) > 0)
 
 
 # Order
@@ -329,11 +278,3 @@ def test_original_ridge_is_none_for_regular_covariances():
 def test_wrong_parameters_are_refused_in_words(options, error, message):
     with pytest.raises(error, match=message):
         DMLMJ(**options).fit(X8, Y8)
-
-
-def test_a_fit_that_fails_leaves_the_model_as_it_was():
-    model = DMLMJ(2, n_components=1).fit(X8, Y8)
-    before = model.components_.copy()
-    with pytest.raises(ValueError, match="at least two classes"):
-        model.fit(X8, np.zeros(8))
-    np.testing.assert_array_equal(model.components_, before)

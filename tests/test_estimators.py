@@ -287,7 +287,9 @@ def test_the_type_of_labels_does_not_matter(cls, fitted, vehicle):
     X, y = vehicle
     codes = np.unique(y, return_inverse=True)[1]
     for same in (codes, codes.astype(float), codes.astype(object), 3 * codes + 7):
-        np.testing.assert_array_equal(fit(seeded(cls), X, same).components_, fitted(cls).components_)
+        np.testing.assert_array_equal(
+            fit(seeded(cls), X, same).components_, fitted(cls).components_
+        )
 
 
 @pytest.mark.parametrize("name", ["GMML", "KISSME", "DMLeig", "MDaML", "MDaML, rank 2"])

@@ -3,7 +3,7 @@
 import literal_baselines as literal
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mdaml import GMML
@@ -74,7 +74,6 @@ def test_repeated_pairs_count_as_often_as_they_are_given():
     )
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 8), t=st.floats(0, 1))
 def test_factor_is_the_twin_by_a_fractional_power(seed, d, t):
     rng = np.random.default_rng(seed)

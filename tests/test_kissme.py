@@ -109,17 +109,3 @@ def test_fewer_pairs_than_features_warns_and_suggests_pca():
         pytest.warns(UserWarning, match="2 distinct similar"),
     ):
         fit_pairs(X, similar, dissimilar, reg=0)
-
-
-@pytest.mark.parametrize(("signs", "missing"), [([1, 1], "dissimilar"), ([-1, -1], "similar")])
-def test_both_kinds_of_pairs_are_needed(signs, missing):
-    X, _ = literal.e8()
-    with pytest.raises(ValueError, match=f"no {missing} pair"):
-        KISSME().fit(X, pairs=[[0, 1], [2, 3]], pair_labels=signs)
-
-
-def test_counts_of_pairs_do_not_change_the_metric_if_all_are_equal():
-    X, similar, dissimilar = e8_pairs()
-    once = fit_pairs(X, similar, dissimilar).get_mahalanobis_matrix()
-    thrice = fit_pairs(X, 3 * similar, 3 * dissimilar).get_mahalanobis_matrix()
-    np.testing.assert_allclose(thrice, once, rtol=1e-12)

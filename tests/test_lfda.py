@@ -7,8 +7,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
-from scipy.stats import ortho_group
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mdaml.constraints.labels import Classes
 from mdaml.estimators import lfda as module
@@ -17,17 +15,6 @@ from mdaml.kernels import affinity
 
 X8, Y8 = lit.e8()
 EMBEDDINGS = ("weighted", "plain", "orthonormalized")
-
-
-@parametrize_with_checks(
-    [
-        LFDA(),
-        LFDA(n_components="auto", embedding="plain"),
-        LFDA(n_components=1, embedding="orthonormalized"),
-    ]
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def random_classes(seed, sizes=(9, 8, 7), n_features=3):
@@ -123,12 +110,11 @@ def test_directions_are_those_of_pydml(k):
 
 @pytest.mark.parametrize("sizes", [(9, 8, 7), (1, 2, 9, 1), (3, 3), (20, 1), (4,) * 9])
 @pytest.mark.parametrize("k", [1, 3, 50])
-@pytest.mark.parametrize("reg", [1e-6, 0.1])
-def test_metric_is_that_of_the_loops(sizes, k, reg):
+def test_metric_is_that_of_the_loops(sizes, k):
     """With classes smaller than the neighbours asked for, and classes of one, among them."""
     X, y = random_classes(sum(sizes) + k, sizes)
-    for r in (1, 2, 3):
-        for embedding in EMBEDDINGS:
+    for embedding in EMBEDDINGS:
+        for r, reg in ((1, 1e-6), (2, 0.1), (3, 1e-6)):
             wanted = lit.lfda(X, y, k, r, embedding, reg=reg)
             assert_same(metric(X, y, k, r, embedding, reg=reg), wanted, 1e-7)
 
@@ -141,19 +127,13 @@ def test_scatters_are_those_of_the_loops(sizes, k):
         assert_same(found, wanted, 1e-12)
 
 
-def test_labels_of_minus_one_are_left_out():
-    X, y = random_classes(1)
-    with_more = np.vstack([X, 100 * np.ones((4, 3))]), np.append(y, [-1] * 4)
-    assert_same(metric(*with_more, 3, 2), metric(X, y, 3, 2))
-
-
 # Identities
 
 
 seeds = st.integers(0, 10**6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, st.integers(1, 9), st.sampled_from([0.0, 0.1]))
 def test_full_rank_has_closed_forms_with_the_ridge_on_the_within_scatter_only(seed, k, reg):
     X, y = random_classes(seed)
@@ -166,7 +146,7 @@ def test_full_rank_has_closed_forms_with_the_ridge_on_the_within_scatter_only(se
     assert_same(metric(X, y, k, None, reg=reg), inverse @ S_b @ inverse, 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seeds, st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(1, 9))
 def test_both_scatters_and_their_sum_are_semi_definite(seed, sizes, k):
     """The one between classes because no affinity is above 1."""
@@ -189,29 +169,6 @@ def test_affinity_one_everywhere_gives_the_scatters_of_fisher(sizes, monkeypatch
         fisher_between += len(own) * np.outer(gap, gap)
     assert_same(within, fisher_within)
     assert_same(between, fisher_between)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    seeds,
-    st.sampled_from(["permutation", "translation", "rotation"]),
-    st.sampled_from(EMBEDDINGS),
-)
-def test_metric_follows_rigid_motions_and_ignores_the_order_of_samples(seed, move, embedding):
-    X, y = random_classes(seed)
-    values, _ = lit.generalized_eigen(*lit.lfda_scatters(X, y, 3)[::-1])
-    assume(values[1] > 1.01 * values[2])  # else the second component is arbitrary
-    rng, Q = np.random.default_rng(seed), np.eye(3)
-    if move == "permutation":
-        order = rng.permutation(len(X))
-        moved = X[order], y[order]
-    elif move == "translation":
-        moved = X + 100 * rng.normal(size=3), y
-    else:
-        Q = ortho_group.rvs(3, random_state=seed)
-        moved = X @ Q.T, y
-    M = metric(X, y, 3, 2, embedding)
-    assert_same(metric(*moved, 3, 2, embedding), Q @ M @ Q.T, 1e-8)
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
@@ -241,14 +198,6 @@ def test_rows_of_eigenvalues_that_rounding_made_negative_vanish(monkeypatch):
     monkeypatch.setattr(module, "local_scales", lambda X, *_: np.full(len(X), 1e12))
     L = LFDA().fit(*random_classes(6, (20, 30))).components_
     assert np.abs(L[1:]).max() < 1e-6 * np.abs(L[0]).max()
-
-
-def test_single_precision_stays_single_and_agrees():
-    X, y = random_classes(7)
-    single = LFDA(3, n_components=2).fit(X.astype(np.float32), y)
-    assert single.components_.dtype == np.float32
-    assert single.transform(X.astype(np.float32)).dtype == np.float32
-    assert_same(single.get_mahalanobis_matrix(), metric(X, y, 3, 2), 1e-4)
 
 
 # Degenerate input
@@ -357,7 +306,7 @@ def test_fit_is_the_same_for_small_tiles(monkeypatch):
     assert_same(LFDA().fit(X, y).components_, whole, 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 700), min_size=1, max_size=30))
 def test_blocks_cover_every_pair_of_a_class_once_and_parts_hold_every_block(sizes):
     bounds = np.append(0, np.cumsum(sizes)).tolist()
