@@ -222,8 +222,9 @@ def learned(name, seed):
     return learn(REPEATING[name][0], *overlapping_classes(seed))
 
 
-def assert_same_fit(name, other, one, Q=np.eye(3)):
+def assert_same_fit(name, other, one, Q=None):
     """Compare; the metric of the first is Q M Q^T."""
+    Q = np.eye(3) if Q is None else Q
     M, rtol = one.get_mahalanobis_matrix(), REPEATING[name][1]
     found = other.get_mahalanobis_matrix()
     np.testing.assert_array_equal(found, found.T)
@@ -535,6 +536,34 @@ def test_a_failed_fit_leaves_the_model_as_it_was(cls, fitted, vehicle):
         with pytest.raises(ValueError, match="at least two classes"):
             model.fit(vehicle[0][:, :2], np.zeros(len(vehicle[0])))
     assert pickle.dumps(model) == before
+
+
+# Warnings
+
+NEAR, FAR = [[0, 1], [1, 2], [40, 41]], [[0, 40], [1, 41], [2, 42]]
+FEW_PAIRS = {"pairs": NEAR + FAR, "pair_labels": [1, 1, 1, -1, -1, -1]}
+ONE_KIND = {"pairs": NEAR, "pair_labels": [1, 1, 1], "triplets": [[0, 1, 40], [40, 41, 0]]}
+WARNED = {
+    "LMNN": (LMNN(max_iter=1), {}, "Increase max_iter"),
+    "DMLdc": (DMLdc(max_iter=1), {}, "Increase max_iter"),
+    "DMLeig": (DMLeig(max_iter=1), {}, "Increase max_iter or mu"),
+    "KISSME": (KISSME(), FEW_PAIRS, "3 distinct similar pairs for 6 features"),
+    "MDaML": (MDaML(triplet_weight=1e-6, random_state=0), {}, "below lambda1_critical_"),
+    "MDaML, pairs": (MDaML(random_state=0), ONE_KIND, "All 3 pairs are similar"),
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(("model", "said", "message"), WARNED.values(), ids=WARNED)
+def test_warnings_point_at_the_call(model, said, message, method, vehicle):
+    X, y = vehicle
+    model = clone(model)
+    for _ in range(2):  # a second chunk comes another way
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            getattr(model, method, model.fit)(X, **said or {"y": y})
+        assert any(message in str(warning.message) for warning in caught)
+        assert {warning.filename for warning in caught} == {__file__}
 
 
 # Documentation

@@ -1,16 +1,30 @@
-"""Checks of what a user passes, all made before any work starts.
+"""Checks of what a user passes, all made before any work starts; and warnings.
 
 Messages say what was wanted, what came, and what to do.
 """
 
+import inspect
+import os
 import re
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mdaml._typing import FloatArray
+
+_HOME = f"{Path(__file__).parent}{os.sep}"
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside of this package that led here, however deep the call is."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_integer(

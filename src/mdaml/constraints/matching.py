@@ -1,10 +1,9 @@
 """Constraints of every form as comparisons of two pairs, or as pairs."""
 
-import warnings
-
 import numpy as np
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._validation import warn
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.value import Constraints
 
@@ -87,11 +86,9 @@ def _match_kinds(
         check_both_kinds(name, n_similar, n_dissimilar, advice)
     if len(said.pairs):
         kind, other = ("similar", "dissimilar") if n_similar else ("dissimilar", "similar")
-        warnings.warn(
+        warn(
             f"All {len(said.pairs)} pairs are {kind}: without {other} ones to compare them with "
             "they are left out.",
-            UserWarning,
-            stacklevel=4,
         )
     return np.empty((0, 4), np.int64), np.empty(0)
 

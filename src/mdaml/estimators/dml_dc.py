@@ -1,6 +1,5 @@
 """Distance metric learning by difference of convex functions programming."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_callback, check_integer, check_number
+from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import LabelLearner
@@ -135,12 +134,11 @@ class DMLdc(LabelLearner):
             problem, self.max_iter, self.max_inner_iter, self.tol, self.callback
         )
         if status == "max_iter" and history[-1] < 0.95 * history[-2]:
-            warnings.warn(
+            warn(
                 f"DMLdc stopped after max_iter={self.max_iter} outer steps, while the last one "
                 f"still lowered the objective by {1 - history[-1] / history[-2]:.0%}. Increase "
                 "max_iter.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         fitted = {"history_": np.array(history), "n_iter_": len(history) - 1}
         return principal_components(F), fitted

@@ -1,6 +1,5 @@
 """Metric learning by eigenvalue optimisation."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_callback, check_integer, check_number
+from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.labels import Classes
@@ -160,12 +159,11 @@ class DMLeig(PairLearner):
         F = scipy.linalg.solve_triangular(R, square_root(point.Z), check_finite=False)
         components = principal_components(F)
         if status in _ADVICE:
-            warnings.warn(
+            warn(
                 f"After {len(history) - 1} iterations the smoothed objective, "
                 f"{point.level[0]:.3g}, may still be {point.gap:.2g} below its maximum. "
                 f"{_ADVICE[status]}",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         self._warn_if_needed(relative_spread(scatter, components))
         n_iter = len(history) - 1
@@ -198,22 +196,18 @@ class DMLeig(PairLearner):
         if apart.all():
             return dissimilar
         row, other = dissimilar.pairs[np.argmin(apart)]
-        warnings.warn(
+        warn(
             f"{np.count_nonzero(~apart)} of {len(apart)} dissimilar pairs name identical samples, "
             f"such as rows {row} and {other}. No metric separates them: they are left out.",
-            UserWarning,
-            stacklevel=5,
         )
         return PairSet.from_pairs(dissimilar.pairs[apart], len(X), dissimilar.counts[apart])
 
     def _warn_if_needed(self, spread: float) -> None:
         if spread < min(self.reg, NO_SPREAD):
-            warnings.warn(
+            warn(
                 "The learned metric concentrates in directions in which similar pairs hardly "
                 f"differ, {spread:.1g} of their average in squares: only the ridge bounds it. Give "
                 "more similar pairs than features, raise reg, or reduce the features by PCA first.",
-                UserWarning,
-                stacklevel=4,
             )
 
 

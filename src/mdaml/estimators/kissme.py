@@ -1,13 +1,12 @@
 """Keep it simple and straightforward metric learning."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_number
+from mdaml._validation import check_number, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.learners import PairLearner
@@ -74,12 +73,10 @@ class KISSME(PairLearner):
         check_both_kinds(type(self).__name__, similar.n_pairs, dissimilar.n_pairs, "Add some.")
         for scatter, what in ((similar, "similar"), (dissimilar, "dissimilar")):
             if scatter.n_distinct < X.shape[1]:
-                warnings.warn(
+                warn(
                     f"KISSME got {scatter.n_distinct} distinct {what} pairs for {X.shape[1]} "
                     "features: their covariance is singular and the ridge decides. Reduce the "
                     "features by PCA first, or raise reg.",
-                    UserWarning,
-                    stacklevel=3,
                 )
         raw = likelihood_ratio(
             ridged(similar.mean, self.reg, "similar pairs"),

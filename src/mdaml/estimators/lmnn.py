@@ -1,6 +1,5 @@
 """Large margin nearest neighbour."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_callback, check_integer, check_number
+from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.base import principal_components
@@ -140,11 +139,9 @@ class LMNN(LabelLearner):
         targets, _ = classes.nearest(X, self.n_neighbors, same=True)
         if np.any(targets[:, -1] < 0):
             n_small = int(np.sum(classes.size <= self.n_neighbors))
-            warnings.warn(
+            warn(
                 f"{n_small} class(es) have at most n_neighbors={self.n_neighbors} members: their "
                 "samples have fewer target neighbours, or none.",
-                UserWarning,
-                stacklevel=3,
             )
         start = np.eye(X.shape[1])
         if self.n_components is not None and self.n_components < X.shape[1]:
@@ -156,11 +153,10 @@ class LMNN(LabelLearner):
             objective, start @ R.T, self.max_iter, self.tol, self.callback
         )
         if not converged:
-            warnings.warn(
+            warn(
                 f"LMNN stopped after max_iter={self.max_iter} steps, before a step lowered the "
                 f"objective by less than {self.tol:g} of it. Increase max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         F = scipy.linalg.solve_triangular(R, L.T, check_finite=False)
         return principal_components(F), {"history_": np.array(history), "n_iter_": len(history) - 1}

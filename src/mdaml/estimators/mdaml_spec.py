@@ -1,6 +1,5 @@
 """The parameters of MDaML, checked before a fit, and what is warned of after it."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from mdaml._validation import (
     check_metric,
     check_number,
     check_start_weights,
+    warn,
 )
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
@@ -103,29 +103,24 @@ def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
     few_by_design = spec.neighbors and isinstance(model.max_iter, str)
     unfinished = fit.status is Status.MAX_ITER and not few_by_design
     if unfinished and fit.history[-1] < 0.5 * fit.history[-4]:
-        warnings.warn(
+        warn(
             f"{fit.status.value} The last of {fit.n_last} rounds still halved the objective: "
             "increase max_iter.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     if fit.triplet_weight < fit.critical_weight:
         advice = "Increase triplet_weight."
         if np.isinf(fit.critical_weight):
             advice = "Along no direction are dissimilar samples farther apart than similar ones."
-        warnings.warn(
+        warn(
             f"triplet_weight={fit.triplet_weight:g} is below lambda1_critical_="
             f"{fit.critical_weight:.3g}: the best metric is zero, and what was learned "
             f"depends on where the iteration stopped. {advice}",
-            UserWarning,
-            stacklevel=3,
         )
         return
     if fit.mean_loss > 0.49:
-        warnings.warn(
+        warn(
             "The weighted mean loss of the triplets is no lower than that of a zero metric: "
             "the comparisons could not be met. Are they consistent, and are the features "
             "informative and scaled? If so, increase triplet_weight.",
-            UserWarning,
-            stacklevel=3,
         )
