@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import KFold, cross_validate
@@ -33,26 +33,21 @@ def small(**changes):
 
 
 @st.composite
-def constraints(draw, min_points=3, max_points=7):
+def constraints(draw, max_points=7):
     """A mixture on few points, so that repetitions and contradictions are common."""
-    n_points = draw(st.integers(min_points, max_points))
+    n_points = draw(st.integers(3, max_points))
+    n_triplets, n_pairs, n_quadruplets = (draw(st.integers(0, 12)) for _ in range(3))
+    n_triplets += not n_triplets + n_pairs + n_quadruplets
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     ordered = list(permutations(range(n_points), 2))
     fours = [(*near, *far) for near in ordered for far in ordered if set(near) != set(far)]
-    triples = st.sampled_from(list(permutations(range(n_points), 3)))
-    triplets = draw(st.lists(triples, max_size=12))
-    pairs = draw(st.lists(st.sampled_from(ordered), max_size=12))
-    labels = draw(st.lists(st.sampled_from([1, -1]), min_size=len(pairs), max_size=len(pairs)))
-    at_least = int(not triplets and not pairs)
-    quadruplets = draw(st.lists(st.sampled_from(fours), max_size=12, min_size=at_least))
-    n = len(triplets) + len(pairs) + len(quadruplets)
-    weight = st.floats(1e-300, 1e300)
-    weights = draw(st.none() | st.lists(weight, min_size=n, max_size=n))
+    n = n_triplets + n_pairs + n_quadruplets
     return Constraints(
-        triplets=triplets,
-        pairs=pairs,
-        pair_labels=labels,
-        quadruplets=quadruplets,
-        weights=weights,
+        triplets=[rng.choice(n_points, 3, replace=False) for _ in range(n_triplets)],
+        pairs=rng.choice(ordered, n_pairs) if n_pairs else None,
+        pair_labels=rng.choice([1, -1], n_pairs) if n_pairs else None,
+        quadruplets=rng.choice(fours, n_quadruplets) if n_quadruplets else None,
+        weights=10.0 ** rng.uniform(-100, 100, n) if draw(st.booleans()) else None,
         n_points=n_points,
     )
 
@@ -120,11 +115,17 @@ def test_points_are_counted_by_the_highest_row_or_the_ids():
         ({"quadruplets": [[0, 0, 2, 3]]}, ValueError, r"quadruplet 0 is \(0, 0, 2, 3\)"),
         ({"quadruplets": [[0, 1, 3, 3]]}, ValueError, "must differ"),
         ({"quadruplets": [[0, 1, 1, 0]]}, ValueError, "The two pairs of a quadruplet must differ"),
-        ({"weights": [1.0]}, ValueError, r"shape \(1,\) for 5 constraints"),
-        ({"weights": [1, 1, 1, 1, 0]}, ValueError, "weight 4 is 0"),
-        ({"weights": [1, 1, np.nan, 1, 1]}, ValueError, "weight 2 is nan"),
-        ({"weights": [1, 1, np.inf, 1, 1]}, ValueError, "weight 2 is inf"),
+        (
+            {"weights": [1.0]},
+            ValueError,
+            r"5 for 2 triplets, 2 pairs.*; got shape \(1,\)",
+        ),
+        ({"weights": [1, 1, 1, 1, 0]}, ValueError, "got 0 at place 4. Weights are finite"),
+        ({"weights": [1, 1, np.nan, 1, 1]}, ValueError, "got nan at place 2"),
+        ({"weights": [1, 1, np.inf, 1, 1]}, ValueError, "got inf at place 2"),
+        ({"weights": [1, 1, 1, 1e101, 1]}, ValueError, "got 1e.101 at place 3.*from 1e-100 to"),
         ({"weights": list("abcde")}, TypeError, "dtype <U1"),
+        ({"weights": [[1], [1, 2]]}, ValueError, "different lengths"),
         ({"n_points": 6.0}, TypeError, "n_points"),
         ({"n_points": 0}, ValueError, "n_points"),
         ({"ids": list("abcde")}, ValueError, "5 ids, but n_points is 6"),
@@ -145,6 +146,24 @@ def test_nothing_at_all_is_refused():
     for nothing in ({}, {"triplets": []}, {"n_points": 4}, {"pairs": np.empty((0, 2))}):
         with pytest.raises(ValueError, match="got none of them"):
             Constraints(**nothing)
+
+
+def test_arrays_are_borrowed_for_a_call_without_a_copy_but_not_without_a_check():
+    triplets = np.array([[0, 1, 2], [3, 2, 0]])
+    borrowed = Constraints.borrow(6, triplets=triplets)
+    assert borrowed == Constraints(triplets=triplets, n_points=6)
+    assert np.shares_memory(borrowed.triplets, triplets)
+    assert np.shares_memory(Constraints.of_triplets(triplets, 6).triplets, triplets)
+    with pytest.raises(ValueError, match="row 3, but X has 3 rows"):
+        Constraints.borrow(3, triplets=triplets)
+    with pytest.raises(ValueError, match="constraint_weight must hold one positive number"):
+        Constraints.borrow(6, "constraint_weight", triplets=triplets, weights=[1.0])
+
+
+def test_the_same_constraints_may_be_about_more_rows():
+    wider = small(ids=list("abcdef")).about(9)
+    assert wider == small(n_points=9)
+    assert small().about(6) == small()
 
 
 def test_pairs_of_a_quadruplet_may_share_a_point():
@@ -267,7 +286,6 @@ def literal_counts(value):
     )
 
 
-@settings(max_examples=300)
 @given(constraints(max_points=4))
 def test_counts_are_those_of_the_loops(value):
     assert value.counts() == literal_counts(value)
@@ -284,13 +302,12 @@ def test_counts_hold_where_numbers_of_comparisons_would_overflow():
     assert count_repeated_comparisons(value.comparisons(), value.n_points) == (1, 1)
 
 
-@pytest.mark.slow
-def test_a_million_triplets_are_counted_in_seconds():
-    value = Constraints.from_labels(np.arange(50_000) % 10, n=1_000_000, random_state=0)
+def test_many_triplets_are_counted_at_two_hundred_thousand_a_second():
+    value = Constraints.from_labels(np.arange(50_000) % 10, n=200_000, random_state=0)
     begin = time.process_time()
     counts = value.counts()
-    assert time.process_time() - begin < 5
-    assert counts.triplets == 1_000_000
+    assert time.process_time() - begin < 1
+    assert counts.triplets == 200_000
     assert counts.contradictions == 0
 
 
