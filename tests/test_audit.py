@@ -101,7 +101,7 @@ def test_a_metric_that_knows_nothing_suspects_all_alike(answers):
     assert suspicion.max() - suspicion.min() < 0.2
 
 
-@pytest.mark.parametrize("factor", [1e-3, 7.0, 1e4])
+@pytest.mark.parametrize("factor", [1e-3, 7e4])
 def test_scaling_the_metric_changes_nothing(answers, factor):
     X, triplets, _ = answers
     metric = KISSME().fit(X, triplets=triplets)
@@ -313,7 +313,7 @@ def test_suspicion_is_bayes_rule_and_falls_with_the_margin(margins, flip_rate, s
     assert np.all(np.diff(got[order]) <= 1e-15)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(hnp.arrays(float, st.integers(1, 40), elements=st.floats(-1, 1)))
 def test_any_margins_give_a_finite_model(margins):
     model = FlipModel.from_margins(margins)
@@ -353,12 +353,12 @@ def test_relative_margins_are_bounded_and_odd(near, far):
 @pytest.mark.parametrize(
     ("said", "error", "message"),
     [
-        ({}, ValueError, "nothing to audit"),
-        ({"pair_labels": [1]}, ValueError, "nothing to audit"),
+        ({}, ValueError, "At least one constraint is needed"),
+        ({"pair_labels": [1]}, ValueError, "At least one constraint is needed"),
         ({"triplets": [[0, 1, 2]], "pair_labels": [1]}, ValueError, "belong to pairs"),
         ({"triplets": [[0, 1, 900]]}, ValueError, "name row 900"),
         ({"pairs": [[0, 1]], "pair_labels": [1]}, ValueError, "similar and dissimilar"),
-        ({"constraints": [[0, 1, 2]]}, TypeError, "must be a Constraints, got list"),
+        ({"constraints": [[0, 1, 2]]}, TypeError, r"must be mdaml\.Constraints, got list"),
         (
             {"constraints": Constraints(triplets=[[0, 1, 2]]), "triplets": [[0, 1, 2]]},
             ValueError,
@@ -408,6 +408,7 @@ def learn(seed, suggested):
     return MDaML(n_modes=1).fit(X, triplets=asked).score_triplets(X, others)
 
 
+@pytest.mark.slow
 def test_suggested_queries_teach_more_than_random_ones():
     ours = np.mean([learn(seed, True) for seed in range(8)])
     random = np.mean([learn(seed, False) for seed in range(8)])
