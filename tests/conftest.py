@@ -237,6 +237,14 @@ def example():
     )
 
 
+@pytest.fixture(scope="session")
+def torch():
+    """Return torch, with one thread: its threads spin while they wait for other processes."""
+    module = pytest.importorskip("torch", reason="needs the extra torch")
+    module.set_num_threads(1)
+    return module
+
+
 @pytest.fixture
 def tiny_blocks(monkeypatch):
     """Blocks of 16 rows, so that small samples are many blocks."""

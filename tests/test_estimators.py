@@ -42,20 +42,6 @@ if find_spec("torch"):
     CHECKED.append(MDaML(device="cpu"))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Spare the other processes: torch's threads spin while they wait."""
-    if not find_spec("torch"):
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 # Checks fit noise, few samples and few steps, of which some learners rightly warn.
 @unfinished
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
@@ -67,7 +53,9 @@ def one_thread():
 # One check is left out by scikit-learn unless SCIPY_ARRAY_API is set, as `make test` does.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(CHECKED)
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks(estimator, check, request):
+    if getattr(estimator, "device", None):
+        request.getfixturevalue("torch")
     check(estimator)
 
 

@@ -1,6 +1,5 @@
 """The estimator in the hands of its users."""
 
-import pickle
 import threading
 import warnings
 
@@ -8,31 +7,19 @@ import literal
 import numpy as np
 import pytest
 import sklearn
-from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info
 
-from mdaml import MDaML, kernels
+from mdaml import MDaML
 from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.datasets import load_dataset, make_multimodal
-from mdaml.modes import mixture_weights
-
-
-# Some checks fit pure noise or very few rounds, of which MDaML rightly warns.
-@pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
-@pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# One check is left out by scikit-learn unless SCIPY_ARRAY_API is set, as `make test` does.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([MDaML(sampling="random", init="kmeans")])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+from mdaml.kernels.products import one_blas_thread
+from mdaml.stores.memory import MemoryStore
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +61,10 @@ def test_last_objective_is_eq_7_of_the_fitted_attributes(seed):
     assert model.history_[-1] == pytest.approx(literal_objective(model, X + 100), rel=1e-10)
 
 
-def test_single_precision_stays_single_and_agrees(toy):
+def test_history_of_single_precision_is_eq_7_too(toy):
     X, y = toy
     single = MDaML(4, random_state=0).fit(X.astype(np.float32), y)
-    assert single.components_.dtype == single.centers_.dtype == np.float32
-    assert single.weights_.dtype == single.transform(X.astype(np.float32)).dtype == np.float32
+    assert single.centers_.dtype == single.weights_.dtype == np.float32
     assert never_rises(single)
     assert single.history_[-1] == pytest.approx(literal_objective(single, X), rel=1e-4)
 
@@ -103,64 +89,25 @@ def by_labels_start(X):
     return np.random.default_rng(0).dirichlet(np.ones(3), len(X))
 
 
-def test_same_seed_same_result_other_seed_other_result(toy):
-    fits = [MDaML(3, random_state=seed).fit(*toy).components_ for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(fits[0], fits[1])
-    assert not np.array_equal(fits[0], fits[2])
+def test_the_order_of_modes_does_not_matter_that_of_samples_only_in_weights():
+    """Weights are updated in an order that follows the rows; the objective stays close."""
+    X, y = make_blobs(80, 5, centers=4, random_state=0)
+    triplets = sample_triplets(y, 3, 3, random_state=0)
+    weights = np.random.default_rng(1).dirichlet(np.ones(3), 80)
+    order = np.random.default_rng(4).permutation(len(X))
 
-
-class TestInvariances:
-    """Of the metric, given triplets and first weights, so that no random draw interferes."""
-
-    def fit(self, X, triplets, weights):
-        # Few steps: rounding differences grow along a long descent.
+    def fit(X, triplets, weights):  # few steps: rounding grows along a long descent
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return MDaML(3, init=weights, max_iter=3).fit(X, triplets=triplets)
 
-    @pytest.fixture
-    def case(self):
-        X, y = make_blobs(80, 5, centers=4, random_state=0)
-        triplets = sample_triplets(y, 3, 3, random_state=0)
-        weights = np.random.default_rng(1).dirichlet(np.ones(3), 80)
-        return X, triplets, weights, self.fit(X, triplets, weights).get_mahalanobis_matrix()
-
-    def check(self, M, wanted, rtol=1e-7):
-        np.testing.assert_allclose(M, wanted, atol=rtol * np.abs(wanted).max())
-
-    def test_translation(self, case):
-        X, triplets, weights, M = case
-        self.check(self.fit(X + 1000.0, triplets, weights).get_mahalanobis_matrix(), M)
-
-    def test_rotation(self, case):
-        X, triplets, weights, M = case
-        Q = np.linalg.qr(np.random.default_rng(2).normal(size=(5, 5)))[0]
-        self.check(self.fit(X @ Q.T, triplets, weights).get_mahalanobis_matrix(), Q @ M @ Q.T)
-
-    def test_order_of_triplets(self, case):
-        X, triplets, weights, M = case
-        shuffled = np.random.default_rng(3).permutation(triplets)
-        np.testing.assert_array_equal(self.fit(X, shuffled, weights).get_mahalanobis_matrix(), M)
-
-    def test_every_triplet_twice(self, case):
-        X, triplets, weights, M = case
-        twice = np.concatenate([triplets, triplets])
-        self.check(self.fit(X, twice, weights).get_mahalanobis_matrix(), M)
-
-    def test_order_of_modes(self, case):
-        X, triplets, weights, M = case
-        self.check(self.fit(X, triplets, weights[:, ::-1]).get_mahalanobis_matrix(), M)
-
-    def test_order_of_samples_up_to_the_order_of_updates(self, case):
-        """Weights are updated in an order that follows the rows; the objective stays close."""
-        X, triplets, weights, _ = case
-        order = np.random.default_rng(4).permutation(len(X))
-        place = np.argsort(order)
-        moved = self.fit(X[order], place[triplets], weights[order])
-        assert moved.history_[0] == pytest.approx(self.fit(X, triplets, weights).history_[0])
-        assert moved.history_[1] == pytest.approx(self.fit(X, triplets, weights).history_[1])
-        last = self.fit(X, triplets, weights).history_[-1]
-        assert moved.history_[-1] == pytest.approx(last, rel=0.5)
+    model = fit(X, triplets, weights)
+    M = model.get_mahalanobis_matrix()
+    reversed_modes = fit(X, triplets, weights[:, ::-1]).get_mahalanobis_matrix()
+    np.testing.assert_allclose(reversed_modes, M, atol=1e-7 * np.abs(M).max())
+    moved = fit(X[order], np.argsort(order)[triplets], weights[order])
+    np.testing.assert_allclose(moved.history_[:2], model.history_[:2])
+    assert moved.history_[-1] == pytest.approx(model.history_[-1], rel=0.5)
 
 
 def test_transform_makes_the_learned_distance_euclidean(toy):
@@ -181,14 +128,6 @@ def test_score_triplets_counts_comparisons_that_hold(toy):
     M = model.get_mahalanobis_matrix()
     held = [literal.sq_dist(M, X[i], X[j]) < literal.sq_dist(M, X[i], X[r]) for i, j, r in T]
     assert model.score_triplets(X, T) == pytest.approx(np.mean(held))
-
-
-def test_components_are_sorted_with_positive_largest_entry(vehicle):
-    model = MDaML(random_state=0).fit(*vehicle)
-    lengths = np.linalg.norm(model.components_, axis=1)
-    assert np.all(np.diff(lengths) <= 0)
-    largest = np.abs(model.components_).argmax(axis=1)
-    assert np.all(model.components_[np.arange(len(largest)), largest] >= 0)
 
 
 def test_n_components_learns_a_metric_of_that_rank(toy):
@@ -346,7 +285,7 @@ def test_works_in_a_pipeline_and_a_grid_search(toy):
             ("knn", KNeighborsClassifier(3)),
         ]
     )
-    search = GridSearchCV(pipeline, {"metric__n_modes": [1, 3]}, cv=3).fit(X, y)
+    search = GridSearchCV(pipeline, {"metric__n_modes": [1, 3]}, cv=2).fit(X, y)
     assert search.best_score_ > 0.8
 
 
@@ -369,39 +308,12 @@ def test_pandas_output_and_feature_names(toy):
     assert list(model.feature_names_in_) == ["length", "width"]
 
 
-def test_clone_and_pickle(toy):
-    model = MDaML(3, random_state=0).fit(*toy)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.transform(toy[0]), model.transform(toy[0]))
-    fresh = clone(model)
-    assert not hasattr(fresh, "components_")
-    assert fresh.get_params() == model.get_params()
-
-
-def test_input_is_not_changed(toy):
-    X, y = toy[0].copy(), toy[1].copy()
-    T = sample_triplets(y, 2, 2, random_state=0)
-    before = X.copy(), y.copy(), T.copy()
-    MDaML(3, random_state=0).fit(X, y)
-    MDaML(3, random_state=0).fit(X, triplets=T)
-    for now, then in zip((X, y, T), before, strict=True):
-        np.testing.assert_array_equal(now, then)
-
-
 def test_a_refused_fit_leaves_the_model_unfitted(toy):
     model = MDaML(2, eta=1)
     with pytest.raises(ValueError, match="eta"):
         model.fit(*toy)
     with pytest.raises(NotFittedError):
         model.transform(toy[0])
-
-
-def test_a_refused_refit_leaves_the_model_as_it_was(toy):
-    X, y = toy
-    model = MDaML(2, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="two classes"):
-        model.fit(X[:, :1], np.zeros(len(X)))
-    assert model.transform(X).shape == X.shape
 
 
 def test_an_interrupted_refit_leaves_the_model_as_it_was(toy):
@@ -457,7 +369,7 @@ def test_overlapping_fits_give_the_threads_of_blas_back(toy):
         MDaML(2, random_state=0, callback=wait).fit(*toy)
 
     before = blas()
-    with kernels.one_blas_thread():
+    with one_blas_thread():
         assert set(blas()) == {1}
     events = [(threading.Event(), threading.Event()) for _ in range(2)]
     fits = [threading.Thread(target=fit, args=pair) for pair in events]
@@ -542,7 +454,7 @@ def test_the_metric_starts_where_it_is_told_to(vehicle, start):
         max_iter=1,
         random_state=0,
     ).fit(X, y)
-    weights = mixture_weights(centred, 3, np.random.RandomState(0))
+    weights = MemoryStore.of(X).mixture_weights(3, 3.0, np.random.RandomState(0)).weights
     centers = literal.update_centers(centred, weights, 3.0)
     expected = literal.objective(
         M,

@@ -1,7 +1,8 @@
 """MDaML that chooses its own parameters, by what is held out."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,23 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mdaml import MDaML, MDaMLCV
+from mdaml import Constraints, Euclidean, MDaML, MDaMLCV
 from mdaml.datasets import load_dataset, make_triplets
-from mdaml.estimators import _mdaml_cv as module
-from mdaml.estimators._mdaml_cv import FROM_LABELS, FROM_TRIPLETS, Candidate, search
-
-
-# Checks fit noise and few samples, of which MDaML rightly warns.
-@pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
-@pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# One check is left out by scikit-learn unless SCIPY_ARRAY_API is set, as `make test` does.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([MDaMLCV()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+from mdaml.estimators import mdaml_cv as module
+from mdaml.estimators.mdaml_cv import FROM_COMPARISONS, FROM_LABELS, search
 
 
 @pytest.fixture(scope="module")
@@ -46,43 +35,46 @@ def answers():
     return X, triplets
 
 
-def fit(*data, **options):
+def fit(*data, options=None, **said):
     with warnings.catch_warnings():
         # Few rounds are what the search is made of.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return MDaMLCV(random_state=0).fit(*data, **options)
+        return MDaMLCV(random_state=0, **options or {}).fit(*data, **said)
 
 
-def test_the_best_estimator_is_mdaml_with_the_best_parameters(vehicle):
+@pytest.fixture(scope="module")
+def searched(vehicle):
+    return fit(*vehicle)
+
+
+def test_the_best_estimator_is_mdaml_with_the_best_parameters(vehicle, searched):
     X, y = vehicle
-    model = fit(X, y)
-    assert isinstance(model.best_estimator_, MDaML)
-    params = model.best_estimator_.get_params()
-    assert model.best_params_.items() <= params.items()
-    np.testing.assert_array_equal(model.components_, model.best_estimator_.components_)
-    np.testing.assert_array_equal(model.transform(X), model.best_estimator_.transform(X))
+    assert isinstance(searched.best_estimator_, MDaML)
+    params = searched.best_estimator_.get_params()
+    assert searched.best_params_.items() <= params.items()
+    np.testing.assert_array_equal(searched.components_, searched.best_estimator_.components_)
+    np.testing.assert_array_equal(searched.transform(X), searched.best_estimator_.transform(X))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        again = clone(model.best_estimator_).fit(X, y)
-    np.testing.assert_array_equal(again.components_, model.components_)
+        again = clone(searched.best_estimator_).fit(X, y)
+    np.testing.assert_array_equal(again.components_, searched.components_)
 
 
-def test_the_best_has_the_highest_score_among_those_tried_on_all_splits(vehicle):
-    model = fit(*vehicle)
-    results = model.cv_results_
+def test_the_best_has_the_highest_score_among_those_tried_on_all_splits(searched):
+    results = searched.cv_results_
     assert len(results["params"]) == len(results["mean_test_score"]) == len(results["n_splits"])
-    assert results["params"][0] == model.best_params_
+    assert results["params"][0] == searched.best_params_
     finalists = results["mean_test_score"][results["n_splits"] == 3]
-    assert model.best_score_ == results["mean_test_score"][0]
-    is_default = model.best_params_ == FROM_LABELS[0].params()
-    assert model.best_score_ == finalists.max() or is_default
-    assert 0.6 < model.best_score_ < 1.0
+    assert searched.best_score_ == results["mean_test_score"][0]
+    is_default = searched.best_params_ == FROM_LABELS[0].params()
+    assert searched.best_score_ == finalists.max() or is_default
+    assert 0.6 < searched.best_score_ < 1.0
 
 
-def test_same_seed_same_choice(vehicle):
-    first, second = fit(*vehicle), fit(*vehicle)
-    assert first.best_params_ == second.best_params_
-    np.testing.assert_array_equal(first.components_, second.components_)
+def test_same_seed_same_choice(vehicle, searched):
+    again = fit(*vehicle)
+    assert again.best_params_ == searched.best_params_
+    np.testing.assert_array_equal(again.components_, searched.components_)
 
 
 def test_comparisons_are_scored_by_those_held_out(answers):
@@ -105,88 +97,100 @@ def test_wrong_comparisons_do_less_harm_than_with_many_modes():
     assert chosen > 0.9 > plain
 
 
-def test_no_held_out_sample_reaches_a_fit(vehicle, monkeypatch):
-    X, y = vehicle
-    parts = []
-    original = module._class_part
+@pytest.fixture
+def watched(monkeypatch):
+    """Return lists of the arguments that functions of the module are called with, by name."""
+    seen = {}
 
-    def watch(X_train, y_train, X_valid, *rest):
-        parts.append((X_train, X_valid))
-        return original(X_train, y_train, X_valid, *rest)
+    def watch(name):
+        original, seen[name] = getattr(module, name), []
 
-    monkeypatch.setattr(module, "_class_part", watch)
+        def watching(*args):
+            seen[name].append(args)
+            return original(*args)
+
+        monkeypatch.setattr(module, name, watching)
+
+    for name in ("make_store", "_vote_score", "_comparison_score", "Fold"):
+        watch(name)
+    return seen
+
+
+def names(X):
+    return {row.tobytes() for row in X}
+
+
+def test_no_held_out_sample_reaches_a_fit(vehicle, watched):
+    X, y = vehicle[0][::3], vehicle[1][::3]
     fit(X, y)
-    assert len(parts) == 3
-    rows = {row.tobytes() for row in X}
-    held_out = [{row.tobytes() for row in valid} for _, valid in parts]
-    for (train, _), valid in zip(parts, held_out, strict=True):
-        assert not {row.tobytes() for row in train} & valid
-        assert valid < rows
+    learned_from = [names(args[0]) for args in watched["make_store"]]
+    held_out = [names(args[2]) for args in watched["_vote_score"]]
+    assert len(learned_from) == len(held_out) == 3
+    for train, valid in zip(learned_from, held_out, strict=True):
+        assert not train & valid
+        assert valid < names(X)
     assert not held_out[0] & held_out[1]
 
 
-def test_no_held_out_comparison_reaches_a_fit(answers, monkeypatch):
+def listed(said):
+    """Return every constraint as a tuple."""
+    kinds = ("triplets", "pairs", "quadruplets")
+    return {(kind, *row) for kind in kinds for row in getattr(said, kind).tolist()}
+
+
+def test_no_held_out_comparison_reaches_a_fit(answers, watched):
     X, triplets = answers
-    parts = []
-    original = module._triplet_part
-
-    def watch(samples, train, held_out, rng):
-        parts.append((set(map(tuple, train)), set(map(tuple, held_out))))
-        return original(samples, train, held_out, rng)
-
-    monkeypatch.setattr(module, "_triplet_part", watch)
-    distinct = np.unique(triplets, axis=0)
-    fit(X, triplets=distinct)
-    everything = set(map(tuple, distinct))
-    for train, held_out in parts:
-        assert not train & held_out
-        assert train | held_out == everything
-    assert set.union(*(held_out for _, held_out in parts)) == everything
-
-
-@dataclass(frozen=True)
-class Run:
-    """Stands for a problem and its state: search only hands them on."""
-
-    candidate: Candidate
-    ridge: float = 0.0
-    F: None = None
-    modes: None = None
-
-    def start(self, _F, _modes):
-        return self
+    triplets = np.unique(triplets[:600], axis=0)
+    pairs, where = np.unique(triplets[:, :2], axis=0, return_index=True)
+    quadruplets = np.unique(np.hstack([triplets[:300, :2], triplets[300:600, 1:]]), axis=0)
+    said = Constraints(
+        triplets=triplets,
+        pairs=pairs,
+        pair_labels=np.where(where % 3 == 0, -1, 1),
+        quadruplets=quadruplets,
+        n_points=150,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # made up: what is said of some pairs cannot be met
+        fit(X, constraints=said)
+    learned_from = [args[1] for args in watched["Fold"]]
+    held_out = [args[1] for args in watched["_comparison_score"]]
+    assert len(learned_from) == len(held_out) == 3
+    for train, valid in zip(map(listed, learned_from), map(listed, held_out), strict=True):
+        assert not train & valid
+        assert train | valid == listed(said)
+    assert set.union(*map(listed, held_out)) == listed(said)
+    for part in held_out:  # a third of every kind
+        counts, wanted = part.counts(), said.counts()
+        for kind in ("triplets", "similar_pairs", "dissimilar_pairs", "quadruplets"):
+            assert abs(getattr(counts, kind) - getattr(wanted, kind) / 3) <= 1
 
 
 class KnownScores:
     """A split on which the score of every candidate is known beforehand."""
 
+    store = SimpleNamespace(shape=(50, 2))
+
     def __init__(self, score):
-        self.X, self.score_of, self.n_starts = np.zeros((50, 2)), score, 0
+        self.score, self.n_begun = score, 0
 
-    def start(self, candidate):
-        self.n_starts += 1
-        return Run(candidate), Run(candidate)
+    def begin(self, candidate):
+        self.n_begun += 1
+        return None, SimpleNamespace(F=candidate)  # its score is that of the candidate
 
-    def refresh(self, candidate, _state):
-        return Run(candidate), Run(candidate)
+    def go_on(self, run):
+        return run
 
 
 @pytest.mark.parametrize("winner", range(len(FROM_LABELS)))
 def test_a_candidate_that_is_best_everywhere_is_found(winner, monkeypatch):
-    monkeypatch.setattr(module, "_advance", lambda problem, state, _rounds: (problem, state))
-    monkeypatch.setattr(
-        module,
-        "_scores",
-        lambda parts, runs: [
-            part.score_of(run.candidate) for part, (_, run) in zip(parts, runs, strict=True)
-        ],
-    )
+    monkeypatch.setattr(module, "_ridged", lambda *run: run)
     best = FROM_LABELS[winner]
     parts = [KnownScores(lambda c: right(9 if plain(c) == best else 5)) for _ in range(3)]
     scores = search(parts, FROM_LABELS, 2)
     assert plain(next(iter(scores))) == best
     # All on two splits; the best two, and the defaults, on the third.
-    assert [part.n_starts for part in parts] == [len(FROM_LABELS), len(FROM_LABELS), 2]
+    assert [part.n_begun for part in parts] == [len(FROM_LABELS), len(FROM_LABELS), 2]
 
 
 def plain(candidate):
@@ -204,7 +208,7 @@ def test_the_defaults_of_mdaml_are_the_first_candidates(vehicle):
     named = MDaML(**FROM_LABELS[0].params(), random_state=0).fit(X, y)
     np.testing.assert_array_equal(near.components_, named.components_)
     passed = MDaML(random_state=0).fit(X, triplets=near.triplets_)
-    named = MDaML(**FROM_TRIPLETS[0].params(), random_state=0).fit(X, triplets=near.triplets_)
+    named = MDaML(**FROM_COMPARISONS[0].params(), random_state=0).fit(X, triplets=near.triplets_)
     np.testing.assert_array_equal(passed.components_, named.components_)
 
 
@@ -223,10 +227,13 @@ def test_a_lead_within_chance_does_not_replace_the_defaults():
 
 def test_votes_are_those_of_scikit_learn(vehicle):
     X, y = vehicle[0], np.unique(vehicle[1], return_inverse=True)[1]
+    F = np.random.default_rng(0).normal(size=(18, 5))
     held_out = np.arange(len(X)) % 3 == 0
-    knn = KNeighborsClassifier(3).fit(X[~held_out], y[~held_out])
-    elected = module._vote(X[held_out], X[~held_out], y[~held_out])
-    np.testing.assert_array_equal(elected, knn.predict(X[held_out]))
+    score = module._vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
+    for factor in (np.eye(18), F):
+        knn = KNeighborsClassifier(3).fit(X[~held_out] @ factor, y[~held_out])
+        elected = knn.predict(X[held_out] @ factor)
+        np.testing.assert_array_equal(score(factor), elected == y[held_out])
 
 
 def test_classes_too_small_to_hold_anything_out_leave_a_plain_choice():
@@ -253,33 +260,71 @@ def test_unlabelled_rows_are_left_out_of_the_search_and_kept_in_the_fit(vehicle)
     assert model.best_estimator_.weights_.shape[0] == 200
 
 
-def test_large_data_are_searched_on_a_sample(monkeypatch, vehicle):
-    sizes = []
-    original = module._class_part
+def test_few_of_a_kind_leave_a_plain_choice(answers):
+    X, triplets = answers
+    model = fit(X, triplets=triplets, pairs=[[0, 1], [2, 3]], pair_labels=[1, -1])
+    assert np.isnan(model.best_score_)
+    assert model.best_params_["n_modes"] == 1
 
-    def watch(X_train, *rest):
-        sizes.append(len(X_train))
-        return original(X_train, *rest)
 
-    monkeypatch.setattr(module, "_class_part", watch)
+def test_large_data_are_searched_on_a_sample(monkeypatch, vehicle, watched):
     monkeypatch.setattr(module, "_MAX_ROWS", 100)
     model = fit(*vehicle)
-    assert max(sizes) <= 100
+    assert max(len(args[0]) for args in watched["make_store"]) <= 100
     assert len(model.best_estimator_.weights_) == 846
 
 
 def test_fewer_components(vehicle):
-    model = MDaMLCV(n_components=3, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        assert model.fit(*vehicle).transform(vehicle[0]).shape == (846, 3)
+    X, y = vehicle[0][::3], vehicle[1][::3]
+    assert fit(X, y, options={"n_components": 3}).transform(X).shape == (len(X), 3)
     with pytest.raises(ValueError, match="between 1 and 18"):
-        MDaMLCV(n_components=19).fit(*vehicle)
+        MDaMLCV(n_components=19).fit(X, y)
 
 
-def test_pairs_are_refused_with_advice(vehicle):
-    with pytest.raises(TypeError, match="MDaMLCV learns from labels"):
-        MDaMLCV().fit(vehicle[0], pairs=[[0, 1]], pair_labels=[1])
+@pytest.fixture(scope="module")
+def forms(answers):
+    """Return what two of six features say, in every form."""
+    X, triplets = answers
+    Y, rng = X[:, :2], np.random.default_rng(2)
+    pairs = rng.permuted(np.tile(np.arange(150), (400, 1)), axis=1)[:, :4]
+    near, far = (np.sum((Y[pairs[:, n]] - Y[pairs[:, n + 1]]) ** 2, axis=1) for n in (0, 2))
+    labels = np.where(near < np.median(near), 1, -1)
+    quadruplets = np.where((near < far)[:, None], pairs, pairs[:, [2, 3, 0, 1]])
+    arrays = {
+        "pairs": {"pairs": pairs[:, :2], "pair_labels": labels},
+        "quadruplets": {"quadruplets": quadruplets},
+        "weighted": {
+            "triplets": triplets[:400],
+            "constraint_weight": rng.uniform(0.5, 2.0, 400),
+        },
+    }
+    mixed = arrays["pairs"] | {"triplets": triplets[:200], "quadruplets": quadruplets[:100]}
+    return arrays | {"constraints": {"constraints": Constraints(**mixed, n_points=150)}}
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("pairs", {}),
+        ("quadruplets", {}),
+        ("weighted", {}),
+        ("constraints", {"n_components": 2}),
+        ("constraints", {"device": "cpu"}),
+    ],
+)
+def test_parameters_are_chosen_for_every_form_at_any_rank_and_on_a_device(
+    answers, forms, form, options, request
+):
+    if "device" in options:
+        request.getfixturevalue("torch")
+    X = answers[0]
+    clean, _ = make_triplets(X, n_triplets=1000, components=np.eye(6)[:2], random_state=1)
+    model = fit(X, options=options, **forms[form])
+    assert model.transform(X).shape == (150, options.get("n_components", 6))
+    assert 0.75 < model.best_score_ <= 1.0
+    assert model.best_estimator_.device == options.get("device")
+    euclidean = Euclidean().fit(X).score_triplets(X, clean)
+    assert model.score_triplets(X, clean) > 0.85 > euclidean
 
 
 def test_better_than_euclidean_on_unseen_samples(vehicle):
