@@ -193,7 +193,7 @@ class TorchStore:
 
     def measure(self, F: FloatArray, centers: FloatArray) -> Measures:
         projected = self.project(F)
-        ones = torch.ones((1, projected.shape[1]), device=self.rows.device)
+        ones = projected.new_ones((1, projected.shape[1]))
         sq_dists = pairs.pair_sq_dists(projected, self.comparisons.pairs, ones)[0]
         losses = pairs.near_losses(sq_dists, self.comparisons)
         return Measures(self._center_sq_dists(projected[: self.n_own], F, centers), losses)
