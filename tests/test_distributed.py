@@ -5,52 +5,83 @@ import signal
 import sys
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mdaml import GMML, MDaML, modes
-from mdaml.constraints import TripletSet
+from mdaml import GMML, Constraints, MDaML
+from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
-from mdaml.distributed import _cluster, _plan, _shard, fit
-from mdaml.modes import Modes, Neighbors, update_weights
+from mdaml.distributed import _kind, fit
+from mdaml.solver.spec import Spec
+from mdaml.stores.dask import cluster as cluster_module
+from mdaml.stores.dask.cluster import Cluster, add
+from mdaml.stores.dask.plan import cut_rows
+from mdaml.stores.dask.store import DaskStore
+from mdaml.stores.memory import MemoryStore
 
 seeds = st.integers(0, 2**32 - 1)
 
 
-def split(X, triplets, n_shards):
-    """The shards of a problem, and where they are cut, without a cluster."""
-    cuts = _plan.cut_rows(triplets[:, 0], len(X), n_shards)
-    owner = np.searchsorted(cuts, triplets[:, 0], side="right") - 1
-    grouped = [
-        _shard.group(triplets[owner == i], begin, end, len(X))
-        for i, (begin, end) in enumerate(pairwise(cuts))
-    ]
-    plan = _plan.make_plan([_shard.survey(g) for g in grouped], cuts)
-    nowhere = np.zeros(X.shape[1])
-    shards = [
-        _shard.assemble(i, g, plan.borders[i], nowhere, [np.arange(len(g.rows))], [X[g.rows]])
-        for i, g in enumerate(grouped)
-    ]
-    return shards, plan, cuts
+# Without Dask
 
 
-def tables_of(shards, plan, weights, eta, cuts):
-    """First tables that know the powers of all rows they hold."""
-    parts = [weights[begin:end] for begin, end in pairwise(cuts)]
-    tables = [
-        _shard.first_table(shard, part, 0, 1, eta)
-        for shard, part in zip(shards, parts, strict=True)
-    ]
-    news = [
-        _shard.post(s, table, 0, plan.n_rounds) for s, table in zip(shards, tables, strict=True)
-    ]
+class Serial:
+    """A cluster of this process alone: what is asked for is computed at once."""
+
+    def __init__(self, n_shards):
+        self.n_shards = n_shards
+
+    def task(self, _index, function, *args):
+        return function(*args)
+
+    def each(self, function, *columns):
+        return [
+            function(*(c[i] if isinstance(c, list) else c for c in columns))
+            for i in range(self.n_shards)
+        ]
+
+    def total(self, function, *columns):
+        return add(*self.each(function, *columns))
+
+    def fetch(self, parts):
+        return parts
+
+
+def split(X, said, n_shards):
+    """Return the same samples and comparisons in shards, and in one memory."""
+    near = np.concatenate([said.triplets[:, :2], said.quadruplets[:, :2]])
+    first = near.min(axis=1) if len(said.quadruplets) else near[:, 0]
+    cuts = cut_rows(first, len(X), n_shards)
+    own = [X[begin:end] for begin, end in pairwise(cuts)]
+    shards = DaskStore(Serial(len(own)), own, cuts, X[0], "memory", shards=[])
+    return shards.compare(said), MemoryStore(X, X[0]).compare(said)
+
+
+def said_of(one, kind):
+    """Return the triplets of a problem, or as many weighted quadruplets."""
+    T, n = one.triplets, len(one.X)
+    if kind == "triplets":
+        return Constraints.of_triplets(T, n)
+    other = (T[:, 2] + 1 + T[:, 0] % (n - 1)) % n
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, len(T))
+    return Constraints.of_quadruplets(np.column_stack([T, other]), weights, n)
+
+
+def in_both(stores, method, *columns):
+    """Return the results of a method of the shards and of one memory, for arguments of each."""
     return [
-        _shard.hear(s, table, [news[other] for other in s.border.held])
-        for s, table in zip(shards, tables, strict=True)
+        getattr(store, method)(*(c[n] if isinstance(c, tuple) else c for c in columns))
+        for n, store in enumerate(stores)
     ]
+
+
+def assert_same_sums(sums, wanted, rtol=1e-9):
+    for one, other in zip(np.atleast_1d(sums), np.atleast_1d(wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * np.abs(other).max())
 
 
 @given(seeds, st.integers(1, 12), st.integers(3, 40), st.integers(1, 60))
@@ -58,7 +89,7 @@ def test_cuts_cover_all_rows_and_leave_no_block_without_an_anchor(
     seed, n_shards, n_samples, n_triplets
 ):
     anchors = np.random.default_rng(seed).integers(0, n_samples, n_triplets)
-    cuts = _plan.cut_rows(anchors, n_samples, n_shards)
+    cuts = cut_rows(anchors, n_samples, n_shards)
     assert cuts[0] == 0
     assert cuts[-1] == n_samples
     assert np.all(np.histogram(anchors, [*cuts[:-1], n_samples])[0] > 0)
@@ -67,97 +98,130 @@ def test_cuts_cover_all_rows_and_leave_no_block_without_an_anchor(
 
 def test_cuts_balance_rows_and_triplets():
     anchors = np.repeat(np.arange(1000), 7)
-    assert np.all(np.abs(np.diff(_plan.cut_rows(anchors, 1000, 4)) - 250) <= 1)
+    assert np.all(np.abs(np.diff(cut_rows(anchors, 1000, 4)) - 250) <= 1)
 
 
-@settings(deadline=None, max_examples=40)
-@given(seeds, st.integers(1, 6), st.sampled_from([2.0, 3.0]))
-def test_rounds_with_messages_give_the_weights_of_one_memory(random_problem, seed, n_shards, eta):
+@settings(max_examples=30)
+@given(seeds, st.integers(1, 6), st.sampled_from([2.0, 3.0]), st.sampled_from(["triplets", "four"]))
+def test_rounds_with_messages_give_the_weights_of_one_memory(
+    random_problem, seed, n_shards, eta, kind
+):
     rng = np.random.default_rng(seed)
     one = random_problem(seed, n_samples=24, n_triplets=int(rng.integers(1, 60)), eta=eta)
-    weights = modes.positive_shares(one.weights, float)
-    shards, plan, cuts = split(one.X, one.triplets, n_shards)
-    tables = tables_of(shards, plan, weights, eta, cuts)
+    stores = split(one.X, said_of(one, kind), n_shards)
     F = rng.normal(size=(4, 4))
-    measured = [_shard.measure(shard, F, one.centers) for shard in shards]
-    prices = []
-    for t in range(len(shards)):
-        sent = [
-            _shard.tell_losses(shard, of, t)
-            for shard, of in zip(shards, measured, strict=True)
-            if t in shard.border.outgoing
-        ]
-        prices.append(_shard.price(measured[t], sent, len(one.X), 0.7))
-    unheard = [[] for _ in shards]
-    for turn in range(plan.n_rounds):
-        for t, shard in enumerate(shards):
-            args = (unheard[t], prices[t], turn, eta)
-            if shard.border.rounds[turn] < shard.border.rounds[turn + 1]:
-                tables[t], unheard[t] = _shard.update_round(shard, tables[t], *args), []
-        for s, targets in enumerate(plan.receivers):
-            for t in targets[turn]:
-                unheard[t].append(_shard.post(shards[s], tables[s], turn, turn + 1))
-    for t, shard in enumerate(shards):
-        tables[t] = _shard.hear(shard, tables[t], unheard[t])
-
-    grouped = TripletSet.from_triplets(one.triplets, len(one.X))
-    whole = update_weights(
-        Modes(one.centers, weights, weights**eta),
-        np.concatenate([m.sq_dists for m in measured]) / len(one.X),
-        grouped.losses(one.X @ F) * 0.7,
-        Neighbors.from_graph(grouped.near_graph()),
-        eta,
-    )
-    np.testing.assert_allclose(
-        np.concatenate([t.weights for t in tables]), whole.weights, rtol=1e-9
-    )
-    importance = np.sum([_shard.weigh(s, t).sum() for s, t in zip(shards, tables, strict=True)])
-    np.testing.assert_allclose(importance, grouped.importances(whole.powers).sum(), rtol=1e-9)
+    weights = tuple(in_both(stores, "given_weights", one.weights, eta))
+    weights = tuple(in_both(stores, "adopt", weights))
+    measured = tuple(in_both(stores, "measure", F, one.centers))
+    updated = tuple(in_both(stores, "update_weights", weights, measured, 0.7, eta))
+    got, wanted = in_both(stores, "fetch_weights", updated)
+    np.testing.assert_allclose(got, wanted, rtol=1e-9)
+    # What the shards have told each other: the powers of all rows that they hold.
+    parts, whole = in_both(stores, "importances", updated)
+    np.testing.assert_allclose(sum(part.sum() for part in parts), whole.sum(), rtol=1e-9)
 
 
-@settings(deadline=None, max_examples=20)
-@given(seeds, st.integers(1, 6))
-def test_sums_over_shards_are_those_of_one_memory(random_problem, seed, n_shards):
+@settings(max_examples=20)
+@given(seeds, st.integers(1, 6), st.sampled_from(["triplets", "four"]))
+def test_sums_over_shards_are_those_of_one_memory(random_problem, seed, n_shards, kind):
     one = random_problem(seed, n_samples=30)
-    shards, plan, cuts = split(one.X, one.triplets, n_shards)
-    tables = tables_of(shards, plan, one.weights, 3.0, cuts)
-    whole = TripletSet.from_triplets(one.triplets, len(one.X))
-    importance = whole.importances(one.weights**3.0)
-    scale = np.array([1.0, 0.5, 2.0, 1.5])
-    loss, product = whole.gradient(one.X, scale**2, importance)
-    parts = [
-        _shard.gradient(s, s.X, scale, _shard.weigh(s, t))
-        for s, t in zip(shards, tables, strict=True)
-    ]
-    total, half = _shard.add(*parts)
-    np.testing.assert_allclose(total, loss, rtol=1e-9)
-    wanted = one.X.T @ product
-    np.testing.assert_allclose(half + half.T, wanted + wanted.T, rtol=1e-8, atol=1e-9)
+    stores = split(one.X, said_of(one, kind), n_shards)
+    F, scales = np.random.default_rng(seed).normal(size=(4, 3)), np.array([1.0, 0.25, 4.0, 2.0])
+    weights = tuple(in_both(stores, "given_weights", one.weights, 3.0))
+    weights = tuple(in_both(stores, "adopt", weights))
+    importance = tuple(in_both(stores, "importances", weights))
+    measured = tuple(in_both(stores, "measure", F, one.centers))
+    measured = tuple(in_both(stores, "recenter", measured, F, one.centers + 1.0))
+    Y = tuple(in_both(stores, "project", np.eye(4)))
+    assert stores[0].total == pytest.approx(stores[1].total)
+    assert_same_sums(*in_both(stores, "terms", weights, measured, importance))
+    assert_same_sums(*in_both(stores, "lost", measured, importance))
+    assert_same_sums(*in_both(stores, "covariance"))
+    for method in ("moments", "center_sums", "weighted_means"):
+        for sums, wanted in zip(*in_both(stores, method, weights), strict=True):
+            assert_same_sums(sums, wanted)
+    assert_same_sums(
+        *in_both(stores, "losses_along", Y, np.outer([1, 2, 3, 4], scales), importance)
+    )
+    (loss, half), (wanted, whole) = in_both(stores, "loss_and_half", Y, scales, importance)
+    assert_same_sums(loss, wanted)
+    assert_same_sums(half + half.T, whole + whole.T)
+    half, whole = in_both(stores, "push", importance)
+    assert_same_sums(half + half.T, whole + whole.T)
+    # Of low rank
+    Y = tuple(in_both(stores, "project", F))
+    Y = tuple(in_both(stores, "shift", Y, 0.3, Y))
+    assert_same_sums(*in_both(stores, "spread", Y))
+    pulled = in_both(stores, "pull", Y, one.centers @ F, weights, importance, 0.7)
+    for place in (0, 1, 3):
+        assert_same_sums(pulled[0][place], pulled[1][place])
+    by_samples = tuple(found[2] for found in pulled)
+    assert_same_sums(*in_both(stores, "cross", by_samples))
+    assert_same_sums(*in_both(stores, "inner", by_samples, Y))
+    found = tuple(in_both(stores, "weights_at", F, one.centers, 3.0))
+    np.testing.assert_allclose(*in_both(stores, "fetch_weights", found), rtol=1e-9)
+
+
+@settings(max_examples=20)
+@given(seeds, st.integers(1, 5))
+def test_neighbours_over_shards_are_those_of_one_memory(random_problem, seed, n_shards):
+    one, rng = random_problem(seed, n_samples=40), np.random.default_rng(seed)
+    stores = split(np.round(one.X), said_of(one, "triplets"), n_shards)  # with ties
+    classes = Classes.from_labels("test", np.append([0, 0, 1, 1], rng.integers(-1, 3, 36)))
+    for F in (np.eye(4), np.diag([1.0, 2.0, 0.0, 1.0])):
+        for got, wanted in zip(*in_both(stores, "nearest", F, classes, 3, 5), strict=True):
+            np.testing.assert_array_equal(got, wanted)
 
 
 def test_shards_without_common_rows_need_one_round_and_no_message():
     apart = np.array([[0, 1, 2], [1, 2, 0], [3, 4, 5], [4, 5, 3]])
-    shards, plan, _ = split(np.eye(6), apart, 2)
-    assert plan.n_rounds == 1
-    assert [len(s.X) for s in shards] == [3, 3]
-    assert not any(s.border.held or s.border.outgoing or len(s.border.shared) for s in shards)
+    store, _ = split(np.eye(6), Constraints.of_triplets(apart, 6), 2)
+    assert store.plan.n_rounds == 1
+    assert [len(s.store.rows) for s in store.shards] == [3, 3]
+    borders = store.plan.borders
+    assert not any(b.held or b.outgoing or len(b.shared) for b in borders)
 
 
 def test_a_shard_holds_only_the_rows_that_it_needs_and_shares_only_what_others_need():
     # Of the second block row 4 is similar and row 5 dissimilar to an anchor of the first.
     triplets = np.array([[0, 4, 5], [1, 2, 3], [5, 6, 7], [6, 7, 4]])
-    shards, plan, cuts = split(np.arange(8.0)[:, None], triplets, 2)
-    assert cuts.tolist() == [0, 4, 8]
-    assert shards[0].X[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
-    assert shards[1].X[:, 0].tolist() == [4, 5, 6, 7]
-    assert shards[0].border.shared.tolist() == [0]  # the anchor of the pair that row 4 is in
-    assert shards[1].border.shared.tolist() == [0]  # row 4
-    assert plan.n_rounds == 2
+    store, _ = split(np.arange(8.0)[:, None], Constraints.of_triplets(triplets, 8), 2)
+    assert store.cuts.tolist() == [0, 4, 8]
+    first, second = store.shards
+    assert first.store.rows[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert second.store.rows[:, 0].tolist() == [4, 5, 6, 7]
+    assert first.border.shared.tolist() == [0]  # the anchor of the pair that row 4 is in
+    assert second.border.shared.tolist() == [0]  # row 4
+    assert store.plan.n_rounds == 2
 
 
 def test_workers_are_told_how_much_they_keep():
-    shards, _, _ = split(np.ones((1000, 50)), np.array([[0, 1, 2]]), 1)
-    assert sys.getsizeof(shards[0]) > 1000 * 50 * 8
+    store, _ = split(np.ones((1000, 50)), Constraints.of_triplets(np.array([[0, 1, 2]]), 1000), 1)
+    assert sys.getsizeof(store.shards[0]) > 1000 * 50 * 8
+
+
+def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
+    rows = SimpleNamespace(n_samples=100_000, n_features=100, dtype=np.dtype(np.float32))
+    said = Constraints.of_triplets(np.arange(30_000).reshape(-1, 3), 100_000)
+    spec = Spec(3, 3.0, 300.0, 0.0)
+
+    def kind(limit, device=None, n_shards=4):
+        return _kind(MDaML(memory_limit=limit, device=device), rows, spec, said, n_shards)
+
+    assert kind(None) == kind("1 GB") == "memory"
+    assert kind("150 MB") == "blocks"
+    assert kind("150 MB", n_shards=40) == "memory"  # each needs less
+    with pytest.raises(ValueError, match="memory_limit allows 50 MB"):
+        kind("50 MB")
+
+
+def test_workers_compute_on_a_device_if_it_is_asked_for(torch):  # noqa: ARG001
+    rows = SimpleNamespace(n_samples=1000, n_features=10, dtype=np.dtype(np.float32))
+    said, spec = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000), Spec(3, 3.0, 300.0, 0.0)
+    for limit in (None, "1 GB"):
+        assert _kind(MDaML(device="cpu", memory_limit=limit), rows, spec, said, 2) == "cpu"
+    with pytest.raises(ValueError, match="memory_limit allows 1 MB"):
+        _kind(MDaML(device="cpu", memory_limit="1 MB"), rows, spec, said, 2)
 
 
 # On a cluster of threads, then of processes.
@@ -201,7 +265,9 @@ def assert_same(one, other, rtol=1e-6):
         np.testing.assert_allclose(
             getattr(other, name), wanted, rtol=rtol, atol=rtol * np.abs(wanted).max(), err_msg=name
         )
-    for name in ("triplets_", "n_iter_", "n_features_in_", "triplet_weight_", "pass_starts_"):
+    for name in ("triplets_", "comparisons_", "comparison_weights_", "n_iter_", "n_features_in_"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    for name in ("triplet_weight_", "pass_starts_", "n_samples_seen_", "n_comparisons_seen_"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert set(vars(one)) == set(vars(other))
 
@@ -210,6 +276,37 @@ def assert_same(one, other, rtol=1e-6):
 quick = pytest.mark.filterwarnings(
     "ignore:.*increase max_iter:sklearn.exceptions.ConvergenceWarning"
 )
+
+
+def forms(answers):
+    """Return what can be said, in every form."""
+    X, triplets = answers
+    rng = np.random.default_rng(1)
+    quadruplets = np.column_stack([triplets[:100], (triplets[:100, 1:].sum(axis=1) + 1) % len(X)])
+    quadruplets = quadruplets[quadruplets[:, 2] != quadruplets[:, 3]]
+    pairs = {"pairs": triplets[:120, :2], "pair_labels": rng.choice([1, -1], 120)}
+    mixed = pairs | {"triplets": triplets[:50], "quadruplets": quadruplets[:50]}
+    return {
+        "labels": {"y": (X[:, 0] > 3.0).astype(int) + (X[:, 1] > 3.0)},
+        "triplets": {"triplets": triplets},
+        "weighted": {"triplets": triplets, "constraint_weight": rng.uniform(0.2, 3, len(triplets))},
+        "pairs": pairs,
+        "quadruplets": {"quadruplets": quadruplets},
+        "constraints": {"constraints": Constraints(**mixed, n_points=len(X))},
+    }
+
+
+@quick
+@pytest.mark.filterwarnings("ignore::UserWarning")  # some cannot be met
+@pytest.mark.parametrize("rank", [None, 2])
+@pytest.mark.parametrize(
+    "form", ["labels", "triplets", "weighted", "pairs", "quadruplets", "constraints"]
+)
+def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(client, answers, form, rank):
+    X, said = answers[0], forms(answers)[form]
+    options = {"n_components": rank, "n_refresh": 1}
+    local = model(**options).fit(X, **said)
+    assert_same(local, fit(model(**options), X, **said, client=client))
 
 
 @quick
@@ -223,7 +320,7 @@ quick = pytest.mark.filterwarnings(
     ],
     ids=str,
 )
-def test_the_fit_is_that_of_one_memory(client, answers, options):
+def test_the_fit_with_other_options_is_that_of_one_memory(client, answers, options):
     X, triplets = answers
     options = dict(options)
     n_shards = options.pop("n_shards", None)
@@ -260,7 +357,7 @@ def test_the_start_may_be_given_or_estimated_from_some_rows(client, answers, mon
     options = {"init": weights, "init_metric": metric, "max_iter": 1}
     local = model(**options).fit(X, triplets=triplets)
     assert_same(local, fit(model(**options), X, triplets=triplets, client=client))
-    monkeypatch.setattr(modes, "MAX_ROWS_FOR_START", 60)
+    monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_FOR_START", 60)
     local = model(max_iter=1).fit(X, triplets=triplets)
     assert_same(local, fit(model(max_iter=1), X, triplets=triplets, client=client))
 
@@ -274,8 +371,35 @@ def test_single_precision_stays_single(client, answers):
     assert_same(local, there, rtol=1e-3)
 
 
+@quick
+def test_a_limit_of_memory_is_kept_by_blocks(client, answers, monkeypatch):
+    X, triplets = answers
+    local = model().fit(X, triplets=triplets)
+    monkeypatch.setattr("mdaml.distributed.must_spare", lambda *_: True)
+    limited = fit(model(memory_limit="1 GB"), X, triplets=triplets, client=client)
+    assert_same(local, limited)
+
+
+@quick
+def test_workers_may_have_devices(client, answers, torch):  # noqa: ARG001
+    X, triplets = answers
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
+    local = model(init=weights, device="cpu").fit(X, triplets=triplets)
+    there = fit(model(init=weights, device="cpu"), X, triplets=triplets, client=client)
+    np.testing.assert_allclose(there.history_, local.history_, rtol=1e-3)
+    assert there.components_.dtype == local.components_.dtype == np.float64
+
+
+@quick
+def test_a_model_fitted_on_a_cluster_goes_on_by_chunks(client, answers):
+    X, triplets = answers
+    local = model().fit(X, triplets=triplets).partial_fit(X + 0.1, triplets=triplets)
+    there = fit(model(), X, triplets=triplets, client=client)
+    assert_same(local, there.partial_fit(X + 0.1, triplets=triplets), rtol=1e-5)
+
+
 def test_many_parts_are_added_up_on_the_workers(client):
-    cluster = _cluster.Cluster(client, 10.0)
+    cluster = Cluster(client, 10.0)
     cluster.place(20)
     (total,) = cluster.total(ones_times, [np.float64(i) for i in range(20)])
     assert np.array_equal(total, np.full(3, 190.0))
@@ -326,13 +450,19 @@ def test_warnings_point_at_the_call(client, answers):
         ({"estimator": GMML()}, TypeError, "must be an MDaML"),
         ({"estimator": MDaML}, TypeError, "must be an MDaML"),
         ({"estimator": MDaML(n_modes=0)}, ValueError, "n_modes"),
-        ({"estimator": MDaML(device="cuda")}, ValueError, "Set device=None"),
-        ({"estimator": MDaML(memory_limit="1 GB")}, ValueError, "Set memory_limit=None"),
-        ({"estimator": MDaML(n_components=1)}, ValueError, "is a metric of low rank"),
+        ({"estimator": MDaML(n_components=6)}, ValueError, "between 1 and 5"),
+        ({"estimator": MDaML(memory_limit=1)}, ValueError, "memory_limit allows 0 MB"),
+        ({"estimator": MDaML(memory_limit="much")}, ValueError, "positive number of bytes"),
         ({"n_shards": 0}, ValueError, "n_shards"),
         ({"timeout": 0.0}, ValueError, "timeout"),
         ({"client": "localhost:8786"}, TypeError, "client must be a dask.distributed.Client"),
         ({"triplets": [[0, 1, 200]]}, ValueError, "triplets name row 200, but X has 150 rows"),
+        ({"y": np.zeros(150)}, ValueError, "either y or triplets, not both"),
+        ({"triplets": None}, ValueError, "MDaML requires y to be passed"),
+        ({"triplets": None, "y": [0, 1]}, ValueError, "one label for each of the 150 rows"),
+        ({"triplets": None, "pairs": [[0, 1]]}, ValueError, "pair_labels must hold one number"),
+        ({"constraint_weight": [1.0]}, ValueError, "constraint_weight must hold one positive"),
+        ({"constraints": [[0, 1, 2]]}, TypeError, "constraints must be mdaml.Constraints"),
         ({"X": np.ones(5)}, ValueError, "Expected 2D array"),
     ],
     ids=lambda value: str(value)[:40],
@@ -409,7 +539,8 @@ async def remove_workers(dask_scheduler, addresses):
 
 @quick
 @pytest.mark.parametrize("part", ["cluster", "client", "workers"])
-def test_a_cluster_that_is_gone_ends_the_fit_in_words(doomed, answers, part):
+def test_a_cluster_that_is_gone_ends_the_fit_in_words(doomed, answers, part, monkeypatch):
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.1)
     cluster, client = doomed
 
     def leave(iteration, _):
@@ -421,7 +552,7 @@ def test_a_cluster_that_is_gone_ends_the_fit_in_words(doomed, answers, part):
     unlucky = model(callback=leave)
     message = "No worker of the Dask cluster" if part == "workers" else "cluster is gone"
     with pytest.raises(RuntimeError, match=message):
-        fit(unlucky, answers[0], triplets=answers[1], client=client, timeout=1.0)
+        fit(unlucky, answers[0], triplets=answers[1], client=client, timeout=0.5)
     assert not hasattr(unlucky, "components_")
 
 
@@ -448,7 +579,7 @@ def test_a_cluster_without_workers_is_not_waited_for_for_ever(answers):
         dask.Client(cluster) as client,
         pytest.raises(RuntimeError, match="had no worker for"),
     ):
-        fit(model(), answers[0], triplets=answers[1], client=client, timeout=0.5)
+        fit(model(), answers[0], triplets=answers[1], client=client, timeout=0.1)
 
 
 def test_a_closed_client_is_refused(doomed, answers):

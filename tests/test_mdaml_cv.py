@@ -302,27 +302,13 @@ def forms(answers):
     return arrays | {"constraints": {"constraints": Constraints(**mixed, n_points=150)}}
 
 
-@pytest.mark.parametrize(
-    ("form", "options"),
-    [
-        ("pairs", {}),
-        ("quadruplets", {}),
-        ("weighted", {}),
-        ("constraints", {"n_components": 2}),
-        ("constraints", {"device": "cpu"}),
-    ],
-)
-def test_parameters_are_chosen_for_every_form_at_any_rank_and_on_a_device(
-    answers, forms, form, options, request
-):
-    if "device" in options:
-        request.getfixturevalue("torch")
+# At other ranks and on a device: test_combinations.py.
+@pytest.mark.parametrize("form", ["pairs", "quadruplets", "weighted", "constraints"])
+def test_parameters_are_chosen_for_every_form(answers, forms, form):
     X = answers[0]
     clean, _ = make_triplets(X, n_triplets=1000, components=np.eye(6)[:2], random_state=1)
-    model = fit(X, options=options, **forms[form])
-    assert model.transform(X).shape == (150, options.get("n_components", 6))
+    model = fit(X, **forms[form])
     assert 0.75 < model.best_score_ <= 1.0
-    assert model.best_estimator_.device == options.get("device")
     euclidean = Euclidean().fit(X).score_triplets(X, clean)
     assert model.score_triplets(X, clean) > 0.85 > euclidean
 

@@ -356,9 +356,9 @@ def _pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray]
     of = np.searchsorted(begins, rows, side="right") - 1
     order = np.argsort(of, kind="stable")
     blocks, firsts = np.unique(of[order], return_index=True)
-    places: list[IntArray] = np.split(order, firsts[1:])
+    places: list[IntArray] = np.split(order, firsts[1:]) if len(blocks) else []
     return (
         blocks.tolist(),
         [rows[p] - begins[b] for b, p in zip(blocks, places, strict=True)],
-        places if len(blocks) else [],
+        places,
     )
