@@ -32,7 +32,18 @@ seeds = st.integers(0, 2**32 - 1)
 class Serial:
     """A cluster of this process alone: what is asked for is computed at once."""
 
-    def __init__(self, n_shards):
+    n_workers = 2
+
+    def __init__(self, n_shards=0):
+        self.n_shards = n_shards
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def place(self, n_shards):
         self.n_shards = n_shards
 
     def task(self, _index, function, *args):
@@ -215,7 +226,8 @@ def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
         kind("50 MB")
 
 
-def test_workers_compute_on_a_device_if_it_is_asked_for(torch):  # noqa: ARG001
+@pytest.mark.usefixtures("torch")
+def test_workers_compute_on_a_device_if_it_is_asked_for():
     rows = SimpleNamespace(n_samples=1000, n_features=10, dtype=np.dtype(np.float32))
     said, spec = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000), Spec(3, 3.0, 300.0, 0.0)
     for limit in (None, "1 GB"):
@@ -224,7 +236,7 @@ def test_workers_compute_on_a_device_if_it_is_asked_for(torch):  # noqa: ARG001
         _kind(MDaML(device="cpu", memory_limit="1 MB"), rows, spec, said, 2)
 
 
-# On a cluster of threads, then of processes.
+# Fits
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +269,13 @@ def client():
 def model(**options):
     defaults = {"n_modes": 3, "max_iter": 2, "max_inner_iter": 2, "random_state": 0, "tol": 0.0}
     return MDaML(**defaults | options)
+
+
+@pytest.fixture
+def serial(monkeypatch):
+    """Let a fit run over shards in this process, without Dask and much faster."""
+    monkeypatch.setattr("mdaml.distributed.Cluster", lambda *_: Serial())
+    monkeypatch.setattr("mdaml.distributed.check_client", lambda client: client)
 
 
 def assert_same(one, other, rtol=1e-6):
@@ -297,46 +316,105 @@ def forms(answers):
 
 
 @quick
+@pytest.mark.usefixtures("serial")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # some cannot be met
 @pytest.mark.parametrize("rank", [None, 2])
 @pytest.mark.parametrize(
     "form", ["labels", "triplets", "weighted", "pairs", "quadruplets", "constraints"]
 )
-def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(client, answers, form, rank):
+def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(answers, form, rank):
     X, said = answers[0], forms(answers)[form]
     options = {"n_components": rank, "n_refresh": 1}
     local = model(**options).fit(X, **said)
-    assert_same(local, fit(model(**options), X, **said, client=client))
+    for n_shards in (1, 2, 5):
+        assert_same(local, fit(model(**options), X, **said, n_shards=n_shards))
 
 
 @quick
+@pytest.mark.usefixtures("serial")
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"n_shards": 1},
-        {"n_shards": 5},
-        {"eta": 2.0, "init": "kmeans", "init_metric": "whitened"},
-        {"n_modes": 1, "n_shards": 2},
-    ],
-    ids=str,
+    "options", [{"eta": 2.0, "init": "kmeans", "init_metric": "whitened"}, {"n_modes": 1}], ids=str
 )
-def test_the_fit_with_other_options_is_that_of_one_memory(client, answers, options):
+def test_the_fit_with_other_options_is_that_of_one_memory(answers, options):
     X, triplets = answers
-    options = dict(options)
-    n_shards = options.pop("n_shards", None)
     local = model(**options).fit(X, triplets=triplets)
-    there = fit(model(**options), X, triplets=triplets, client=client, n_shards=n_shards)
-    assert_same(local, there)
+    assert_same(local, fit(model(**options), X, triplets=triplets))
 
 
 @quick
+@pytest.mark.usefixtures("serial")
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
-def test_a_start_of_the_wrong_width_is_scaled_as_in_one_memory(client, answers, unit):
+def test_a_start_of_the_wrong_width_is_scaled_as_in_one_memory(answers, unit):
     X, triplets = unit * answers[0], answers[1]
     local = model(ridge=0.0).fit(X, triplets=triplets)
     with pytest.warns(UserWarning, match="could not be met"):
         model(ridge=0.0, init_metric="identity").fit(X, triplets=triplets)
-    assert_same(local, fit(model(ridge=0.0), X, triplets=triplets, client=client))
+    assert_same(local, fit(model(ridge=0.0), X, triplets=triplets))
+
+
+@quick
+@pytest.mark.usefixtures("serial")
+def test_the_start_may_be_given_or_estimated_from_some_rows(answers, monkeypatch):
+    X, triplets = answers
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
+    metric = np.diag([1.0, 2.0, 1.0, 1.0, 3.0])
+    options = {"init": weights, "init_metric": metric, "max_iter": 1}
+    local = model(**options).fit(X, triplets=triplets)
+    assert_same(local, fit(model(**options), X, triplets=triplets))
+    monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_FOR_START", 60)
+    local = model(max_iter=1).fit(X, triplets=triplets)
+    assert_same(local, fit(model(max_iter=1), X, triplets=triplets))
+
+
+@quick
+@pytest.mark.usefixtures("serial")
+def test_single_precision_stays_single(answers):
+    X, triplets = answers[0].astype(np.float32), answers[1]
+    local = model().fit(X, triplets=triplets)
+    there = fit(model(), X, triplets=triplets)
+    assert there.components_.dtype == there.weights_.dtype == np.float32
+    assert_same(local, there, rtol=1e-3)
+
+
+@quick
+@pytest.mark.usefixtures("serial")
+def test_a_limit_of_memory_is_kept_by_blocks(answers, monkeypatch):
+    X, triplets = answers
+    local = model().fit(X, triplets=triplets)
+    monkeypatch.setattr("mdaml.distributed.must_spare", lambda *_: True)
+    assert_same(local, fit(model(memory_limit="1 GB"), X, triplets=triplets))
+
+
+@quick
+@pytest.mark.usefixtures("serial", "torch")
+def test_workers_may_have_devices(answers):
+    X, triplets = answers
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
+    local = model(init=weights, device="cpu").fit(X, triplets=triplets)
+    there = fit(model(init=weights, device="cpu"), X, triplets=triplets)
+    np.testing.assert_allclose(there.history_, local.history_, rtol=1e-3)
+    assert there.components_.dtype == local.components_.dtype == np.float64
+
+
+@quick
+@pytest.mark.usefixtures("serial")
+def test_a_model_fitted_on_a_cluster_goes_on_by_chunks(answers):
+    X, triplets = answers
+    local = model().fit(X, triplets=triplets).partial_fit(X + 0.1, triplets=triplets)
+    there = fit(model(), X, triplets=triplets)
+    assert_same(local, there.partial_fit(X + 0.1, triplets=triplets), rtol=1e-5)
+
+
+# On a cluster of threads, then of processes.
+
+
+@quick
+@pytest.mark.parametrize(("form", "rank", "n_shards"), [("triplets", None, 5), ("labels", 2, None)])
+def test_the_fit_on_a_cluster_is_that_of_one_memory(client, answers, form, rank, n_shards):
+    X, said = answers[0], forms(answers)[form]
+    local = model(n_components=rank).fit(X, **said)
+    there = fit(model(n_components=rank), X, **said, client=client, n_shards=n_shards)
+    assert_same(local, there)
 
 
 @quick
@@ -347,55 +425,6 @@ def test_x_may_be_a_dask_array_or_a_list_of_futures(client, answers):
     blocks = client.scatter(np.array_split(X, 3))
     for blocks_of in (da.from_array(X, chunks=(40, 2)), blocks):
         assert_same(local, fit(model(), blocks_of, triplets=triplets, client=client))
-
-
-@quick
-def test_the_start_may_be_given_or_estimated_from_some_rows(client, answers, monkeypatch):
-    X, triplets = answers
-    weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
-    metric = np.diag([1.0, 2.0, 1.0, 1.0, 3.0])
-    options = {"init": weights, "init_metric": metric, "max_iter": 1}
-    local = model(**options).fit(X, triplets=triplets)
-    assert_same(local, fit(model(**options), X, triplets=triplets, client=client))
-    monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_FOR_START", 60)
-    local = model(max_iter=1).fit(X, triplets=triplets)
-    assert_same(local, fit(model(max_iter=1), X, triplets=triplets, client=client))
-
-
-@quick
-def test_single_precision_stays_single(client, answers):
-    X, triplets = answers[0].astype(np.float32), answers[1]
-    local = model().fit(X, triplets=triplets)
-    there = fit(model(), X, triplets=triplets, client=client)
-    assert there.components_.dtype == there.weights_.dtype == np.float32
-    assert_same(local, there, rtol=1e-3)
-
-
-@quick
-def test_a_limit_of_memory_is_kept_by_blocks(client, answers, monkeypatch):
-    X, triplets = answers
-    local = model().fit(X, triplets=triplets)
-    monkeypatch.setattr("mdaml.distributed.must_spare", lambda *_: True)
-    limited = fit(model(memory_limit="1 GB"), X, triplets=triplets, client=client)
-    assert_same(local, limited)
-
-
-@quick
-def test_workers_may_have_devices(client, answers, torch):  # noqa: ARG001
-    X, triplets = answers
-    weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
-    local = model(init=weights, device="cpu").fit(X, triplets=triplets)
-    there = fit(model(init=weights, device="cpu"), X, triplets=triplets, client=client)
-    np.testing.assert_allclose(there.history_, local.history_, rtol=1e-3)
-    assert there.components_.dtype == local.components_.dtype == np.float64
-
-
-@quick
-def test_a_model_fitted_on_a_cluster_goes_on_by_chunks(client, answers):
-    X, triplets = answers
-    local = model().fit(X, triplets=triplets).partial_fit(X + 0.1, triplets=triplets)
-    there = fit(model(), X, triplets=triplets, client=client)
-    assert_same(local, there.partial_fit(X + 0.1, triplets=triplets), rtol=1e-5)
 
 
 def test_many_parts_are_added_up_on_the_workers(client):
