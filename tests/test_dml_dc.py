@@ -128,13 +128,11 @@ def part_of(name, seed):
     return X[train], y[train], X[test], y[test]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 2])
-def test_segments_are_learned_as_far_as_stated_in_the_methods(seed):
-    X, y, X_test, y_test = part_of("segment", seed)
+def test_segments_are_learned_as_far_as_stated_in_the_methods():
+    X, y, X_test, y_test = part_of("segment", 0)
     model = DMLdc().fit(X, y)
     assert np.all(np.diff(model.history_) < 0)
-    assert model.history_[5] <= (0.125 if seed < 2 else 0.14)
+    assert model.history_[5] <= 0.125
     assert model.history_[-1] <= 0.1182
     knn = KNeighborsClassifier(3)
     plain = knn.fit(X, y).score(X_test, y_test)
@@ -144,7 +142,7 @@ def test_segments_are_learned_as_far_as_stated_in_the_methods(seed):
 
 @pytest.mark.parametrize(
     ("seed", "bound"),
-    [(0, 0.2989), (8, 0.2989), (2, 0.45)],
+    [(0, 0.2989), (2, 0.45)],
 )
 def test_balance_is_learned_as_far_as_stated_in_the_methods(seed, bound):
     """On some parts only: there are ties, and rounding decides which local minimum is found."""

@@ -183,7 +183,7 @@ class TestConvexSolver:
         assert_close(model.get_mahalanobis_matrix(), n * M, 1e-2)
 
     def test_small_mu_reaches_the_unsmoothed_optimum(self, seed):
-        X, similar, dissimilar = random_pairs(seed)
+        X, similar, dissimilar = random_pairs(seed, n=12, d=3, n_pairs=15)
         wanted, _ = convex.dml_eig_optimum(X, similar, dissimilar)
         model = DMLeig(1e-3, reg=0.0, tol=1e-4, max_iter=5000).fit(
             X, **as_arguments(similar, dissimilar)

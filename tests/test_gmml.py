@@ -3,7 +3,7 @@
 import literal_baselines as literal
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdaml import GMML
@@ -74,6 +74,7 @@ def test_repeated_pairs_count_as_often_as_they_are_given():
     )
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 8), t=st.floats(0, 1))
 def test_factor_is_the_twin_by_a_fractional_power(seed, d, t):
     rng = np.random.default_rng(seed)
@@ -83,6 +84,7 @@ def test_factor_is_the_twin_by_a_fractional_power(seed, d, t):
     np.testing.assert_allclose(F @ F.T, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 6))
 def test_the_middle_solves_the_riccati_equation_and_the_ends_are_the_ends(seed, d):
     rng = np.random.default_rng(seed)
@@ -98,6 +100,7 @@ def test_the_middle_solves_the_riccati_equation_and_the_ends_are_the_ends(seed, 
     np.testing.assert_allclose(mean(1.0), D, rtol=1e-6, atol=1e-8 * np.abs(D).max())
 
 
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10**6),
     t=st.floats(0, 1),
