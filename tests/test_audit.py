@@ -313,7 +313,7 @@ def test_suspicion_is_bayes_rule_and_falls_with_the_margin(margins, flip_rate, s
     assert np.all(np.diff(got[order]) <= 1e-15)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(hnp.arrays(float, st.integers(1, 40), elements=st.floats(-1, 1)))
 def test_any_margins_give_a_finite_model(margins):
     model = FlipModel.from_margins(margins)
