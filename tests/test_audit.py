@@ -408,11 +408,10 @@ def learn(seed, suggested):
     return MDaML(n_modes=1).fit(X, triplets=asked).score_triplets(X, others)
 
 
-@pytest.mark.slow
 def test_suggested_queries_teach_more_than_random_ones():
-    ours = np.mean([learn(seed, True) for seed in range(8)])
-    random = np.mean([learn(seed, False) for seed in range(8)])
-    assert ours > random + 0.01  # 0.022, with a standard error of 0.007
+    ours = np.mean([learn(seed, True) for seed in range(4)])
+    random = np.mean([learn(seed, False) for seed in range(4)])
+    assert ours > random + 0.01  # 0.025, with a standard error of 0.008
 
 
 def test_queries_are_open_new_and_spread(answers, model):

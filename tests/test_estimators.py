@@ -38,7 +38,11 @@ unfinished = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 # Low rank and a device are roads of their own; all else is checked once for each class.
 CHECKED = [cls() for cls in ALL if cls is not DMLdc]
-CHECKED += [DMLdc(max_iter=2), MDaML(n_components=1), MetricSearchCV(GMML(), {"t": [0.3]}, cv=2)]
+CHECKED += [
+    DMLdc(max_iter=2, max_inner_iter=20),
+    MDaML(n_components=1),
+    MetricSearchCV(GMML(), {"t": [0.3]}, cv=2),
+]
 if find_spec("torch"):
     CHECKED.append(MDaML(2, device="cpu", max_iter=1, n_refresh=0))
 

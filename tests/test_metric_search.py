@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GroupKFold
@@ -297,10 +298,20 @@ def test_same_seed_same_choice(answers, seeded):
     assert own.best_estimator_.random_state == 5
 
 
-@pytest.mark.slow  # starts processes
-def test_jobs_do_not_matter(answers, seeded):
+def test_jobs_do_not_matter(answers, seeded, monkeypatch):
+    """By threads, which start at once; what a process would get and return is pickled."""
+    sent = []
+
+    def try_each(calls):
+        sent.append(pickle.dumps(calls))
+        return pickle.loads(pickle.dumps(original(pickle.loads(sent[-1]))))
+
+    original = _trials._try_each
+    monkeypatch.setattr(_trials, "_try_each", try_each)
+    monkeypatch.setattr(_trials, "parallel_config", lambda *_, **__: parallel_config("threading"))
     X, said = answers
     assert_same_search(clone(seeded).set_params(n_jobs=2).fit(X, constraints=said), seeded)
+    assert len(sent) == 2 * 2  # a job is a split, in two stages
 
 
 def test_noise_is_withstood_with_parameters_chosen_from_noisy_comparisons_alone():
