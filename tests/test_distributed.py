@@ -542,6 +542,8 @@ def test_a_worker_process_that_is_killed_is_made_good(answers):
         dask.Client(cluster) as client,
     ):
         pids = client.run(os.getpid)
+        for nanny in cluster.workers.values():
+            nanny.auto_restart = False  # the other worker is enough
 
         def kill(iteration, _):
             if iteration == 1:
