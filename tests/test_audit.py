@@ -212,6 +212,7 @@ def test_a_quadruplet_with_a_shared_point_repeats_the_triplet():
     assert frame["category"].tolist() == ["kept", "redundant", "kept"]
 
 
+@settings(max_examples=50)
 @given(hnp.arrays(int, st.tuples(st.integers(1, 25), st.just(2)), elements=st.integers(0, 7)))
 def test_consequences_by_loops(edges):
     edges = edges[edges[:, 0] < edges[:, 1]]  # pairs numbered by their distance
@@ -299,6 +300,7 @@ def test_points_that_coincide_are_ties():
     assert np.isfinite(frame[["slack", "suspicion"]].to_numpy()).all()
 
 
+@settings(max_examples=50)
 @given(
     hnp.arrays(float, st.integers(1, 30), elements=st.floats(-1, 1)),
     st.floats(0.001, 0.499),
@@ -340,6 +342,7 @@ def test_the_flip_model_finds_the_best_of_a_grid():
     assert likelihood(found.flip_rate, found.scale) > max(grid) - 2.0  # the priors cost a little
 
 
+@settings(max_examples=50)
 @given(
     hnp.arrays(float, 10, elements=st.floats(0, 1e6)),
     hnp.arrays(float, 10, elements=st.floats(0, 1e6)),

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdaml.constraints import labels, neighbor_triplets, sample_triplets
@@ -59,6 +59,7 @@ def triplet_arrays(draw):
 # Comparisons of triplets
 
 
+@settings(max_examples=50)
 @given(triplet_arrays())
 def test_grouping_keeps_the_triplets_and_sorts_their_distinct_pairs(case):
     triplets, n_samples = case
@@ -70,6 +71,7 @@ def test_grouping_keeps_the_triplets_and_sorts_their_distinct_pairs(case):
     np.testing.assert_array_equal(grouped.pairs, expected)
 
 
+@settings(max_examples=50)
 @given(triplet_arrays())
 def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case):
     triplets, n_samples = case
@@ -88,6 +90,7 @@ def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case)
     assert anchors == sorted(set(triplets[:, 0].tolist()))
 
 
+@settings(max_examples=50)
 @given(triplet_arrays(), seeds)
 def test_the_order_of_the_triplets_does_not_matter(case, seed):
     triplets, n_samples = case
@@ -104,6 +107,7 @@ def test_no_triplets_make_no_pairs():
     assert grouped.groups.tolist() == [0]
 
 
+@settings(max_examples=50)
 @given(triplet_arrays())
 def test_near_graph_lists_every_near_pair_from_both_ends(case):
     triplets, n_samples = case
@@ -485,6 +489,7 @@ def partner_lists(draw):
     return near, int(begin), [some.tolist() for some in others]
 
 
+@settings(max_examples=50)
 @given(partner_lists())
 def test_from_lists_joins_every_near_with_every_far_partner(case):
     near, begin, lists = case
@@ -531,6 +536,7 @@ def pair_arrays(draw):
     return np.array([rng.choice(n_samples, 2, replace=False) for _ in range(n_pairs)]), n_samples
 
 
+@settings(max_examples=50)
 @given(pair_arrays())
 def test_pairs_are_counted_in_either_order(case):
     pairs, n_samples = case
@@ -542,6 +548,7 @@ def test_pairs_are_counted_in_either_order(case):
     np.testing.assert_array_equal(made.pairs, sorted(expected))
 
 
+@settings(max_examples=50)
 @given(pair_arrays())
 def test_groups_part_the_pairs_by_their_lower_row(case):
     made = PairSet.from_pairs(*case)

@@ -176,7 +176,7 @@ def problems(draw):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems())
 def test_value_and_parts_are_those_of_the_twin(case):
     M, X, y, ridge, ramp = case
@@ -192,7 +192,7 @@ def test_value_and_parts_are_those_of_the_twin(case):
     assert value == pytest.approx(G - H, rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems())
 def test_subgradients_are_those_of_the_twin(case):
     M, X, y, ridge, ramp = case
@@ -454,9 +454,9 @@ class TestDegenerate:
         assert 0 < np.linalg.norm(model.components_) < 1e-3
         assert np.all(np.isfinite(model.components_))
 
-    @pytest.mark.parametrize("scale", [1e3, 1e6])
-    def test_a_metric_that_must_shrink_by_many_orders_is_not_left_half_way(self, scale):
+    def test_a_metric_that_must_shrink_by_many_orders_is_not_left_half_way(self):
         """The metric starts at the identity and ends near ``scale**-2``."""
+        scale = 1e6
         X, y = random_classes(0, (20, 20, 20))
         model = fit(scale * X, y, 1e-3 * scale**2, max_iter=60)
         assert model.history_[0] > 1000

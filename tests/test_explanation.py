@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from sklearn.base import BaseEstimator
 
 from mdaml import GMML, KISSME, LFDA, Euclidean, MDaML
@@ -83,6 +83,7 @@ def test_scaling_a_feature_against_its_weight_changes_no_relevance(correlated):
 numbers = st.floats(-100, 100)
 
 
+@settings(max_examples=50)
 @given(hnp.arrays(float, (3, 4), elements=numbers), hnp.arrays(float, (2, 4), elements=numbers))
 def test_contributions_sum_to_the_squared_distance(L, points):
     metric = metric_of(L)
@@ -116,6 +117,7 @@ def test_features_keep_their_names():
     assert list(explain_distance(metric, X.iloc[0], X.iloc[1]).index) == ["length", "width"]
 
 
+@settings(max_examples=50)
 @given(hnp.arrays(float, 5, elements=st.floats(0.01, 100)))
 def test_effective_rank_is_the_exponential_of_the_entropy(lengths):
     shares = lengths**2 / np.sum(lengths**2)
