@@ -581,7 +581,7 @@ def test_a_cluster_that_is_gone_ends_the_fit_in_words(doomed, answers, part, mon
     unlucky = model(callback=leave)
     message = "No worker of the Dask cluster" if part == "workers" else "cluster is gone"
     with pytest.raises(RuntimeError, match=message):
-        fit(unlucky, answers[0], triplets=answers[1], client=client, timeout=0.5)
+        fit(unlucky, answers[0], triplets=answers[1], client=client, timeout=0.2)
     assert not hasattr(unlucky, "components_")
 
 

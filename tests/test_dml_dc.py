@@ -287,7 +287,7 @@ def test_more_candidates_than_samples_are_all_there_are():
 # The solver
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     problems(),
     st.sampled_from([1, 3, 20]),

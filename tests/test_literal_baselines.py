@@ -7,7 +7,6 @@ import literal_baselines as lit
 import numpy as np
 import pytest
 from scipy.linalg import eigh, fractional_matrix_power
-from scipy.stats import ortho_group
 
 X8, Y8 = lit.e8()
 SIMILAR, DISSIMILAR = lit.labelled_pairs(Y8)
@@ -116,62 +115,12 @@ def test_generalized_eigenvectors_are_those_of_the_product_with_the_inverse():
     assert_same(np.linalg.inv(B) @ A @ V, V * values)
 
 
-# What every metric has to satisfy
-
-
-def gmml_metric(X, y):
-    return lit.gmml(*scatters(X, y), 0.4)
-
-
-def kissme_metric(X, y):
-    return lit.clip_psd(lit.kissme_raw(*covariances(X, y)))
+# Linear maps
 
 
 def dml_eig_metric(X, y):
     X_S, whitened = smoothed_problem(X, y)
     return lit.dml_eig_metric(lit.frank_wolfe(whitened, 0.5, 5)[-1], X_S)
-
-
-def lmnn_step(X, y):
-    identity = np.eye(X.shape[1])
-    targets = lit.lmnn_targets(X, y, 2)
-    return lit.clip_psd(identity - 1e-3 * lit.lmnn_subgradient(identity, X, y, targets, 0.4))
-
-
-def dmldc_step(X, y):
-    identity = np.eye(X.shape[1])
-    G, H = lit.dmldc_subgradients(identity, X, y, 0.1, -1)
-    return lit.clip_psd(identity - 0.1 * (G - H))
-
-
-METRICS = {
-    "gmml": gmml_metric,
-    "kissme": kissme_metric,
-    "dml-eig": dml_eig_metric,
-    "dmlmj": lambda X, y: lit.dmlmj(X, y, 3, 2),
-    "lfda weighted": lambda X, y: lit.lfda(X, y, 3, 2, "weighted"),
-    "lfda plain": lambda X, y: lit.lfda(X, y, 3, 2, "plain"),
-    "lfda orthonormalized": lambda X, y: lit.lfda(X, y, 3, 2, "orthonormalized"),
-    "lmnn, one step": lmnn_step,
-    "dml-dc, one step": dmldc_step,
-}
-
-
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-@pytest.mark.parametrize("move", ["permutation", "translation", "rotation"])
-def test_metric_follows_rigid_motions_and_ignores_the_order_of_samples(metric, move):
-    X, y = random_classes(1)
-    order, Q = np.random.default_rng(2).permutation(len(X)), np.eye(3)
-    M = metric(X, y)
-    if move == "permutation":
-        moved = metric(X[order], y[order])
-    elif move == "translation":
-        moved = metric(X + np.array([3, -2, 1]), y)
-    else:
-        Q = ortho_group.rvs(3, random_state=3)
-        moved = metric(X @ Q.T, y)
-    assert_same(moved, Q @ M @ Q.T, 1e-9)
-    assert np.linalg.eigvalsh(M)[0] >= -1e-10 * np.linalg.eigvalsh(M)[-1]
 
 
 @pytest.mark.parametrize(

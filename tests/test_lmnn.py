@@ -518,7 +518,7 @@ class TestDegenerate:
         assert model.history_[0] == pytest.approx(0.5 * 12 * 3 * 6)  # every hinge is 1
 
     def test_identical_samples_of_different_classes_are_allowed(self):
-        X, y = random_classes(0)
+        X, y = random_classes(0, (5, 4, 4))
         X = np.vstack([X, X])
         y = np.append(y, (y + 1) % 3)
         model = LMNN(2).fit(X, y)
