@@ -50,11 +50,6 @@ def random_spd(seed, d=3):
     return root @ root.T + 0.3 * np.eye(d)
 
 
-def scatters(X, y):
-    similar, dissimilar = lit.labelled_pairs(y)
-    return lit.pair_scatter(X, similar), lit.pair_scatter(X, dissimilar)
-
-
 def covariances(X, y):
     similar, dissimilar = lit.labelled_pairs(y)
     return lit.pair_covariance(X, similar), lit.pair_covariance(X, dissimilar)
