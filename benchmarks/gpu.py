@@ -37,7 +37,7 @@ from mdaml.solver.conjugate_gradient import conjugate_gradient
 from mdaml.solver.modes import clustering_scatter
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric, start_modes
-from mdaml.stores.memory import Turns
+from mdaml.stores.arrays import Turns
 from mdaml.stores.torch import TorchStore, pairs
 from mdaml.stores.torch.modes import center_sq_dists
 

@@ -19,8 +19,9 @@ from mdaml.solver.alternation import Alternation
 from mdaml.solver.modes import Modes
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
+from mdaml.stores.arrays import SampleWeights
 from mdaml.stores.blocks import BlockStore
-from mdaml.stores.memory import MemoryStore, SampleWeights
+from mdaml.stores.memory import MemoryStore
 
 # Property tests draw new examples at every run, but the same in continuous integration, where a
 # failure should mean that the change is to blame. No deadline: machines are busy at times.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_constraint_values import constraints, small
 
-from mdaml.constraints import Constraints, Problem, read_constraints, value
+from mdaml.constraints import Constraints, Problem, checks, read_constraints
 from mdaml.io import texts
 
 SUFFIXES = (".csv", ".parquet", ".npz")
@@ -166,7 +166,7 @@ def test_lines_of_a_file_are_checked_once(write, monkeypatch):
     """The reader has checked every line: what it found is not checked as a whole again."""
     path = write("kind,a,b,c,d,label\ntriplet,0,1,2,,\npair,0,1,,,1\nquadruplet,0,1,2,3,\n")
     for name in ("check_triplets", "check_pairs", "check_quadruplets", "check_weights"):
-        monkeypatch.setattr(value, name, lambda *_: pytest.fail("checked again"))
+        monkeypatch.setattr(checks, name, lambda *_: pytest.fail("checked again"))
     assert Constraints.read(path).n_constraints == 3
 
 

@@ -437,7 +437,7 @@ def test_both_kinds_of_pairs_are_needed(cls, sign, missing, vehicle):
 @pytest.mark.parametrize("cls", ONLY_LABELS)
 def test_learners_from_labels_refuse_comparisons_and_say_who_takes_them(cls, form, vehicle):
     X, y = vehicle
-    wanted = rf"{cls.__name__} learns from labels, fit\(X, y\); got {form}=.*GMML, KISSME, DMLeig"
+    wanted = rf"{cls.__name__} learns from labels, fit\(X, y\); got {form}=.*MDaML learns from all"
     with pytest.raises(TypeError, match=wanted):
         seeded(cls).fit(X, **supervision(y)[form])
 

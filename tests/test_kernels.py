@@ -41,8 +41,8 @@ from mdaml.kernels.triplets import (
     triplet_losses_along,
     triplet_slopes,
 )
+from mdaml.stores.arrays import Turns
 from mdaml.stores.blocks import CentredRows
-from mdaml.stores.memory import Turns
 
 COUNTS = (1, 2, 3, 7)
 both_precisions = pytest.mark.parametrize("dtype", [np.float64, np.float32])

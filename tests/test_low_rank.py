@@ -45,7 +45,7 @@ def test_laplacian_of_both_directions_is_the_sum_over_pairs(seed, n_pairs):
         expected[i] += weight * (Y[i] - Y[j])
         expected[j] += weight * (Y[j] - Y[i])
     store = MemoryStore(Y, np.zeros(3), SimpleNamespace(pairs=pairs))
-    np.testing.assert_allclose(store._laplacian_times(Y, weights), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(store.laplacian_times(Y, weights), expected, rtol=0, atol=1e-12)
 
 
 def test_critical_weight_is_that_of_the_mapped_samples(random_problem, local_problem, store):

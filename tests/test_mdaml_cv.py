@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from mdaml import Constraints, Euclidean, MDaML, MDaMLCV
 from mdaml.datasets import load_dataset, make_triplets
 from mdaml.estimators import mdaml_cv as module
+from mdaml.estimators import mdaml_folds
 from mdaml.estimators.mdaml_cv import FROM_COMPARISONS, FROM_LABELS, search
 
 
@@ -103,13 +104,13 @@ def watched(monkeypatch):
     seen = {}
 
     def watch(name):
-        original, seen[name] = getattr(module, name), []
+        original, seen[name] = getattr(mdaml_folds, name), []
 
         def watching(*args):
             seen[name].append(args)
             return original(*args)
 
-        monkeypatch.setattr(module, name, watching)
+        monkeypatch.setattr(mdaml_folds, name, watching)
 
     for name in ("make_store", "_vote_score", "_comparison_score", "Fold"):
         watch(name)
@@ -169,14 +170,14 @@ def test_no_held_out_comparison_reaches_a_fit(answers, watched):
 class KnownScores:
     """A split on which the score of every candidate is known beforehand."""
 
-    store = SimpleNamespace(shape=(50, 2))
+    store, rank = SimpleNamespace(shape=(50, 2)), None
 
     def __init__(self, score):
         self.score, self.n_begun = score, 0
 
-    def begin(self, candidate):
+    def begin(self, spec):
         self.n_begun += 1
-        return None, SimpleNamespace(F=candidate)  # its score is that of the candidate
+        return None, SimpleNamespace(F=spec)  # its score is that of the candidate
 
     def go_on(self, run):
         return run
@@ -184,9 +185,9 @@ class KnownScores:
 
 @pytest.mark.parametrize("winner", range(len(FROM_LABELS)))
 def test_a_candidate_that_is_best_everywhere_is_found(winner, monkeypatch):
-    monkeypatch.setattr(module, "_ridged", lambda *run: run)
+    monkeypatch.setattr(module, "with_ridge", lambda *run: run[:2])
     best = FROM_LABELS[winner]
-    parts = [KnownScores(lambda c: right(9 if plain(c) == best else 5)) for _ in range(3)]
+    parts = [KnownScores(lambda c: right(9 if c == best.spec(None) else 5)) for _ in range(3)]
     scores = search(parts, FROM_LABELS, 2)
     assert plain(next(iter(scores))) == best
     # All on two splits; the best two, and the defaults, on the third.
@@ -229,7 +230,7 @@ def test_votes_are_those_of_scikit_learn(vehicle):
     X, y = vehicle[0], np.unique(vehicle[1], return_inverse=True)[1]
     F = np.random.default_rng(0).normal(size=(18, 5))
     held_out = np.arange(len(X)) % 3 == 0
-    score = module._vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
+    score = mdaml_folds._vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
     for factor in (np.eye(18), F):
         knn = KNeighborsClassifier(3).fit(X[~held_out] @ factor, y[~held_out])
         elected = knn.predict(X[held_out] @ factor)
@@ -268,7 +269,7 @@ def test_few_of_a_kind_leave_a_plain_choice(answers):
 
 
 def test_large_data_are_searched_on_a_sample(monkeypatch, vehicle, watched):
-    monkeypatch.setattr(module, "_MAX_ROWS", 100)
+    monkeypatch.setattr(mdaml_folds, "_MAX_ROWS", 100)
     model = fit(*vehicle)
     assert max(len(args[0]) for args in watched["make_store"]) <= 100
     assert len(model.best_estimator_.weights_) == 846

@@ -9,8 +9,9 @@ from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_modes
 from mdaml.stores import memory, mixture
+from mdaml.stores.arrays import SampleWeights
 from mdaml.stores.blocks import BlockStore, CentredRows
-from mdaml.stores.memory import MemoryStore, SampleWeights
+from mdaml.stores.memory import MemoryStore
 
 every_start = pytest.mark.parametrize("start", ["mixture_weights", "kmeans_weights"])
 five_problems = pytest.mark.parametrize("seed", range(5))

@@ -4,18 +4,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from mdaml.estimators import (
-    DMLMJ,
-    GMML,
-    KISSME,
-    LFDA,
-    LMNN,
-    DMLdc,
-    DMLeig,
-    Euclidean,
-    MDaML,
-    MDaMLCV,
-)
+from mdaml import estimators
+from mdaml.estimators import *  # noqa: F403 (one list of the methods: that of estimators)
 
 if TYPE_CHECKING:
     from mdaml import datasets as datasets
@@ -31,24 +21,8 @@ if TYPE_CHECKING:
     from mdaml.verification import PairVerifier
 
 __version__ = version("mdaml")
-__all__ = [
-    "DMLMJ",
-    "GMML",
-    "KISSME",
-    "LFDA",
-    "LMNN",
-    "Constraints",
-    "DMLdc",
-    "DMLeig",
-    "Euclidean",
-    "MDaML",
-    "MDaMLCV",
-    "PairVerifier",
-    "__version__",
-    "audit",
-    "load",
-    "suggest_queries",
-]
+__all__ = ["Constraints", "PairVerifier", "__version__", "audit", "load", "suggest_queries"]
+__all__ += estimators.__all__
 
 # Found on first use, so that `import mdaml` stays light.
 _HOMES = {

@@ -8,21 +8,18 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli._inputs import check_file
-from mdaml.cli._options import Method
+from mdaml.cli._options import METHODS
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.constraints import Constraints
+from mdaml.estimators.learners import LabelLearner
 from mdaml.io.tables import Table
 
-_LABELS_ONLY = (Method.LMNN, Method.DMLMJ, Method.LFDA, Method.DML_DC)
 _HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
 
 
-def make_estimator(method: Method, params: dict[str, Any], seed: int) -> Any:
+def make_estimator(method: str, params: dict[str, Any], seed: int) -> Any:
     """Return an estimator with these parameters, or refuse unknown ones."""
-    from mdaml import estimators
-
-    classes = {name.lower(): getattr(estimators, name) for name in estimators.__all__}
-    estimator = classes[method.replace("-", "")]()
+    estimator = METHODS[method]()
     known = estimator.get_params()
     for name in params:
         if name not in known or name in _HIDDEN:
@@ -74,32 +71,25 @@ def _parse_value(text: str) -> Any:
     return text
 
 
-def check_usage(method: Method, has_comparisons: bool, labels: str | None) -> None:
+def check_usage(method: str, has_comparisons: bool, labels: str | None) -> None:
     """Refuse what the method cannot learn from, before any file is read."""
     if has_comparisons and labels is not None:
         raise CommandError("Learn from comparisons or from --labels, not from both.")
-    if method in _LABELS_ONLY and has_comparisons:
+    labels_only = issubclass(METHODS[method], LabelLearner)
+    if labels_only and has_comparisons:
         raise CommandError(f"{method} learns from --labels only; mdaml learns from comparisons.")
-    if not has_comparisons and labels is None and method is not Method.EUCLIDEAN:
+    if not has_comparisons and labels is None and method != "euclidean":
         what = "--labels COLUMN"
-        if method not in _LABELS_ONLY:
+        if not labels_only:
             what = f"--triplets FILE, --pairs FILE, --quadruplets FILE or {what}"
         raise CommandError(f"There is nothing to learn from: give {what}.")
 
 
-def choose_supervision(
-    method: Method, constraints: Constraints | None, table: Table
-) -> dict[str, Any]:
+def choose_supervision(constraints: Constraints | None, table: Table) -> dict[str, Any]:
     """Return what to pass to ``fit`` beside X."""
-    if constraints is None:
-        return {} if table.labels is None else {"y": table.encode_labels()}
-    if method is not Method.MDAMLCV:
+    if constraints is not None:
         return {"constraints": constraints}
-    if len(constraints.triplets) < constraints.n_constraints or np.ptp(constraints.weights) > 0:
-        raise CommandError(
-            "mdamlcv learns from triplets of equal weight; use mdaml search instead."
-        )
-    return {"triplets": constraints.triplets}
+    return {} if table.labels is None else {"y": table.encode_labels()}
 
 
 def fold_scaling(model: Any, scaler: StandardScaler) -> Any:

@@ -1,10 +1,14 @@
 """Arguments and options that several commands share."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
+
+from mdaml import estimators
+from mdaml.estimators.base import MahalanobisTransformer
 
 _HELP = {
     "DATA": "Table of vectors, one a row: .csv, .parquet or .npy.",
@@ -21,9 +25,9 @@ _HELP = {
     "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be .csv, "
     ".parquet or .npz, with a column weight, and each option may be repeated.",
     "--skip-invalid": "Leave out lines that are no comparison of rows of DATA, and count them.",
-    "--method": "Method of learning. From comparisons or labels: mdaml, gmml, kissme, dml-eig, and "
-    "euclidean, the baseline. From triplets or labels: mdamlcv, which also chooses its parameters. "
-    "From labels: lmnn, dmlmj, lfda, dml-dc.",
+    "--method": "Method of learning. From comparisons or labels: mdaml, mdamlcv, which chooses its "
+    "parameters too, gmml, kissme, dml-eig, and euclidean, the baseline. From labels: lmnn, dmlmj, "
+    "lfda, dml-dc.",
     "--param": "A parameter of the method, such as n_modes=5; repeat the option for more.",
     "--scale/--no-scale": "Learn on features divided by their standard deviations. The saved model "
     "takes the features as they are.",
@@ -45,19 +49,17 @@ def _option(name: str, metavar: str | None, panel: str | None = None, **settings
     return typer.Option(name, metavar=metavar, help=_HELP[name], rich_help_panel=panel, **settings)
 
 
-class Method(StrEnum):
-    """Names of the estimators: those of their classes in lower case, with hyphens."""
+# Estimators by their names in lower case; a hyphen parts what is written small: dml-eig, dml-dc.
+METHODS: dict[str, type[MahalanobisTransformer]] = {
+    re.sub("^DML(?=[a-z])", "DML-", name).lower(): getattr(estimators, name)
+    for name in estimators.__all__
+}
 
-    MDAML = "mdaml"
-    MDAMLCV = "mdamlcv"
-    LMNN = "lmnn"
-    GMML = "gmml"
-    KISSME = "kissme"
-    DML_EIG = "dml-eig"
-    DMLMJ = "dmlmj"
-    LFDA = "lfda"
-    DML_DC = "dml-dc"
-    EUCLIDEAN = "euclidean"
+
+def _check_method(name: str) -> str:
+    if name not in METHODS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(METHODS)}.")
+    return name
 
 
 class HoldOut(StrEnum):
@@ -82,7 +84,7 @@ Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
 Quadruplets: TypeAlias = Annotated[_Files, _option("--quadruplets", "FILE", _COMPARISONS)]
 Mixed: TypeAlias = Annotated[_Files, _option("--constraints", "FILE", _COMPARISONS)]
 SkipInvalid: TypeAlias = Annotated[bool, _option("--skip-invalid", None, _COMPARISONS)]
-MethodName: TypeAlias = Annotated[Method, _option("--method", "NAME", _METHOD)]
+MethodName: TypeAlias = Annotated[str, _option("--method", "NAME", _METHOD, callback=_check_method)]
 Params: TypeAlias = Annotated[_Texts, _option("--param", "NAME=VALUE", _METHOD)]
 Scale: TypeAlias = Annotated[bool, _option("--scale/--no-scale", None, _METHOD)]
 Seed: TypeAlias = Annotated[int, _option("--seed", None, _METHOD, min=0)]

@@ -34,7 +34,7 @@ def fit(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
-    method: options.MethodName = options.Method.MDAML,
+    method: options.MethodName = "mdaml",
     param: options.Params = None,
     scale: options.Scale = True,
     seed: options.Seed = 0,
@@ -52,7 +52,7 @@ def fit(
         columns = choose_columns(id_column, drop, labels)
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
-            supervision = choose_supervision(method, compared, table)
+            supervision = choose_supervision(compared, table)
             start = time.perf_counter()
             scaler = _learn(estimator, table, supervision, screen, scale)
             seconds = time.perf_counter() - start

@@ -24,25 +24,10 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import HoldOut, Method
+from mdaml.cli._options import METHODS, HoldOut
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
 _STEP = "metric"
-_MODES, _WEIGHTS = (1, 3, 10), (10.0, 30.0, 100.0, 300.0, 1000.0)
-_GRIDS: dict[Method, list[dict[str, list[Any]]]] = {
-    # The weight that is worth the same grows like the number of modes to the power eta, 3.
-    Method.MDAML: [
-        {"n_modes": [K], "triplet_weight": [weight * K**3 for weight in _WEIGHTS]} for K in _MODES
-    ],
-    Method.LMNN: [{"n_neighbors": [1, 3, 5, 10]}],
-    Method.GMML: [{"t": [0.1, 0.3, 0.5, 0.7, 0.9]}],
-    Method.KISSME: [{"reg": [1e-6, 1e-3, 1e-2, 0.1, 1.0]}],
-    Method.DML_EIG: [{"mu": [1e-3, 1e-2, 0.1, 1.0]}],
-    Method.DMLMJ: [{"n_neighbors": [3, 5, 10, 20]}],
-    Method.LFDA: [{"n_neighbors": [3, 7, 15, 30]}],
-    Method.DML_DC: [{"ridge": [1e-4, 1e-3, 1e-2, 0.1]}],
-    Method.EUCLIDEAN: [{}],
-}
 
 
 def search(
@@ -56,7 +41,7 @@ def search(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
-    method: options.MethodName = Method.MDAML,
+    method: options.MethodName = "mdaml",
     grid: options.Grid = None,
     param: options.Params = None,
     folds: options.Folds = 5,
@@ -74,7 +59,7 @@ def search(
 
     files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
-        if method is Method.MDAMLCV:
+        if method == "mdamlcv":
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
         check_usage(method, bool(files), labels)
         check_scored(files, labels)
@@ -87,7 +72,7 @@ def search(
         columns = choose_columns(id_column, drop, labels)
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
-            supervision = choose_supervision(method, compared, table)
+            supervision = choose_supervision(compared, table)
             by_points = compared is None or hold_out is HoldOut.POINTS
             splitter: Any = PointKFold if by_points else ConstraintKFold
             start = time.perf_counter()
@@ -111,12 +96,10 @@ def search(
         _report(screen, out, searched, seconds, has_labels=compared is None)
 
 
-def _choose_grids(
-    method: Method, grid: dict[str, list[Any]], seed: int
-) -> list[dict[str, list[Any]]]:
+def _choose_grids(method: str, grid: dict[str, list[Any]], seed: int) -> list[dict[str, list[Any]]]:
     """Return the values to try, those of the method if none are given."""
     make_estimator(method, {name: values[0] for name, values in grid.items()}, seed)
-    return [grid] if grid else _GRIDS[method]
+    return [grid] if grid else METHODS[method].default_grid
 
 
 @contextmanager

@@ -23,10 +23,6 @@ _COMPANIONS = {
     "constraints": "quadruplets",
     "constraint_weight": "quadruplets",
 }
-_WHO_TAKES = (
-    "MDaML, MDaMLCV, GMML, KISSME, DMLeig and Euclidean take labels, or any of triplets, pairs and "
-    "quadruplets; LMNN, DMLMJ, LFDA and DMLdc take labels."
-)
 Said = Classes | Constraints
 
 
@@ -94,7 +90,7 @@ def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) 
     learns = f"{name} learns from {' or '.join(_FORMS[form] for form in takes)}"
     for form in given:
         if _COMPANIONS.get(form, form) not in takes:
-            raise TypeError(f"{learns}; got {form}=. {_WHO_TAKES}")
+            raise TypeError(f"{learns}; got {form}=. MDaML learns from all forms.")
     forms = [form for form in given if form in _FORMS or form == "constraints"]
     if y is not None and forms:
         raise ValueError(f"Pass either y or {forms[0]}, not both.")

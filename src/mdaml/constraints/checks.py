@@ -209,3 +209,43 @@ def _refuse(why: str, one: str, given: IntArray, bad: BoolArray) -> None:
             f"{why}, but {one} {first} is {tuple(given[first].tolist())}, the first of "
             f"{int(bad.sum())}. Remove them."
         )
+
+
+def check_all(
+    most_points: int,
+    weights_name: str = "weights",
+    *,
+    triplets: Any = None,
+    pairs: Any = None,
+    pair_labels: Any = None,
+    quadruplets: Any = None,
+    weights: Any = None,
+) -> dict[str, Any]:
+    """Return checked arrays of every kind, empty where nothing was given."""
+    if all(map(is_empty, (triplets, pairs, quadruplets))):
+        raise ValueError(
+            "At least one constraint is needed: pass triplets=, pairs= with pair_labels=, or "
+            "quadruplets=; got none of them, or only empty ones."
+        )
+    if is_empty(pairs) and not is_empty(pair_labels):
+        raise ValueError("pair_labels belong to pairs: pass pairs= too, or leave them out.")
+    given = nothing()
+    if not is_empty(triplets):
+        given["triplets"] = check_triplets(triplets, most_points)
+    if not is_empty(pairs):
+        given["pairs"], similar = check_pairs(pairs, pair_labels, most_points)
+        given["pair_labels"] = np.where(similar, 1, -1)
+    if not is_empty(quadruplets):
+        given["quadruplets"] = check_quadruplets(quadruplets, most_points)
+    counts = {kind: len(given[kind]) for kind in ("triplets", "pairs", "quadruplets")}
+    return given | {"weights": check_weights(weights, counts, weights_name)}
+
+
+def nothing() -> dict[str, Any]:
+    """Return empty arrays of every kind."""
+    return {
+        "triplets": np.empty((0, 3), np.int64),
+        "pairs": np.empty((0, 2), np.int64),
+        "pair_labels": np.empty(0, np.int64),
+        "quadruplets": np.empty((0, 4), np.int64),
+    }

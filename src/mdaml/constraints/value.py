@@ -19,14 +19,11 @@ from mdaml.constraints._counts import (
 from mdaml.constraints._table import Problem
 from mdaml.constraints.checks import (
     MOST_POINTS,
-    check_pairs,
+    check_all,
     check_points,
-    check_quadruplets,
     check_selection,
-    check_triplets,
-    check_weights,
     frozen,
-    is_empty,
+    nothing,
 )
 
 _ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
@@ -98,7 +95,7 @@ class Constraints:
         ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
     ) -> None:
         names, limit = check_points(self, n_points, ids)
-        parts = _checked(
+        parts = check_all(
             MOST_POINTS if limit is None else limit,
             triplets=triplets,
             pairs=pairs,
@@ -116,7 +113,7 @@ class Constraints:
 
         For the time of the call only: whoever has the arrays can still change them.
         """
-        return cls._of(n_points, **_checked(n_points, weights_name, **arrays))
+        return cls._of(n_points, **check_all(n_points, weights_name, **arrays))
 
     @classmethod
     def of_triplets(cls, triplets: IntArray, n_points: int) -> "Constraints":
@@ -133,7 +130,7 @@ class Constraints:
     @classmethod
     def _of(cls, n_points: int, **parts: Any) -> "Constraints":
         made = cls.__new__(cls)
-        made._set(_nothing() | parts, n_points, None)
+        made._set(nothing() | parts, n_points, None)
         return made
 
     def _set(
@@ -389,45 +386,6 @@ def read_constraints(
     """
     value, problems, _ = files.read_lines(Constraints, path, ids, n_points)
     return value, problems
-
-
-def _checked(
-    most_points: int,
-    weights_name: str = "weights",
-    *,
-    triplets: Any = None,
-    pairs: Any = None,
-    pair_labels: Any = None,
-    quadruplets: Any = None,
-    weights: Any = None,
-) -> dict[str, Any]:
-    """Return checked arrays of every kind, empty where nothing was given."""
-    if all(map(is_empty, (triplets, pairs, quadruplets))):
-        raise ValueError(
-            "At least one constraint is needed: pass triplets=, pairs= with pair_labels=, or "
-            "quadruplets=; got none of them, or only empty ones."
-        )
-    if is_empty(pairs) and not is_empty(pair_labels):
-        raise ValueError("pair_labels belong to pairs: pass pairs= too, or leave them out.")
-    given = _nothing()
-    if not is_empty(triplets):
-        given["triplets"] = check_triplets(triplets, most_points)
-    if not is_empty(pairs):
-        given["pairs"], similar = check_pairs(pairs, pair_labels, most_points)
-        given["pair_labels"] = np.where(similar, 1, -1)
-    if not is_empty(quadruplets):
-        given["quadruplets"] = check_quadruplets(quadruplets, most_points)
-    counts = {kind: len(given[kind]) for kind in ("triplets", "pairs", "quadruplets")}
-    return given | {"weights": check_weights(weights, counts, weights_name)}
-
-
-def _nothing() -> dict[str, Any]:
-    return {
-        "triplets": np.empty((0, 3), np.int64),
-        "pairs": np.empty((0, 2), np.int64),
-        "pair_labels": np.empty(0, np.int64),
-        "quadruplets": np.empty((0, 4), np.int64),
-    }
 
 
 def _restore(parts: Mapping[str, Any]) -> Constraints:

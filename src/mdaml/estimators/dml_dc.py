@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -98,6 +98,8 @@ class DMLdc(LabelLearner):
     >>> bool(model.history_[-1] < model.history_[0])
     True
     """
+
+    default_grid: ClassVar = [{"ridge": [1e-4, 1e-3, 1e-2, 0.1]}]
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -115,6 +115,8 @@ class DMLeig(PairLearner):
     >>> bool(M[0, 0] > M[1, 1])  # similar samples differ in the second feature mostly
     True
     """
+
+    default_grid: ClassVar = [{"mu": [1e-3, 1e-2, 0.1, 1.0]}]
 
     def __init__(
         self,

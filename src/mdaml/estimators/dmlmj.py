@@ -1,6 +1,6 @@
 """Distance metric learning through maximisation of the Jeffrey divergence."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
@@ -87,6 +87,8 @@ class DMLMJ(LabelLearner):
     >>> DMLMJ(n_components=4).fit(X, y).transform(X).shape == (len(X), 4)
     True
     """
+
+    default_grid: ClassVar = [{"n_neighbors": [3, 5, 10, 20]}]
 
     def __init__(
         self,

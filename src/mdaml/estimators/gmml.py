@@ -1,6 +1,6 @@
 """Geometric mean metric learning."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
@@ -70,6 +70,8 @@ class GMML(PairLearner):
     >>> bool(M[0, 0] > M[1, 1])  # similar samples differ in the second feature only
     True
     """
+
+    default_grid: ClassVar = [{"t": [0.1, 0.3, 0.5, 0.7, 0.9]}]
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Keep it simple and straightforward metric learning."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -61,6 +61,8 @@ class KISSME(PairLearner):
     >>> KISSME().fit(X, y).transform(X).shape[0] == len(X)
     True
     """
+
+    default_grid: ClassVar = [{"reg": [1e-6, 1e-3, 1e-2, 0.1, 1.0]}]
 
     def __init__(self, *, reg: float = 1e-6) -> None:
         self.reg = reg

@@ -1,6 +1,6 @@
 """Local Fisher discriminant analysis."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -87,6 +87,8 @@ class LFDA(LabelLearner):
     >>> LFDA(n_components=2).fit(X, y).transform(X).shape == (len(X), 2)
     True
     """
+
+    default_grid: ClassVar = [{"n_neighbors": [3, 7, 15, 30]}]
 
     def __init__(
         self,

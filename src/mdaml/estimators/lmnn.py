@@ -1,7 +1,7 @@
 """Large margin nearest neighbour."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -105,6 +105,8 @@ class LMNN(LabelLearner):
     >>> bool(model.history_[-1] < model.history_[0])
     True
     """
+
+    default_grid: ClassVar = [{"n_neighbors": [1, 3, 5, 10]}]
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -164,6 +164,12 @@ class MDaML(WeakLearner):
     >>> bool(model.history_[-1] < model.history_[0])
     True
     """
+
+    # The weight that is worth the same grows like the number of modes to the power eta, 3.
+    default_grid: ClassVar = [
+        {"n_modes": [K], "triplet_weight": [w * K**3 for w in (10.0, 30.0, 100.0, 300.0, 1000.0)]}
+        for K in (1, 3, 10)
+    ]
 
     def __init__(
         self,

@@ -56,9 +56,6 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     --------
     >>> from mdaml import Euclidean
     >>> from mdaml.constraints import Constraints
-    from mdaml.kernels.neighbors import nearest, nearest_rows
-    from mdaml.kernels.pairs import pair_sq_dists
-    from mdaml.kernels.products import one_blas_thread
     >>> from mdaml.model_selection import triplet_accuracy
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
     >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1]], quadruplets=[[0, 1, 2, 3]])
@@ -100,9 +97,6 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     --------
     >>> from mdaml import Euclidean
     >>> from mdaml.constraints import Constraints
-    from mdaml.kernels.neighbors import nearest, nearest_rows
-    from mdaml.kernels.pairs import pair_sq_dists
-    from mdaml.kernels.products import one_blas_thread
     >>> from mdaml.model_selection import pair_auc
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
     >>> said = Constraints(pairs=[[0, 1], [2, 3], [0, 3], [1, 2]], pair_labels=[1, 1, -1, -1])

@@ -6,22 +6,30 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints import Constraints
-from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, triplet_accuracy
+from mdaml.estimators.base import PairScores
+from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
-from mdaml.model_selection._trials import Attempt, Task, check_data, fit, metric_of, try_all
+from mdaml.model_selection._trials import (
+    Task,
+    check_data,
+    fit,
+    metric_of,
+    seeded,
+    summary,
+    try_all,
+)
 
 _N_SPLITS = 5
 
 
-class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
+class MetricSearchCV(PairScores, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     """Choose the parameters of a metric learner by what is held out; no labels needed.
 
     scikit-learn's own search cannot do this: comparisons name rows of X, and it either passes them
@@ -184,7 +192,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
         task = Task(
-            _seeded(self.estimator, seed), samples, truth, self._check_scoring(y is not None)
+            seeded(self.estimator, seed), samples, truth, self._check_scoring(y is not None)
         )
         candidates = list(ParameterGrid(self.param_grid))
         if not candidates:
@@ -195,7 +203,7 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         trials, finished = try_all(
             task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs
         )
-        results = _results(candidates, trials, finished)
+        results = summary(candidates, trials, finished)
         best = int(np.argmin(results["rank_test_score"]))
         fitted: dict[str, Any] = {}
         if self.refit:
@@ -302,60 +310,6 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
             )
         return np.linalg.norm(a - b, axis=1)
 
-    def pair_score(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
-        """Return the similarity of each row of A and the same row of B: minus their distance.
-
-        Parameters
-        ----------
-        A, B : array-like of shape (n_pairs, n_features)
-            The two members of each pair.
-
-        Returns
-        -------
-        scores : array of shape (n_pairs,)
-            At most 0; the higher, the more alike.
-
-        Examples
-        --------
-        >>> from mdaml import GMML
-        >>> from mdaml.datasets import make_multimodal
-        >>> from mdaml.model_selection import MetricSearchCV
-        >>> X, y = make_multimodal(random_state=0)
-        >>> search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, y)
-        >>> bool((search.pair_score(X[:9], X[1:10]) < 0).all())
-        True
-        """
-        return -self.pair_distance(A, B)
-
-    def score_triplets(self, X: ArrayLike, triplets: ArrayLike) -> float:
-        """Return the fraction of comparisons that hold under the learned distance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the triplets index.
-        triplets : array-like of shape (n_triplets, 3)
-            Row indices: ``X[t[0]]`` should be closer to ``X[t[1]]`` than to ``X[t[2]]``.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1; a tie does not hold.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mdaml import MDaML
-        >>> from mdaml.datasets import make_triplets
-        >>> from mdaml.model_selection import MetricSearchCV
-        >>> X = np.random.default_rng(0).normal(size=(60, 3))
-        >>> said, _ = make_triplets(X, n_triplets=300, components=np.eye(3)[:1], random_state=0)
-        >>> search = MetricSearchCV(MDaML(n_modes=1), {"eta": [2.0, 3.0]}, cv=2, random_state=0)
-        >>> search.fit(X, triplets=said[:200]).score_triplets(X, said[200:]) > 0.9
-        True
-        """
-        return triplet_accuracy(self._best(), X, Constraints(triplets=triplets))
-
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix of the learned distance; in a pipeline, after its other steps.
 
@@ -438,35 +392,3 @@ class MetricSearchCV(MetaEstimatorMixin, TransformerMixin, BaseEstimator):
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         tags.transformer_tags = inner.transformer_tags
         return tags
-
-
-def _seeded(estimator: Any, seed: int) -> Any:
-    """Return the estimator with a seed wherever it has none, so that all candidates share it."""
-    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
-        raise TypeError(f"MetricSearchCV(estimator=...) must be an estimator, got {estimator!r}.")
-    params = estimator.get_params()
-    unset = [name for name in params if f"__{name}".endswith("__random_state")]
-    return clone(estimator).set_params(**{name: seed for name in unset if params[name] is None})
-
-
-def _results(
-    candidates: list[dict[str, Any]],
-    trials: list[list[Attempt]],
-    finished: BoolArray,
-) -> dict[str, Any]:
-    scores = np.array([[trial.score for trial in row] for row in trials])
-    mean = scores.mean(axis=1)
-    # Those of two rounds rank behind all others; ranks of scores are at most their number.
-    rank = rankdata(-mean[finished], method="min")
-    ranks = np.empty(len(mean), np.int32)
-    ranks[finished] = rank
-    ranks[~finished] = len(rank) + rankdata(-mean[~finished], method="min")
-    return {
-        "params": candidates,
-        **{f"split{n}_test_score": column for n, column in enumerate(scores.T)},
-        "mean_test_score": mean,
-        "std_test_score": scores.std(axis=1),
-        "rank_test_score": ranks,
-        "mean_fit_time": np.array([np.mean([trial.seconds for trial in row]) for row in trials]),
-        "finished": finished,
-    }

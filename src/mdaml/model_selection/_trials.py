@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from joblib import Parallel, delayed, parallel_config
+from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
@@ -233,3 +234,36 @@ def _state(metric: MDaML, limit: int) -> tuple[FloatArray, FloatArray] | None:
 
 def _described(params: Params) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in params.items()) or "The estimator"
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """Return the estimator with a seed wherever it has none, so that all candidates share it."""
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        raise TypeError(f"MetricSearchCV(estimator=...) must be an estimator, got {estimator!r}.")
+    params = estimator.get_params()
+    unset = [name for name in params if f"__{name}".endswith("__random_state")]
+    return clone(estimator).set_params(**{name: seed for name in unset if params[name] is None})
+
+
+def summary(
+    candidates: list[dict[str, Any]],
+    trials: list[list[Attempt]],
+    finished: BoolArray,
+) -> dict[str, Any]:
+    """Return ``cv_results_``: scores, their ranks, and times."""
+    scores = np.array([[trial.score for trial in row] for row in trials])
+    mean = scores.mean(axis=1)
+    # Those of two rounds rank behind all others; ranks of scores are at most their number.
+    rank = rankdata(-mean[finished], method="min")
+    ranks = np.empty(len(mean), np.int32)
+    ranks[finished] = rank
+    ranks[~finished] = len(rank) + rankdata(-mean[~finished], method="min")
+    return {
+        "params": candidates,
+        **{f"split{n}_test_score": column for n, column in enumerate(scores.T)},
+        "mean_test_score": mean,
+        "std_test_score": scores.std(axis=1),
+        "rank_test_score": ranks,
+        "mean_fit_time": np.array([np.mean([trial.seconds for trial in row]) for row in trials]),
+        "finished": finished,
+    }

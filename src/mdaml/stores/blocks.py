@@ -101,7 +101,7 @@ class BlockStore(MemoryStore):
         given, scales = self.comparisons, scales.astype(Y.dtype, copy=False)
         if given.weights is None:
             return triplet_half_scatter(Y, scales, given.lists, importance)
-        loss, slopes = self._slopes(Y, scales, importance)
+        loss, slopes = self.slopes(Y, scales, importance)
         return loss, laplacian_half_scatter(Y, given.pairs, given.groups, slopes)
 
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.grouping import near_graph
-from mdaml.stores.memory import Turns
+from mdaml.stores.arrays import Turns
 
 
 @dataclass(frozen=True)

@@ -56,17 +56,18 @@ class Rows:
         mean = np.sum(sums, axis=0) / begins[-1]
         return cls(blocks, begins, mean.astype(np.result_type(*dtypes)))
 
-    def pieces(self, rows: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
-        """Return the blocks that have some rows, the rows in each, and their places in the list."""
-        of = np.searchsorted(self.begins, rows, side="right") - 1
-        order = np.argsort(of, kind="stable")
-        blocks, firsts = np.unique(of[order], return_index=True)
-        places: list[IntArray] = np.split(order, firsts[1:])
-        return (
-            blocks.tolist(),
-            [rows[p] - self.begins[b] for b, p in zip(blocks, places, strict=True)],
-            places,
-        )
+
+def pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
+    """Return the blocks that have some rows, the rows in each, and their places in the list."""
+    of = np.searchsorted(begins, rows, side="right") - 1
+    order = np.argsort(of, kind="stable")
+    blocks, firsts = np.unique(of[order], return_index=True)
+    places: list[IntArray] = np.split(order, firsts[1:]) if len(blocks) else []
+    return (
+        blocks.tolist(),
+        [rows[p] - begins[b] for b, p in zip(blocks, places, strict=True)],
+        places,
+    )
 
 
 def _parts(X: Any, cluster: Cluster) -> Sequence[Any]:

@@ -18,16 +18,10 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import near_graph
 from mdaml.kernels.products import one_blas_thread, rows_times, transposed_times
+from mdaml.stores.arrays import Measures, SampleWeights, Turns, is_identity
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.dask.plan import Border, Survey
-from mdaml.stores.memory import (
-    Measures,
-    MemoryStore,
-    SampleWeights,
-    Turns,
-    group,
-    is_identity,
-)
+from mdaml.stores.memory import MemoryStore, group
 from mdaml.stores.mixture import scale_rows, weights_from
 
 

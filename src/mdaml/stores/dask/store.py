@@ -16,11 +16,12 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
+from mdaml.stores.arrays import scale_weights
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Part
 from mdaml.stores.dask.plan import Plan, Survey, make_plan
-from mdaml.stores.dask.rows import Rows
-from mdaml.stores.memory import leading_axes, scale_weights
+from mdaml.stores.dask.rows import Rows, pieces
+from mdaml.stores.memory import leading_axes
 from mdaml.stores.mixture import estimate_kmeans, estimate_mixture, rows_for_start
 
 Parts = list[Part]  # one for each shard
@@ -51,12 +52,12 @@ class DaskStore:
         """Send the rows to where they are needed, and centre them."""
         own = []
         for i, (begin, end) in enumerate(pairwise(cuts.tolist())):
-            blocks, wanted, places = rows.pieces(np.arange(begin, end))
-            pieces = [
+            blocks, wanted, places = pieces(np.arange(begin, end), rows.begins)
+            sent = [
                 cluster.task(i, shard.take, rows.blocks[b], w)
                 for b, w in zip(blocks, wanted, strict=True)
             ]
-            own.append(cluster.task(i, shard.center, rows.mean, places, pieces))
+            own.append(cluster.task(i, shard.center, rows.mean, places, sent))
         return cls(cluster, own, cuts, rows.mean, kind, shards=[])
 
     @property
@@ -97,14 +98,14 @@ class DaskStore:
         )
         plan, shards = make_plan(surveys, self.cuts), []
         for i, survey in enumerate(surveys):
-            owners, wanted, places = _pieces(
+            owners, wanted, places = pieces(
                 np.concatenate([survey.near_rows, survey.far_rows]), self.cuts
             )
-            pieces = [
+            sent = [
                 cluster.task(i, shard.take, self.own[o], w)
                 for o, w in zip(owners, wanted, strict=True)
             ]
-            args = (i, grouped[i], plan.borders[i], self.kind, n, self.own[i], places, pieces)
+            args = (i, grouped[i], plan.borders[i], self.kind, n, self.own[i], places, sent)
             shards.append(cluster.task(i, shard.assemble, *args))
         return replace(self, shards=shards, plan=plan, total=float(said.n_constraints))
 
@@ -349,16 +350,3 @@ def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
         else:
             parts.append(Constraints.of_triplets(said.triplets[some], said.n_points))
     return parts
-
-
-def _pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
-    """Return the blocks that have some rows, the rows in each, and their places in the list."""
-    of = np.searchsorted(begins, rows, side="right") - 1
-    order = np.argsort(of, kind="stable")
-    blocks, firsts = np.unique(of[order], return_index=True)
-    places: list[IntArray] = np.split(order, firsts[1:]) if len(blocks) else []
-    return (
-        blocks.tolist(),
-        [rows[p] - begins[b] for b, p in zip(blocks, places, strict=True)],
-        places,
-    )

@@ -1,0 +1,245 @@
+"""What stores of arrays and of tensors have in common, in one text for both libraries."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.comparisons import Comparisons
+from mdaml.constraints.value import Constraints
+from mdaml.kernels.grouping import greedy_colors
+from mdaml.stores.mixture import shares_at
+
+
+class SampleWeights(NamedTuple):
+    """Weights of samples in the modes, and their powers ``weights**eta``."""
+
+    weights: Any  # (N, K) rows sum to one
+    powers: Any  # (N, K)
+
+
+class Measures(NamedTuple):
+    """Distances and losses under one metric."""
+
+    sq_dists: Any  # (N, K) to the centres
+    losses: Any  # (P,) summed over the comparisons of each near pair
+
+
+@dataclass(frozen=True)
+class Turns:
+    """An order of updates that threads can share, and the samples joined by near pairs.
+
+    Samples of one colour share no pair, so updating them at once is the same as one by one.
+    """
+
+    order: IntArray  # (N,) samples by colour
+    colors: IntArray  # (n_colors + 1,) where each colour begins in order
+    graph: Any  # None: made again for every update
+
+    @classmethod
+    def from_graph(cls, graph: tuple[Any, Any, Any]) -> "Turns":
+        """Colour the graph of near pairs greedily."""
+        color = greedy_colors(*graph[:2])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(color))])
+        return cls(np.argsort(color, kind="stable"), starts, graph)
+
+
+@dataclass(frozen=True)
+class ArrayStore(ABC):
+    """Centred samples, and comparisons of them, in arrays of one library."""
+
+    rows: Any  # (N, d) centred
+    mean: FloatArray  # (d,) in the precision of X
+    comparisons: Comparisons = field(repr=False, default=None)  # type: ignore[assignment]
+    turns: Turns = field(repr=False, default=None)  # type: ignore[assignment]
+    # One of several stores that together hold all samples: those of the first rows are its own, the
+    # others are partners in comparisons. None: all are its own.
+    n_own: int | None = None
+    n_total: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """See :class:`~mdaml.solver.store.Store`, here and below."""
+        n, d = self.rows.shape
+        return self.n_total or n, d
+
+    @property
+    def own(self) -> Any:
+        """The samples that are its own."""
+        return self.rows if self.n_own is None else self.rows[: self.n_own]
+
+    @property
+    def total(self) -> float:
+        return self.comparisons.total
+
+    # Arrays of NumPy are where they should be; others are moved.
+
+    def small(self, A: Any) -> Any:
+        return A
+
+    def host(self, A: Any) -> FloatArray:
+        return A
+
+    def put(self, A: Any) -> Any:
+        """Return an array where the samples are."""
+        return A
+
+    def beside(self, A: Any) -> Any:
+        """Return an array where the samples are, in their precision."""
+        return A
+
+    # What the libraries do in their own ways.
+
+    @abstractmethod
+    def times(self, Y: Any, A: Any) -> Any:
+        """Return Y A for a tall Y, in its precision."""
+
+    @abstractmethod
+    def cross_sums(self, Y: Any, V: Any, weights: Any = None) -> Any:
+        """Return ``Y^T diag(weights) V`` for tall Y and V, in double precision, as small."""
+
+    @abstractmethod
+    def column_sums(self, A: Any) -> FloatArray:
+        """Return the sums of the columns, in double precision, on the host."""
+
+    @abstractmethod
+    def inner_sum(self, a: Any, b: Any) -> float:
+        """Return the sum of the products of corresponding entries, in double precision."""
+
+    @abstractmethod
+    def loss_and_half(self, Y: Any, scales: Any, importance: Any) -> tuple[float, Any]: ...
+
+    @abstractmethod
+    def slopes(self, Y: Any, scales: Any, importance: Any) -> tuple[float, Any]:
+        """Return the loss for distances in Y, and its derivative in each squared distance."""
+
+    @abstractmethod
+    def laplacian_times(self, Y: Any, weights: Any) -> Any:
+        """Return ``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``."""
+
+    @abstractmethod
+    def pair_losses(self, Y: Any) -> Any:
+        """Return the losses of the comparisons of each near pair, for distances in Y."""
+
+    @abstractmethod
+    def pair_totals(self) -> Any:
+        """Return the weight of the comparisons of each near pair."""
+
+    @abstractmethod
+    def center_sq_dists(self, Y: Any, centers: Any) -> Any:
+        """Return squared distances of the rows of Y to centres."""
+
+    @abstractmethod
+    def update_in_turn(
+        self, weights: SampleWeights, costs: Any, losses: Any, turns: Turns, eta: float
+    ) -> SampleWeights:
+        """Return new weights, given what modes cost each sample by itself and by near pairs."""
+
+    # The metric.
+
+    def project(self, F: Any) -> Any:
+        return self.times(self.rows, F)
+
+    def turn(self, Y: Any, A: Any) -> Any:
+        return self.times(Y, A)
+
+    def shift(self, Y: Any, step: float, Z: Any) -> Any:
+        return Y + step * Z
+
+    def pull(
+        self, Y: Any, centers: Any, weights: SampleWeights, importance: Any, loss_factor: float
+    ) -> tuple[float, float, Any, Any]:
+        powers, own, placed = weights.powers[: self.n_own], Y[: self.n_own], self.beside(centers)
+        loss, slopes = self.slopes(Y, np.ones(Y.shape[1]), importance)
+        by_samples = self.laplacian_times(Y, (2.0 * loss_factor) * slopes)
+        factor = 2.0 / (self.shape[0] * powers.shape[1])
+        shares = powers.sum(axis=1)[:, None]
+        by_samples[: self.n_own] += factor * (shares * own - powers @ placed)
+        masses = self.small(self.column_sums(powers)[:, None])
+        by_centers = factor * (masses * centers - self.cross_sums(powers, own))
+        clustering = self.inner_sum(powers, self.center_sq_dists(own, placed))
+        return clustering, loss, by_samples, by_centers
+
+    def cross(self, by_samples: Any) -> Any:
+        return self.cross_sums(self.rows, by_samples)
+
+    def push(self, importance: Any) -> FloatArray:
+        nowhere = np.zeros(self.shape[1])
+        return self.host(self.loss_and_half(self.rows[:], nowhere, importance)[1])
+
+    # The modes.
+
+    def measure(self, F: FloatArray, centers: FloatArray) -> Measures:
+        Y = self.project(F)
+        return Measures(self._sq_dists(Y[: self.n_own], F, centers), self.pair_losses(Y))
+
+    def recenter(self, measured: Measures, F: FloatArray, centers: FloatArray) -> Measures:
+        return measured._replace(sq_dists=self._sq_dists(self.times(self.own, F), F, centers))
+
+    def _sq_dists(self, Y: Any, F: FloatArray, centers: FloatArray) -> Any:
+        return self.center_sq_dists(Y, self.beside(centers @ F.astype(centers.dtype)))
+
+    def terms(
+        self, weights: SampleWeights, measured: Measures, importance: Any
+    ) -> tuple[float, float]:
+        clustering = self.inner_sum(weights.powers[: self.n_own], measured.sq_dists)
+        return clustering, self.inner_sum(importance, measured.losses)
+
+    def lost(self, measured: Measures, importance: Any) -> tuple[float, float]:
+        weight = self.inner_sum(importance, self.pair_totals())
+        return self.inner_sum(importance, measured.losses), weight
+
+    def center_sums(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
+        powers = weights.powers[: self.n_own]
+        return self.host(self.cross_sums(powers, self.own)), self.column_sums(powers)
+
+    def moments(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray, FloatArray]:
+        shares = weights.powers[: self.n_own].sum(axis=1)
+        own = self.host(self.cross_sums(self.own, self.own, shares))
+        return own, *self.center_sums(weights)
+
+    def update_weights(
+        self, weights: SampleWeights, measured: Measures, loss_factor: float, eta: float
+    ) -> SampleWeights:
+        return self.sweep(weights, measured, measured.losses * loss_factor, self.turns, eta)
+
+    def sweep(
+        self, weights: SampleWeights, measured: Measures, losses: Any, turns: Turns, eta: float
+    ) -> SampleWeights:
+        """Update samples in turn, given what each near pair of the graph costs."""
+        return self.update_in_turn(weights, measured.sq_dists / self.shape[0], losses, turns, eta)
+
+    def adopt(self, weights: SampleWeights) -> SampleWeights:
+        return weights
+
+    # The start.
+
+    def covariance(self) -> FloatArray:
+        return self.host(self.cross_sums(self.own, self.own)) / self.shape[0]
+
+    def weighted_means(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
+        shares = weights.weights
+        return self.host(self.cross_sums(shares, self.own)), self.column_sums(shares)
+
+    def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> SampleWeights:
+        sq_dists = self._sq_dists(self.times(self.own, F), F, centers)
+        shares = self.beside(shares_at(self.host(sq_dists), eta))
+        return SampleWeights(shares, shares**eta)
+
+    def fetch_weights(self, weights: SampleWeights) -> FloatArray:
+        return self.host(weights.weights)
+
+
+def scale_weights(said: Constraints) -> Constraints:
+    """Return comparisons whose weights are one on average; triplets have none."""
+    if len(said.quadruplets) == 0:
+        return said
+    scaled = said.weights * (len(said.weights) / float(said.weights.sum()))
+    return Constraints.of_quadruplets(said.quadruplets, scaled, said.n_points)
+
+
+def is_identity(F: FloatArray) -> bool:
+    """Return whether a factor changes nothing."""
+    return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
