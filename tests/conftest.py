@@ -17,6 +17,7 @@ from mdaml.constraints.value import Constraints
 from mdaml.kernels import modes, products, threads
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.modes import Modes
+from mdaml.solver.objective import Anchor
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
 from mdaml.stores.arrays import SampleWeights
@@ -32,7 +33,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 @dataclass(frozen=True)
 class Problem:
-    """Samples, comparisons, modes and the constants of Eq. 7."""
+    """Samples, comparisons, modes and the constants of Eq. 7; and of what may be added to it."""
 
     X: np.ndarray  # (N, d)
     triplets: np.ndarray  # (T, 3)
@@ -43,6 +44,9 @@ class Problem:
     ridge: float
     quadruplets: np.ndarray | None = None  # (C, 4) in place of the triplets
     quadruplet_weights: np.ndarray | None = None  # (C,)
+    floor: float = 0.0  # under the self-weights
+    anchor: np.ndarray | None = None  # (d, d) a metric
+    strength: float = 0.0  # of the divergence to the anchor
 
     @property
     def options(self):
@@ -69,18 +73,32 @@ class Problem:
         return self.quadruplets, self.quadruplet_weights
 
     def value(self, M):
-        """Eq. 7 by the loops."""
+        """Eq. 7 by the loops, and the divergence to the anchor."""
         args = M, self.centers, self.weights, self.X
-        if self.quadruplets is None:
-            return literal.objective(*args, self.triplets, **self.options)
-        return literal.comparison_objective(*args, *self.comparisons, **self.options)
+        if self.quadruplets is None and not self.floor:
+            value = literal.objective(*args, self.triplets, **self.options)
+        else:
+            options = self.options | {"floor": self.floor}
+            value = literal.comparison_objective(*args, *self.comparisons, **options)
+        if self.anchor is None:
+            return value
+        return value + self.strength * literal.divergence(M, self.anchor)
 
     def gradient(self, M):
-        """Eq. 15 by the loops."""
+        """Eq. 15 by the loops, and the gradient of the divergence."""
         args = M, self.centers, self.weights, self.X
-        if self.quadruplets is None:
-            return literal.gradient(*args, self.triplets, **self.options)
-        return literal.comparison_gradient(*args, *self.comparisons, **self.options)
+        if self.quadruplets is None and not self.floor:
+            gradient = literal.gradient(*args, self.triplets, **self.options)
+        else:
+            options = self.options | {"floor": self.floor}
+            gradient = literal.comparison_gradient(*args, *self.comparisons, **options)
+        if self.anchor is None:
+            return gradient
+        return gradient + self.strength * literal.divergence_gradient(M, self.anchor)
+
+    def anchored(self, anchor, strength):
+        """The same problem, held at a metric."""
+        return replace(self, anchor=anchor, strength=strength)
 
     def shifted(self, offset):
         """The same problem elsewhere in space."""
@@ -116,7 +134,7 @@ class Local:
         return self.alternation.start(self.F if F is None else F, self.modes)
 
     def objective(self):
-        """Eq. 7 as a function of the metric, at the modes of the problem."""
+        """The objective as a function of the metric, at the modes of the problem."""
         return self.alternation.objective(self.start())
 
     def run(self, max_iter, tol=0.0, **options):
@@ -160,16 +178,26 @@ def _with_quadruplets(given, rng, n):
     return replace(given, quadruplets=rows, quadruplet_weights=weights)
 
 
-def _local_problem(given, *, store=MemoryStore, rank=None, in_index_order=False, max_inner_iter=5):
+def _local_problem(given, *, store=MemoryStore, rank=None, in_index_order=False, **options):
     made = store.of(given.X).compare(given.said)
     if in_index_order:
         places = np.arange(len(given.X) + 1)
         made = replace(made, turns=replace(made.turns, order=places[:-1], colors=places))
-    spec = Spec(given.weights.shape[1], **given.options, rank=rank, max_inner_iter=max_inner_iter)
-    space, F = start_metric(spec, made, np.random.RandomState(0))
+    options |= given.options | {"floor": given.floor}
+    spec = Spec(given.weights.shape[1], rank=rank, **options)
+    start = start_metric(spec, made, np.random.RandomState(0))
+    anchor = start.anchor if given.anchor is None else _anchor_of(given)
     weights = SampleWeights(given.weights, given.weights**given.eta)
     modes = Modes(given.centers - made.mean, weights)
-    return Local(Alternation(made, space, spec), modes, F)
+    return Local(Alternation(made, start.space, spec, anchor), modes, start.F)
+
+
+def _anchor_of(given):
+    """The anchor as the solver takes it: a multiple of the identity has one entry."""
+    precision = np.linalg.inv(given.anchor)
+    if np.array_equal(precision, precision[0, 0] * np.eye(len(precision))):
+        precision = precision[:1, :1]
+    return Anchor(given.strength, precision)
 
 
 @pytest.fixture(scope="session")
@@ -185,7 +213,8 @@ def random_problem():
 def local_problem():
     """Return a function that turns a :class:`Problem` into the library's own, with X centred.
 
-    ``in_index_order`` updates the weights from the first sample to the last, not by colour.
+    ``in_index_order`` updates the weights from the first sample to the last, not by colour. Other
+    options are those of :class:`Spec`; the anchor is that of the problem, if it has one.
     """
     return _local_problem
 

@@ -37,13 +37,13 @@ def margin(M, X, triplet):
     return sq_dist(M, X[i], X[r]) - sq_dist(M, X[i], X[j])
 
 
-def importance(weights, triplet, eta):
-    """ω = Σ_k w_ik^η w_jk^η, the weight of one triplet in Eq. 7."""
+def importance(weights, triplet, eta, floor=0.0):
+    """ω = Σ_k w_ik^η w_jk^η, the weight of one triplet in Eq. 7; above a floor, φ + (1 − φ) ω."""
     i, j, _ = triplet
     total = 0.0
     for k in range(weights.shape[1]):
         total += weights[i, k] ** eta * weights[j, k] ** eta
-    return total
+    return floor + (1 - floor) * total
 
 
 def objective_terms(M, centers, weights, X, triplets, *, eta, triplet_weight, ridge):
@@ -171,7 +171,9 @@ def comparison_margin(M, X, comparison):
     return sq_dist(M, X[r], X[s]) - sq_dist(M, X[i], X[j])
 
 
-def comparison_objective(M, centers, weights, X, comparisons, v, *, eta, triplet_weight, ridge):
+def comparison_objective(
+    M, centers, weights, X, comparisons, v, *, eta, triplet_weight, ridge, floor=0.0
+):
     """Eq. 7 with the triplet term λ₁/(K Σ v) Σ_t v_t ω_t ℓ(δ_t), ω_t of the near pair."""
     N, K = len(X), len(centers)
     clustering = 0.0
@@ -180,13 +182,15 @@ def comparison_objective(M, centers, weights, X, comparisons, v, *, eta, triplet
             clustering += weights[i, k] ** eta * sq_dist(M, X[i], centers[k])
     loss, total = 0.0, 0.0
     for comparison, weight in zip(comparisons, v, strict=True):
-        omega = importance(weights, comparison[:3], eta)
+        omega = importance(weights, comparison[:3], eta, floor)
         loss += weight * omega * smooth_hinge(comparison_margin(M, X, comparison))
         total += weight
     return clustering / (N * K) + triplet_weight / (K * total) * loss + ridge / 2 * np.sum(M * M)
 
 
-def comparison_gradient(M, centers, weights, X, comparisons, v, *, eta, triplet_weight, ridge):
+def comparison_gradient(
+    M, centers, weights, X, comparisons, v, *, eta, triplet_weight, ridge, floor=0.0
+):
     """Euclidean gradient of :func:`comparison_objective` in M."""
     K = len(centers)
     push, total = np.zeros_like(M), 0.0
@@ -194,15 +198,18 @@ def comparison_gradient(M, centers, weights, X, comparisons, v, *, eta, triplet_
         slope = smooth_hinge_slope(comparison_margin(M, X, (i, j, r, s)))
         A_near = np.outer(X[i] - X[j], X[i] - X[j])
         A_far = np.outer(X[r] - X[s], X[r] - X[s])
-        push += weight * importance(weights, (i, j, r), eta) * slope * (A_far - A_near)
+        push += weight * importance(weights, (i, j, r), eta, floor) * slope * (A_far - A_near)
         total += weight
     return scatter(centers, weights, X, eta=eta) + triplet_weight / (K * total) * push + ridge * M
 
 
 def update_weights_by_comparisons(
-    M, centers, weights, X, comparisons, v, *, eta, triplet_weight, order
+    M, centers, weights, X, comparisons, v, *, eta, triplet_weight, order, floor=0.0
 ):
-    """Eq. 14, one sample after another; a sample counts as either member of a near pair."""
+    """Eq. 14, one sample after another; a sample counts as either member of a near pair.
+
+    Above a floor φ a weight decides about the share 1 − φ of the losses.
+    """
     weights, total = weights.copy(), sum(v)
     for i in order:
         F = np.zeros(len(centers))
@@ -212,10 +219,36 @@ def update_weights_by_comparisons(
                 loss = weight * smooth_hinge(comparison_margin(M, X, comparison))
                 for member, partner in (comparison[:2], comparison[1::-1]):
                     if member == i:
-                        losses += weights[partner, k] ** eta * loss
+                        losses += (1 - floor) * weights[partner, k] ** eta * loss
             F[k] = sq_dist(M, X[i], centers[k]) / len(X) + triplet_weight / total * losses
         weights[i] = weights_from_costs(F, eta)
     return weights
+
+
+# Held at a metric A: strength times the divergence is added to Eq. 7.
+
+
+def divergence(M, A):
+    """Σ (e − log e − 1) over the eigenvalues e of M relative to A, those that are not zero.
+
+    Of full rank it is tr(A⁻¹M) − log det(A⁻¹M) − d.
+    """
+    total = 0.0
+    for e in eigh(M, A, eigvals_only=True)[-np.linalg.matrix_rank(M) :]:
+        total += e - np.log(e) - 1
+    return total
+
+
+def divergence_gradient(M, A):
+    """Euclidean gradient of :func:`divergence` among the metrics of the rank of M.
+
+    Of full rank it is A⁻¹ − M⁻¹.
+    """
+    values, vectors = eigh(M, A)  # vectorsᵀ A vectors = 1
+    total = np.linalg.inv(A)
+    for k in range(len(M) - np.linalg.matrix_rank(M), len(M)):
+        total -= np.outer(vectors[:, k], vectors[:, k]) / values[k]
+    return total
 
 
 def symmetric_part(A):

@@ -18,9 +18,10 @@ from mdaml.stores.memory import MemoryStore
 def case(random_problem, local_problem, store, rank, form):
     """Return a function of a seed that makes a problem, and the library's own."""
 
-    def make(seed, **options):
-        problem = random_problem(seed, form=form, **options)
-        return problem, local_problem(problem, store=store, rank=rank)
+    def make(seed, *, floor=0.0, anchor=0.0, **options):
+        problem = replace(random_problem(seed, form=form, **options), floor=floor)
+        local = local_problem(problem, store=store, rank=rank, anchor=anchor)
+        return problem.anchored(*anchor_of(local)) if anchor else problem, local
 
     return make
 
@@ -33,6 +34,9 @@ FAULTS = (
     "scales",
     "wild weights",
 )
+
+
+FLOORS = (0.0, 0.05, 0.5, 1.0)
 
 
 @st.composite
@@ -55,7 +59,11 @@ def problems(draw):
         "store": draw(st.sampled_from([MemoryStore, BlockStore])),
         "rank": draw(st.none() | st.integers(1, sizes["n_features"])),
     }
-    return sizes, draw(st.sets(st.sampled_from(FAULTS))), place
+    beyond = {
+        "floor": draw(st.sampled_from(FLOORS)),
+        "anchor": draw(st.just(0.0) | st.floats(-3, 2).map(lambda power: 10.0**power)),
+    }
+    return sizes, draw(st.sets(st.sampled_from(FAULTS))), place, beyond
 
 
 def spoiled(problem, faults, seed):
@@ -84,6 +92,12 @@ def spoiled(problem, faults, seed):
     return replace(problem, X=X - X.mean(axis=0), **arrays)
 
 
+def anchor_of(local):
+    """The anchor of the library's own problem as a metric, and its strength."""
+    anchor = local.alternation.anchor
+    return np.linalg.inv(anchor.times(np.eye(len(local.F)))), anchor.strength
+
+
 def literal_value(problem, state):
     """Eq. 7 by the loops, in double precision, at a state."""
     modes = state.modes
@@ -95,8 +109,9 @@ def literal_weights(problem, M, centers, order):
     """Eq. 14 by the loops, one sample after another."""
     args = M, centers, problem.weights, problem.X
     options = {"eta": problem.eta, "triplet_weight": problem.triplet_weight, "order": order}
-    if problem.quadruplets is None:
+    if problem.quadruplets is None and not problem.floor:
         return literal.update_weights(*args, problem.triplets, **options)
+    options["floor"] = problem.floor
     return literal.update_weights_by_comparisons(*args, *problem.comparisons, **options)
 
 
@@ -106,9 +121,12 @@ def literal_weights(problem, M, centers, order):
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=problems())
 def test_objective_never_rises_and_is_that_of_the_paper(drawn, random_problem, local_problem):
-    sizes, faults, place = drawn
+    sizes, faults, place, beyond = drawn
     problem = spoiled(random_problem(**sizes), faults, sizes["seed"])
-    local = local_problem(problem, **place)
+    problem = replace(problem, floor=beyond["floor"])
+    local = local_problem(problem, **place, anchor=beyond["anchor"])
+    if beyond["anchor"]:
+        problem = problem.anchored(*anchor_of(local))
     outcome = local.run(4)
     state, history = outcome.state, np.array(outcome.history)
     assert np.all(history[1:] <= history[:-1])
@@ -133,9 +151,10 @@ def test_objective_never_rises_and_is_that_of_the_paper(drawn, random_problem, l
 # One round
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.3])
 @pytest.mark.parametrize("seed", range(2))
-def test_centers_and_weights_are_those_of_the_paper(case, rank, seed):
-    problem, local = case(seed)
+def test_centers_and_weights_are_those_of_the_paper(case, rank, seed, floor):
+    problem, local = case(seed, floor=floor)
     F = (np.eye(4) + 0.2 * np.random.default_rng(seed).normal(size=(4, 4)))[:, :rank]
     state = local.alternation.move_weights(local.alternation.move_centers(local.start(F)))
     centers = literal.update_centers(problem.X, problem.weights, problem.eta)
@@ -195,6 +214,57 @@ def test_mean_loss_is_weighted_by_importance(case):
     assert local.alternation.mean_loss(local.start()) == pytest.approx(expected, rel=1e-10)
     nowhere = local.start(np.zeros_like(local.F))
     assert local.alternation.mean_loss(nowhere) == pytest.approx(0.5, rel=1e-12)
+
+
+# The anchor and the floor
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("n_modes", [1, 4])
+def test_with_an_anchor_the_objective_never_rises_and_is_that_of_the_loops(case, n_modes, floor):
+    problem, local = case(0, n_modes=n_modes, anchor=0.1, floor=floor)
+    outcome = local.run(4)
+    assert np.all(np.diff(outcome.history) <= 0)
+    assert outcome.history[-1] == pytest.approx(literal_value(problem, outcome.state), rel=1e-10)
+    at_end = local.alternation.objective(outcome.state).at(outcome.state.F).value
+    assert at_end == pytest.approx(outcome.history[-1], rel=1e-12)
+
+
+def test_with_a_floor_of_one_memberships_do_not_see_the_comparisons(case):
+    problem, local = case(0, floor=1.0)
+    before = local.start()
+    np.testing.assert_array_equal(before.importance, 1.0)
+    state = local.alternation.move_weights(before)
+    np.testing.assert_array_equal(state.importance, 1.0)
+    alone = local.store.weights_at(local.F, local.modes.centers, problem.eta)
+    np.testing.assert_allclose(state.modes.weights.weights, alone.weights, rtol=1e-9)
+    seen = case(0)[1]
+    weights = seen.alternation.move_weights(seen.start()).modes.weights.weights
+    assert np.abs(weights - alone.weights).max() > 0.1
+
+
+def test_a_higher_floor_leaves_the_comparisons_less_say_in_the_memberships(case):
+    far = []
+    for floor in FLOORS:
+        problem, local = case(0, floor=floor)
+        weights = local.alternation.move_weights(local.start()).modes.weights.weights
+        alone = local.store.weights_at(local.F, local.modes.centers, problem.eta).weights
+        far.append(np.abs(weights - alone).sum())
+    assert far == sorted(far, reverse=True)
+
+
+def test_a_stronger_anchor_ends_nearer_to_it(case):
+    ends = []
+    for anchor in (0.01, 1.0, 100.0):
+        problem, local = case(0, anchor=anchor)
+        F = local.run(10).state.F
+        ends.append(literal.divergence(F @ F.T, problem.anchor))
+    assert ends[0] > ends[1] > ends[2]
+
+
+def test_with_an_anchor_zero_is_never_the_best_metric(case):
+    local = case(0, anchor=0.1)[1]
+    assert local.alternation.critical_triplet_weight(local.start()) == 0
 
 
 # Why one sample after another

@@ -57,7 +57,11 @@ def modal():
     start = np.eye(4)[KMeans(4, n_init=1, random_state=0).fit(X).labels_]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # answers at random cannot be met
-        return X, triplets, MDaML(n_modes=4, init=start, max_iter=3).fit(X, triplets=triplets)
+        return (
+            X,
+            triplets,
+            MDaML(n_modes=4, eta=3.0, init=start, anchor=0.0, max_iter=3).fit(X, triplets=triplets),
+        )
 
 
 def test_wrong_answers_are_suspected(answers, model):
@@ -129,7 +133,7 @@ def test_slack_and_satisfied_by_loops(modal):
 
 def test_self_weight_and_modes_by_loops(modal):
     X, triplets, metric = modal
-    W, eta = metric.weights_, metric.eta
+    W, eta = metric.weights_, metric.eta_
     frame = audit(metric, X, triplets=triplets)
     for row in frame.head(50).itertuples():
         shared = sum((W[row.a, k] * W[row.b, k]) ** eta for k in range(4))
@@ -145,14 +149,14 @@ def test_other_points_have_the_weights_of_equation_14_without_pairs(modal):
     new = X[:5] + 0.1
     M = metric.get_mahalanobis_matrix()
     sq_dists = np.array([[(x - c) @ M @ (x - c) for c in metric.centers_] for x in new])
-    weights = sq_dists ** (-1 / (metric.eta - 1))
+    weights = sq_dists ** (-1 / (metric.eta_ - 1))
     weights /= weights.sum(axis=1, keepdims=True)
-    by_paper = [literal.weights_from_costs(costs, metric.eta) for costs in sq_dists]
+    by_paper = [literal.weights_from_costs(costs, metric.eta_) for costs in sq_dists]
     np.testing.assert_allclose(weights, by_paper)
     frame = audit(metric, new, triplets=[[0, 1, 2], [3, 4, 0]])
     modes = weights.argmax(axis=1)
     assert frame["mode_a"].tolist() == [modes[0], modes[3]]
-    powers = weights**metric.eta
+    powers = weights**metric.eta_
     cosine = powers[0] @ powers[1] / np.linalg.norm(powers[0]) / np.linalg.norm(powers[1])
     assert frame["self_weight"][0] == pytest.approx(cosine)
 

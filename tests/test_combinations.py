@@ -22,6 +22,7 @@ WEIGHTS = RNG.random((N, K))
 PLAIN = {
     "n_modes": K,
     "eta": 3.0,
+    "anchor": 0.0,
     "init": WEIGHTS,
     "init_metric": "identity",
     "n_similar": 3,
@@ -59,6 +60,11 @@ SUPERVISION = {
         )
     },
 }
+# What may be added to Eq. (7), which all other fits here minimise, and to which supervision.
+BEYOND = [
+    ("all forms", {"anchor": 0.1, "floor": 0.05, "eta": 1.1}),
+    ("random partners", {"anchor": 0.03, "floor": 0.5, "init_metric": "whitened"}),
+]
 # Parameters that choose the place; a limit under which only blocks fit.
 PLACES = {
     "memory": {},
@@ -117,8 +123,8 @@ def params(said, rank, **more):
     return PLAIN | {"n_components": rank} | sampling | more
 
 
-def fitted(place, said, rank, client):
-    model = MDaML(**params(said, rank, **PLACES[place]))
+def fitted(place, said, rank, client, **more):
+    model = MDaML(**params(said, rank, **PLACES[place], **more))
     if place.startswith("cluster"):
         return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=3)
     return model.fit(X, **SUPERVISION[said])
@@ -144,6 +150,17 @@ def assert_same(model, plain, place):
 def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
     assert_same(fitted(place, said, rank, client), fitted("memory", said, rank, None), place)
+
+
+@pytest.mark.usefixtures("force_blocks")
+@pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
+@pytest.mark.parametrize("place", places(*PLACES)[1:])
+@every_rank
+@pytest.mark.parametrize(("said", "beyond"), BEYOND, ids=[said for said, _ in BEYOND])
+def test_a_fit_with_an_anchor_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
+    client = request.getfixturevalue("client") if place.startswith("cluster") else None
+    wanted = fitted("memory", said, rank, None, **beyond)
+    assert_same(fitted(place, said, rank, client, **beyond), wanted, place)
 
 
 @pytest.mark.usefixtures("force_blocks")

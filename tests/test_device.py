@@ -34,6 +34,13 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch find
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 in_both_precisions = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 at_both_ranks = pytest.mark.parametrize("rank", [None, 3])
+# Eq. (7), and what may be added to it; a start that is a matrix makes the anchor one.
+BEYOND = {
+    "Eq. (7)": {},
+    "anchor and floor": {"anchor": 0.1, "floor": 0.05},
+    "anchor at a matrix": {"anchor": 0.1, "metric": np.diag([1.0, 2.0, 0.5, 1.0, 3.0]) + 0.1},
+}
+with_and_without_anchor = pytest.mark.parametrize("beyond", BEYOND)
 pytestmark = [
     pytest.mark.usefixtures("torch"),  # one thread
     # Few rounds are enough to see what these tests are about.
@@ -87,13 +94,13 @@ class Twins:
     def weights(self, eta=3.0):
         return [store.given_weights(self.shares, eta) for store in (self.here, self.there)]
 
-    def alternations(self, rank, eta=3.0):
+    def alternations(self, rank, eta=3.0, **options):
         """Return the alternation over either store, with its start."""
-        spec = Spec(3, eta, 500.0, 1e-3, rank, weights=self.shares, max_inner_iter=5)
+        spec = Spec(3, eta, 500.0, 1e-3, rank, weights=self.shares, max_inner_iter=5, **options)
         for store in (self.here, self.there):
-            space, F = start_metric(spec, store, np.random.RandomState(0))
-            alternation = Alternation(store, space, spec)
-            yield alternation, alternation.start(F, start_modes(spec, store, None))
+            start = start_metric(spec, store, np.random.RandomState(0))
+            alternation = Alternation(store, start.space, spec, start.anchor)
+            yield alternation, alternation.start(start.F, start_modes(spec, store, None))
 
 
 def host(value):
@@ -159,9 +166,10 @@ def test_measures_and_sums_of_them_are_those_of_numpy(twins, dtype):
     ]
     assert_close(recentered[1], recentered[0], dtype)
     weights = [store.given_weights(np.tile(both.shares, 2)[:, :4], 3.0) for store in stores]
-    importance = [store.importances(w) for store, w in zip(stores, weights, strict=True)]
-    assert importance[1].dtype == torch.float64
-    assert_close(importance[1], importance[0], dtype)
+    for floor in (1.0, 0.05, 0.0):
+        importance = [store.importances(w, floor) for store, w in zip(stores, weights, strict=True)]
+        assert importance[1].dtype == torch.float64
+        assert_close(importance[1], importance[0], dtype)
     for method, args in (("terms", (weights, measured)), ("lost", (measured,))):
         sums = [
             getattr(store, method)(*(arg[n] for arg in args), importance[n])
@@ -326,6 +334,16 @@ def test_a_start_finds_clusters_that_are_apart(device, start, monkeypatch):
         assert len({*zip(found.tolist(), of.tolist(), strict=True)}) == len({*of.tolist()})
 
 
+@pytest.mark.parametrize("n_rows", [2000, 100])
+def test_as_many_modes_are_counted_as_by_numpy(device, n_rows, monkeypatch):
+    for home in ("torch.store", "memory"):
+        monkeypatch.setattr(f"mdaml.stores.{home}.MAX_ROWS_TO_COUNT", n_rows)
+    for X in (blobs()[0], np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)):
+        stores = MemoryStore.of(X), torch_store.TorchStore.on(X, device)
+        counts = [store.count_modes(8, np.random.RandomState(0)) for store in stores]
+        assert counts[0] == counts[1]
+
+
 def test_steps_of_the_mixture_are_those_of_scikit_learn():
     X, _ = blobs(n_blobs=2)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -420,15 +438,16 @@ def test_a_start_from_a_matrix_is_that_of_numpy(device):
 
 
 @in_both_precisions
+@with_and_without_anchor
 @pytest.mark.parametrize("rank", [None, 1, 3])
-def test_value_gradient_and_path_are_those_of_numpy(twins, dtype, rank):
+def test_value_gradient_and_path_are_those_of_numpy(twins, dtype, rank, beyond):
     both, rng = twins(dtype), np.random.default_rng(2)
     d = both.X.shape[1]
     F, D = 0.5 * rng.normal(size=(2, d, rank or d))
     D = D if rank else D + D.T
     rel = 1e-5 if dtype == np.float32 else 1e-12
     found = []
-    for alternation, state in both.alternations(rank):
+    for alternation, state in both.alternations(rank, **BEYOND[beyond]):
         objective = alternation.objective(state)
         point = objective.at(F)
         gradient = objective.space.gradient(objective, point)
@@ -444,11 +463,12 @@ def test_value_gradient_and_path_are_those_of_numpy(twins, dtype, rank):
     assert theirs[3] == pytest.approx(slope, rel=10 * rel)
 
 
+@with_and_without_anchor
 @pytest.mark.parametrize("seed", range(2))
-def test_gradient_is_that_of_finite_differences(device, seed):
+def test_gradient_is_that_of_finite_differences(device, seed, beyond):
     both = Twins("weighted" if seed % 2 else "triplets", np.float64, device, seed=seed)
     F, h = 0.5 * np.random.default_rng(seed).normal(size=(5, 2)), 1e-5
-    _, (alternation, state) = both.alternations(2)
+    _, (alternation, state) = both.alternations(2, **BEYOND[beyond])
     objective = alternation.objective(state)
     gradient = objective.space.gradient(objective, objective.at(F))
     for i, j in np.ndindex(F.shape):
@@ -462,8 +482,9 @@ def test_gradient_is_that_of_finite_differences(device, seed):
 @pytest.mark.parametrize("eta", [1.3, 3.0])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("algebra", ["host", "device"])
+@with_and_without_anchor
 def test_in_double_precision_the_solver_takes_the_same_way(
-    device, rank, rtol, seed, eta, algebra, monkeypatch
+    device, rank, rtol, seed, eta, algebra, beyond, monkeypatch
 ):
     if algebra == "device":  # as for features in the hundreds
         monkeypatch.setattr(
@@ -474,7 +495,7 @@ def test_in_double_precision_the_solver_takes_the_same_way(
     both = Twins("triplets" if seed % 2 else "weighted", np.float64, device, seed=seed)
     here, there = (
         alternation.run(state, max_iter=3, tol=0)
-        for alternation, state in both.alternations(rank, eta)
+        for alternation, state in both.alternations(rank, eta, **BEYOND[beyond])
     )
     np.testing.assert_allclose(there.history, here.history, rtol=rtol)
     assert isinstance(there.state.F, np.ndarray)
@@ -516,16 +537,19 @@ def problem():
     return lambda dtype=np.float32: (X.astype(dtype), forms, start)
 
 
+EQ_7, ANCHOR = {"anchor": 0.0, "eta": 3.0, "max_iter": 4}, {"anchor": 0.03}
 CASES = [
     ("labels", {}),
     ("labels", {"sampling": "random"}),
     ("triplets", {}),
-    ("triplets", {"eta": 1.6, "init_metric": "whitened", "max_inner_iter": 10, "max_iter": 4}),
-    ("triplets", {"n_modes": 1, "ridge": 0.0}),
-    ("triplets", {"init_metric": 0.5 * np.eye(6)}),
-    ("weighted", {}),
-    ("quadruplets", {}),
-    ("pairs", {}),
+    ("triplets", EQ_7),
+    ("triplets", EQ_7 | {"eta": 1.6, "init_metric": "whitened", "max_inner_iter": 10}),
+    ("triplets", ANCHOR | {"floor": 0.05, "eta": 3.0, "init_metric": "whitened"}),
+    ("triplets", EQ_7 | {"n_modes": 1, "ridge": 0.0}),
+    ("triplets", ANCHOR | {"init_metric": 0.5 * np.eye(6)}),
+    ("weighted", ANCHOR),
+    ("quadruplets", ANCHOR),
+    ("pairs", ANCHOR),
 ]
 
 
@@ -562,7 +586,8 @@ def test_a_fit_on_a_device_is_the_fit_of_numpy(device, rank, form, options, prob
 def test_a_start_much_too_wide_is_scaled_as_with_numpy(device, form, problem):
     X, forms, start = problem(np.float64)
     X = 1e3 * X
-    options = {"n_modes": 3, "init": start, "max_iter": 2, "ridge": 0.0, "random_state": 0}
+    options = {"n_modes": 3, "eta": 3.0, "anchor": 0.0, "ridge": 0.0, "init": start}
+    options |= {"max_iter": 2, "random_state": 0}
     here = MDaML(**options).fit(X, **forms[form])
     there = MDaML(**options, device=device).fit(X, **forms[form])
     plain = MDaML(**options, init_metric="identity").fit(X, **forms[form])
@@ -573,7 +598,8 @@ def test_a_start_much_too_wide_is_scaled_as_with_numpy(device, form, problem):
 @pytest.mark.parametrize(("init", "rank"), [("gmm", None), ("kmeans", None), ("gmm", 3)])
 def test_a_fit_with_its_own_start_repeats_itself_and_learns(device, init, rank, problem):
     X, forms, _ = problem()
-    options, T = {"init": init, "n_components": rank, "random_state": 0}, forms["triplets"]
+    options = {"anchor": 0.0, "eta": 3.0, "init": init, "n_components": rank, "random_state": 0}
+    T = forms["triplets"]
     model, again = (MDaML(3, **options, device=device).fit(X, **T) for _ in range(2))
     np.testing.assert_array_equal(model.components_, again.components_)
     np.testing.assert_array_equal(model.history_, again.history_)

@@ -133,14 +133,19 @@ def test_rounds_with_messages_give_the_weights_of_one_memory(
 
 
 @settings(max_examples=20)
-@given(seeds, st.integers(1, 6), st.sampled_from(["triplets", "four"]))
-def test_sums_over_shards_are_those_of_one_memory(random_problem, seed, n_shards, kind):
+@given(
+    seeds,
+    st.integers(1, 6),
+    st.sampled_from(["triplets", "four"]),
+    st.sampled_from([0.0, 0.05, 1.0]),
+)
+def test_sums_over_shards_are_those_of_one_memory(random_problem, seed, n_shards, kind, floor):
     one = random_problem(seed, n_samples=30)
     stores = split(one.X, said_of(one, kind), n_shards)
     F, scales = np.random.default_rng(seed).normal(size=(4, 3)), np.array([1.0, 0.25, 4.0, 2.0])
     weights = tuple(in_both(stores, "given_weights", one.weights, 3.0))
     weights = tuple(in_both(stores, "adopt", weights))
-    importance = tuple(in_both(stores, "importances", weights))
+    importance = tuple(in_both(stores, "importances", weights, floor))
     measured = tuple(in_both(stores, "measure", F, one.centers))
     measured = tuple(in_both(stores, "recenter", measured, F, one.centers + 1.0))
     Y = tuple(in_both(stores, "project", np.eye(4)))
@@ -182,6 +187,17 @@ def test_neighbours_over_shards_are_those_of_one_memory(random_problem, seed, n_
     for F in (np.eye(4), np.diag([1.0, 2.0, 0.0, 1.0])):
         for got, wanted in zip(*in_both(stores, "nearest", F, classes, 3, 5), strict=True):
             np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("n_rows", [2000, 50])
+def test_modes_counted_over_shards_are_those_of_one_memory(monkeypatch, n_rows):
+    for home in ("dask.store", "memory"):
+        monkeypatch.setattr(f"mdaml.stores.{home}.MAX_ROWS_TO_COUNT", n_rows)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) + 20 * rng.integers(0, 2, (200, 1))
+    said = Constraints.of_triplets(np.array([[0, 1, 2], [70, 71, 72], [150, 151, 0]]), 200)
+    counts = [store.count_modes(8, np.random.RandomState(0)) for store in split(X, said, 3)]
+    assert counts[0] == counts[1] >= 2
 
 
 def test_shards_without_common_rows_need_one_round_and_no_message():
@@ -267,8 +283,9 @@ def client():
 
 
 def model(**options):
+    """Return a model that takes few rounds, and none to choose an anchor."""
     defaults = {"n_modes": 3, "max_iter": 2, "max_inner_iter": 2, "random_state": 0, "tol": 0.0}
-    return MDaML(**defaults | options)
+    return MDaML(**defaults | {"anchor": 0.03} | options)
 
 
 @pytest.fixture
@@ -286,8 +303,10 @@ def assert_same(one, other, rtol=1e-6):
         )
     for name in ("triplets_", "comparisons_", "comparison_weights_", "n_iter_", "n_features_in_"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
-    for name in ("triplet_weight_", "pass_starts_", "n_samples_seen_", "n_comparisons_seen_"):
+    for name in ("pass_starts_", "n_samples_seen_", "n_comparisons_seen_", "n_modes_"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    # A weight that is that of a mean comparison is a sum over shards.
+    assert one.triplet_weight_ == pytest.approx(other.triplet_weight_, rel=1e-12)
     assert set(vars(one)) == set(vars(other))
 
 
@@ -325,6 +344,7 @@ def forms(answers):
 def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(answers, form, rank):
     X, said = answers[0], forms(answers)[form]
     options = {"n_components": rank, "n_refresh": 1}
+    options |= {"anchor": 0.0} if form == "labels" else {}
     local = model(**options).fit(X, **said)
     for n_shards in (1, 2, 5):
         assert_same(local, fit(model(**options), X, **said, n_shards=n_shards))
@@ -333,7 +353,15 @@ def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(answers, form, ra
 @quick
 @pytest.mark.usefixtures("serial")
 @pytest.mark.parametrize(
-    "options", [{"eta": 2.0, "init": "kmeans", "init_metric": "whitened"}, {"n_modes": 1}], ids=str
+    "options",
+    [
+        {"eta": 2.0, "init": "kmeans", "init_metric": "whitened"},
+        {"eta": 2.0, "init": "kmeans", "init_metric": "whitened", "anchor": 0.0},
+        {"n_modes": 1},
+        {"n_modes": "auto", "floor": 0.05},
+        {"anchor": "auto"},
+    ],
+    ids=str,
 )
 def test_the_fit_with_other_options_is_that_of_one_memory(answers, options):
     X, triplets = answers
@@ -342,14 +370,18 @@ def test_the_fit_with_other_options_is_that_of_one_memory(answers, options):
 
 
 @quick
+@pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
 @pytest.mark.usefixtures("serial")
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 def test_a_start_of_the_wrong_width_is_scaled_as_in_one_memory(answers, unit):
     X, triplets = unit * answers[0], answers[1]
-    local = model(ridge=0.0).fit(X, triplets=triplets)
+    eq_7 = {"anchor": 0.0, "eta": 3.0, "ridge": 0.0}
+    local = model(**eq_7).fit(X, triplets=triplets)
     with pytest.warns(UserWarning, match="could not be met"):
-        model(ridge=0.0, init_metric="identity").fit(X, triplets=triplets)
-    assert_same(local, fit(model(ridge=0.0), X, triplets=triplets))
+        model(**eq_7, init_metric="identity").fit(X, triplets=triplets)
+    assert_same(local, fit(model(**eq_7), X, triplets=triplets))
+    anchored = model(ridge=0.0).fit(X, triplets=triplets)
+    assert_same(anchored, fit(model(ridge=0.0), X, triplets=triplets))
 
 
 @quick
@@ -466,8 +498,9 @@ def eventually(fact, seconds=20.0):
 @quick
 def test_warnings_point_at_the_call(client, answers):
     X, triplets = answers
+    low = model(anchor=0.0, eta=3.0, triplet_weight=1e-6, max_iter=1)
     with pytest.warns(UserWarning, match="below lambda1_critical_") as caught:
-        fit(model(triplet_weight=1e-6, max_iter=1), X, triplets=triplets, client=client)
+        fit(low, X, triplets=triplets, client=client)
     assert caught[-1].filename == __file__
 
 

@@ -379,6 +379,7 @@ def test_rows_without_a_label_are_left_out_of_the_pairs(cls, vehicle):
 
 
 @of_all
+@pytest.mark.filterwarnings("ignore:MDaMLCV found nothing")  # of so few samples it may be
 def test_searched_over_in_a_pipeline(cls, vehicle):
     steps = make_pipeline(StandardScaler(), seeded(cls), KNeighborsClassifier(3))
     search = GridSearchCV(steps, {"kneighborsclassifier__n_neighbors": [3]}, cv=2)

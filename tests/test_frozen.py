@@ -44,6 +44,8 @@ MDAML = {
     "n_modes": 3,
     "eta": 3.0,
     "triplet_weight": "auto",
+    "anchor": 0.0,
+    "floor": 0.0,
     "ridge": 1e-4,
     "n_similar": 3,
     "n_dissimilar": 4,

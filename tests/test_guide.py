@@ -103,7 +103,7 @@ def test_messages_on_the_page_are_messages_of_the_code():
 
 def test_advice_in_a_warning_that_differs_from_case_to_case_is_explained():
     page = (DOCS / "guide" / "warnings.md").read_text()
-    checks = (ROOT / "src" / "mdaml" / "estimators" / "mdaml_spec.py").read_text()
+    checks = (ROOT / "src" / "mdaml" / "estimators" / "mdaml_warnings.py").read_text()
     advice = re.findall(r'advice = "(.*)"', checks)
     assert len(advice) == 2
     assert all(f"*{text}*" in page for text in advice)

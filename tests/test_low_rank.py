@@ -17,6 +17,7 @@ from mdaml.stores.memory import MemoryStore
 
 # Few rounds are enough to see what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+hardly_learned = pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
 
 
 def planted(n_samples, n_features, n_triplets, rank=2, seed=0):
@@ -75,6 +76,9 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+EQ_7 = {"anchor": 0.0, "eta": 3.0}
+
+
 def eq_7(model, X):
     comparisons, v = model.comparisons_, model.comparison_weights_
     if comparisons is None:
@@ -86,7 +90,7 @@ def eq_7(model, X):
         np.asarray(X, float),
         comparisons,
         np.ones(len(comparisons)) if v is None else v,
-        eta=model.eta,
+        eta=EQ_7["eta"],
         triplet_weight=model.triplet_weight_,
         ridge=model.ridge,
     )
@@ -109,12 +113,13 @@ def some_supervision(form):
 
 
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
+@hardly_learned
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("form", ["labels", "triplets", "pairs", "weighted quadruplets"])
 def test_last_objective_is_eq_7_of_the_fitted_attributes(form, dtype):
     X = np.random.default_rng(0).normal(size=(60, 8)) + 2 * (np.arange(60) % 3)[:, None] + 50
     X = X.astype(dtype)
-    model = MDaML(3, n_components=3, random_state=0).fit(X, **some_supervision(form))
+    model = MDaML(3, **EQ_7, n_components=3, random_state=0).fit(X, **some_supervision(form))
     rel = 1e-10 if dtype is np.float64 else 1e-3
     assert model.history_[-1] == pytest.approx(eq_7(model, X), rel=rel)
     for one_pass in np.split(model.history_, model.pass_starts_[1:]):
@@ -155,7 +160,7 @@ def test_fit_begins_where_it_is_told_to(toy):
     M = np.diag([1.0] * 2 + [1e-6] * (X.shape[1] - 2))
     plain = np.eye(X.shape[1]) * 10 / (2 * X.var(axis=0).sum())
     starts = [
-        MDaML(1, n_components=2, init_metric=start, max_iter=1, random_state=0)
+        MDaML(1, **EQ_7, n_components=2, init_metric=start, max_iter=1, random_state=0)
         .fit(X, triplets=triplets)
         .history_[0]
         for start in ("identity", "whitened", plain, M)
@@ -168,7 +173,7 @@ def test_more_components_than_samples_leave_some_at_zero():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 40)), np.arange(12) % 2
     X[:, :3] += 2 * y[:, None]
-    model = MDaML(1, n_components=20, random_state=0).fit(X, y)
+    model = MDaML(1, eta=3.0, n_components=20, random_state=0).fit(X, y)
     assert model.components_.shape == (20, 40)
     lengths = np.linalg.norm(model.components_, axis=1)
     assert lengths[0] > 1e-3
@@ -176,10 +181,29 @@ def test_more_components_than_samples_leave_some_at_zero():
     assert model.history_[-1] == pytest.approx(eq_7(model, X), rel=1e-9)
 
 
+@hardly_learned
+@pytest.mark.parametrize("floor", [1.0, 0.05])
+def test_with_an_anchor_more_components_than_dimensions_are_finite_and_all_in_use(floor):
+    rng = np.random.default_rng(0)
+    shapes = {"few samples": rng.normal(size=(12, 40)), "a plane": np.zeros((30, 40))}
+    shapes["a plane"][:, :2] = rng.normal(size=(30, 2))
+    for X in shapes.values():
+        T = np.array([rng.choice(len(X), 3, replace=False) for _ in range(60)])
+        options = {"anchor": 0.1, "floor": floor, "n_components": 20, "random_state": 0}
+        model = MDaML(2, **options).fit(X, triplets=T)
+        assert np.all(np.isfinite(model.components_))
+        assert np.all(np.isfinite(model.history_))
+        assert np.all(np.diff(model.history_) <= 0)
+        lengths = np.linalg.norm(model.components_, axis=1)
+        assert lengths[-1] > 0  # the anchor makes metrics of lower rank infinitely bad
+
+
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
 @pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
-def test_samples_that_are_all_alike_are_no_error():
-    model = MDaML(1, n_components=2, random_state=0).fit(np.ones((8, 5)), np.arange(8) % 2)
+@hardly_learned
+@pytest.mark.parametrize("given", [{"y": np.arange(8) % 2}, {"triplets": [[0, 1, 2], [3, 4, 5]]}])
+def test_samples_that_are_all_alike_are_no_error(given):
+    model = MDaML(1, n_components=2, random_state=0).fit(np.ones((8, 5)), **given)
     assert np.all(np.isfinite(model.components_))
 
 

@@ -1,7 +1,6 @@
 """MDaML that chooses its own parameters, by what is held out."""
 
 import warnings
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mdaml import Constraints, Euclidean, MDaML, MDaMLCV
+from mdaml.constraints.labels import Classes
 from mdaml.datasets import load_dataset, make_triplets
 from mdaml.estimators import mdaml_cv as module
 from mdaml.estimators import mdaml_folds
@@ -64,24 +64,24 @@ def test_the_best_estimator_is_mdaml_with_the_best_parameters(vehicle, searched)
 def test_the_best_has_the_highest_score_among_those_tried_on_all_splits(searched):
     results = searched.cv_results_
     assert len(results["params"]) == len(results["mean_test_score"]) == len(results["n_splits"])
-    assert results["params"][0] == searched.best_params_
+    chosen = {name: v for name, v in results["params"][0].items() if name != "start"}
+    assert chosen.items() <= searched.best_params_.items()
     finalists = results["mean_test_score"][results["n_splits"] == 3]
     assert searched.best_score_ == results["mean_test_score"][0]
-    is_default = searched.best_params_ == FROM_LABELS[0].params()
+    is_default = results["params"][0] == {}
     assert searched.best_score_ == finalists.max() or is_default
     assert 0.6 < searched.best_score_ < 1.0
 
 
 def test_same_seed_same_choice(vehicle, searched):
     again = fit(*vehicle)
-    assert again.best_params_ == searched.best_params_
+    assert again.cv_results_["params"] == searched.cv_results_["params"]
     np.testing.assert_array_equal(again.components_, searched.components_)
 
 
 def test_comparisons_are_scored_by_those_held_out(answers):
     X, triplets = answers
     model = fit(X, triplets=triplets)
-    assert model.best_params_["sampling"] == "random"
     # At most 90 % of the answers are right, and about 70 % hold for Euclidean distance.
     assert 0.8 < model.best_score_ < 0.93
     clean, _ = make_triplets(X, n_triplets=2000, components=np.eye(6)[:2], random_state=1)
@@ -94,8 +94,8 @@ def test_wrong_comparisons_do_less_harm_than_with_many_modes():
     noisy, _ = make_triplets(X, n_triplets=2000, components=hidden, wrong=0.15, random_state=0)
     clean, _ = make_triplets(X, n_triplets=2000, components=hidden, random_state=1)
     chosen = fit(X, triplets=noisy).score_triplets(X, clean)
-    plain = MDaML(10, random_state=0).fit(X, triplets=noisy).score_triplets(X, clean)
-    assert chosen > 0.9 > plain
+    modes = MDaML(10, eta=3.0, anchor=0.0, random_state=0).fit(X, triplets=noisy)
+    assert chosen > 0.9 > modes.score_triplets(X, clean)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def watched(monkeypatch):
 
         monkeypatch.setattr(mdaml_folds, name, watching)
 
-    for name in ("make_store", "_vote_score", "_comparison_score", "Fold"):
+    for name in ("make_store", "_vote_score", "_score_of", "Fold"):
         watch(name)
     return seen
 
@@ -139,7 +139,11 @@ def listed(said):
     return {(kind, *row) for kind in kinds for row in getattr(said, kind).tolist()}
 
 
-def test_no_held_out_comparison_reaches_a_fit(answers, watched):
+def references(said):
+    return set(said.triplets[:, 0]) | set(said.pairs[:, 0]) | set(said.quadruplets[:, 0])
+
+
+def test_no_held_out_point_is_a_reference_in_a_fit(answers, watched):
     X, triplets = answers
     triplets = np.unique(triplets[:600], axis=0)
     pairs, where = np.unique(triplets[:, :2], axis=0, return_index=True)
@@ -154,68 +158,94 @@ def test_no_held_out_comparison_reaches_a_fit(answers, watched):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # made up: what is said of some pairs cannot be met
         fit(X, constraints=said)
-    learned_from = [args[1] for args in watched["Fold"]]
-    held_out = [args[1] for args in watched["_comparison_score"]]
+    learned_from = [args[2] for args in watched["Fold"]]
+    held_out = [args[1] for args in watched["_score_of"]]
     assert len(learned_from) == len(held_out) == 3
-    for train, valid in zip(map(listed, learned_from), map(listed, held_out), strict=True):
-        assert not train & valid
-        assert train | valid == listed(said)
+    for train, valid in zip(learned_from, held_out, strict=True):
+        assert not references(train) & references(valid)
+        assert listed(train) | listed(valid) == listed(said)
     assert set.union(*map(listed, held_out)) == listed(said)
-    for part in held_out:  # a third of every kind
-        counts, wanted = part.counts(), said.counts()
-        for kind in ("triplets", "similar_pairs", "dissimilar_pairs", "quadruplets"):
-            assert abs(getattr(counts, kind) - getattr(wanted, kind) / 3) <= 1
 
 
 class KnownScores:
     """A split on which the score of every candidate is known beforehand."""
 
-    store, rank = SimpleNamespace(shape=(50, 2)), None
+    store, said = SimpleNamespace(shape=(50, 2)), None
 
     def __init__(self, score):
         self.score, self.n_begun = score, 0
 
-    def begin(self, spec):
+    def begin(self, params):
         self.n_begun += 1
-        return None, SimpleNamespace(F=spec)  # its score is that of the candidate
+        return None, SimpleNamespace(F=params)  # its score is that of the candidate
 
     def go_on(self, run):
         return run
 
 
 @pytest.mark.parametrize("winner", range(len(FROM_LABELS)))
-def test_a_candidate_that_is_best_everywhere_is_found(winner, monkeypatch):
-    monkeypatch.setattr(module, "with_ridge", lambda *run: run[:2])
+def test_a_candidate_that_is_best_everywhere_is_found(winner):
     best = FROM_LABELS[winner]
-    parts = [KnownScores(lambda c: right(9 if c == best.spec(None) else 5)) for _ in range(3)]
-    scores = search(parts, FROM_LABELS, 2)
-    assert plain(next(iter(scores))) == best
+    parts = [KnownScores(lambda c: right(9 if c == best else 5)) for _ in range(3)]
+    tried, scores = search(parts, FROM_LABELS, 2)
+    assert tried[0] == best
+    assert np.mean(scores[0]) == 0.9
     # All on two splits; the best two, and the defaults, on the third.
     assert [part.n_begun for part in parts] == [len(FROM_LABELS), len(FROM_LABELS), 2]
-
-
-def plain(candidate):
-    """The candidate before a stronger ridge is tried."""
-    return replace(candidate, ridge=1e-4)
 
 
 def right(n, of=10):
     return np.arange(of) < n
 
 
-def test_the_defaults_of_mdaml_are_the_first_candidates(vehicle):
-    X, y = vehicle
-    near = MDaML(random_state=0).fit(X, y)
-    named = MDaML(**FROM_LABELS[0].params(), random_state=0).fit(X, y)
-    np.testing.assert_array_equal(near.components_, named.components_)
-    passed = MDaML(random_state=0).fit(X, triplets=near.triplets_)
-    named = MDaML(**FROM_COMPARISONS[0].params(), random_state=0).fit(X, triplets=near.triplets_)
-    np.testing.assert_array_equal(passed.components_, named.components_)
+def test_the_defaults_of_mdaml_are_the_first_candidates():
+    assert FROM_LABELS[0] == {}
+    assert all(candidates[0] == {} for candidates in FROM_COMPARISONS.values())
+
+
+def test_the_start_is_a_candidate_for_every_goal(vehicle):
+    assert all(module.THE_START in c for c in (FROM_LABELS, *FROM_COMPARISONS.values()))
+    X = vehicle[0][:60]
+    triplets, _ = make_triplets(X, n_triplets=300, random_state=0)
+    M = MDaML(**module.THE_START).fit(X, triplets=triplets).get_mahalanobis_matrix()
+    np.testing.assert_allclose(M, M[0, 0] * np.eye(18), atol=1e-4 * M[0, 0])
+
+
+def test_where_nothing_beats_the_start_it_is_returned_with_a_warning(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(90, 4))
+    triplets, _ = make_triplets(X, n_triplets=600, random_state=0)  # by Euclidean distance
+    wild = {"anchor": 0.0, "triplet_weight": 0.3, "max_iter": 1}  # learns too little to be good
+    monkeypatch.setitem(FROM_COMPARISONS, "comparisons", [wild, module.THE_START])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the start it is warned that it learned nothing
+        with pytest.warns(UserWarning, match="better than the distance before learning"):
+            model = MDaMLCV(random_state=0).fit(X, triplets=triplets)
+    M = model.get_mahalanobis_matrix()
+    np.testing.assert_allclose(M, M[0, 0] * np.eye(4), atol=1e-3 * M[0, 0])
+
+
+def test_a_metric_of_another_method_can_be_the_start(vehicle):
+    X, y = vehicle[0][::3], vehicle[1][::3]
+    for name in ("GMML", "LFDA", "DMLMJ"):
+        M = mdaml_folds.other_start(name, X, Classes.from_labels("MDaMLCV", y))
+        assert np.linalg.eigvalsh(M).min() > 0
+        variances = np.cov(X.T, bias=True)
+        assert np.vdot(M, variances) == pytest.approx(np.trace(variances), rel=1e-9)
+
+
+def test_the_goal_decides_what_is_scored(answers):
+    X, triplets = answers
+    agreement = fit(X, triplets=triplets)
+    neighbors = fit(X, triplets=triplets, options={"goal": "neighbors"})
+    assert neighbors.best_estimator_.goal == "neighbors"
+    assert neighbors.best_estimator_.floor_ < agreement.best_estimator_.floor_
+    with pytest.raises(ValueError, match=r"MDaMLCV\(goal=...\) must be one of"):
+        MDaMLCV(goal="search").fit(X, triplets=triplets)
 
 
 def test_earlier_candidates_come_first_among_equals():
-    scores = {candidate: [right(5)] for candidate in FROM_LABELS}
-    assert module._ranked(scores, FROM_LABELS) == list(FROM_LABELS)
+    scores = [[right(5)] for _ in FROM_LABELS]
+    assert module._ranked(scores, range(len(scores))) == list(range(len(scores)))
 
 
 def test_a_lead_within_chance_does_not_replace_the_defaults():
@@ -243,7 +273,7 @@ def test_classes_too_small_to_hold_anything_out_leave_a_plain_choice():
         warnings.simplefilter("ignore")  # six samples of noise: MDaML warns, rightly
         model = MDaMLCV(random_state=0).fit(X, y)
     assert np.isnan(model.best_score_)
-    assert model.best_params_["n_modes"] == 1
+    assert model.best_params_ == {}
     assert np.all(np.isfinite(model.components_))
 
 
@@ -252,7 +282,7 @@ def test_more_modes_than_samples_are_not_tried():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # too few samples to learn from
         model = MDaMLCV(random_state=0).fit(X, y)
-    assert all(params["n_modes"] < 10 for params in model.cv_results_["params"])
+    assert all(params.get("n_modes", 1) < 10 for params in model.cv_results_["params"])
 
 
 def test_unlabelled_rows_are_left_out_of_the_search_and_kept_in_the_fit(vehicle):
@@ -261,11 +291,14 @@ def test_unlabelled_rows_are_left_out_of_the_search_and_kept_in_the_fit(vehicle)
     assert model.best_estimator_.weights_.shape[0] == 200
 
 
-def test_few_of_a_kind_leave_a_plain_choice(answers):
+def test_comparisons_of_too_few_points_leave_a_plain_choice(answers):
     X, triplets = answers
-    model = fit(X, triplets=triplets, pairs=[[0, 1], [2, 3]], pair_labels=[1, -1])
+    few = triplets[triplets[:, 0] < 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is hardly anything to learn from
+        model = fit(X, triplets=few)
     assert np.isnan(model.best_score_)
-    assert model.best_params_["n_modes"] == 1
+    assert model.best_params_ == {}
 
 
 def test_large_data_are_searched_on_a_sample(monkeypatch, vehicle, watched):

@@ -22,6 +22,8 @@ from mdaml.stores.blocks import BlockStore, CentredRows
 from mdaml.stores.choice import SMALL_BYTES, FitSize, fit_size, make_store
 from mdaml.stores.memory import MemoryStore
 
+# Comparisons that are drawn at random teach nothing, and a fit says so.
+pytestmark = pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
 N, D = 300, 6
 SIZE = FitSize(10**5, 64, 5, 4, 10**6, 10**6)
 
@@ -134,6 +136,9 @@ def test_indices_take_four_bytes_where_they_fit():
 
 # Fits
 
+EQ_7, ANCHOR = {"anchor": 0.0, "eta": 3.0}, {"anchor": 0.1}
+FLOOR = ANCHOR | {"floor": 0.05}
+
 
 def fit(X, given, **options):
     options = {"n_modes": 3, "max_iter": 3, "random_state": 0} | options
@@ -152,12 +157,13 @@ def in_both_ways(monkeypatch, X, given, **options):
 @pytest.mark.usefixtures("tiny_blocks")
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-6), (np.float32, 5e-3)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_fit_in_blocks_is_the_fit(monkeypatch, dtype, rtol, rank, weighted):
+@pytest.mark.parametrize("options", [ANCHOR, FLOOR, EQ_7], ids=["anchor", "floor", "Eq. (7)"])
+def test_a_fit_in_blocks_is_the_fit(monkeypatch, dtype, rtol, rank, weighted, options):
     X, triplets = problem(dtype)
     given = {"triplets": triplets}
     if weighted:
         given["constraint_weight"] = np.linspace(1, 2, len(triplets))
-    whole, blocks = in_both_ways(monkeypatch, X, given, n_components=rank)
+    whole, blocks = in_both_ways(monkeypatch, X, given, n_components=rank, **options)
     np.testing.assert_allclose(blocks.history_, whole.history_, rtol=rtol)
     np.testing.assert_allclose(blocks.weights_, whole.weights_, rtol=0.05, atol=rtol)
     assert blocks.lambda1_critical_ == pytest.approx(whole.lambda1_critical_, rel=rtol)
@@ -360,6 +366,7 @@ LABELS = {"n_similar": 1, "n_dissimilar": 1, "n_refresh": 0, "init_metric": "ide
 CASES = (
     (90_000, 128, 0, 1, LABELS, True),  # samples are copied to search for neighbours
     (250_000, 128, 20_000, 1, MATRIX, True),  # all samples are mapped by the matrix
+    (250_000, 128, 20_000, 1, {}, True),
     (40_000, 64, 200_000, 5, LOW_RANK, False),
     (40_000, 64, 200_000, 5, LOW_RANK, True),
     (40_000, 64, 200_000, 5, {}, False),

@@ -298,6 +298,7 @@ def test_same_seed_same_choice(answers, seeded):
     assert own.best_estimator_.random_state == 5
 
 
+@pytest.mark.filterwarnings("ignore:The learned distance agrees")  # not the question here
 def test_jobs_do_not_matter(answers, seeded, monkeypatch):
     """By threads, which start at once; what a process would get and return is pickled."""
     sent = []

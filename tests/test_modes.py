@@ -225,6 +225,86 @@ def test_weights_without_comparisons_minimise_the_clustering_term(store):
     np.testing.assert_allclose(powers, weights**eta)
 
 
+# The floor under the self-weights
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.05, 0.5, 1.0])
+@five_problems
+def test_self_weights_above_a_floor_are_those_of_the_loops(varied, seed, floor):
+    given, local = varied(seed)
+    found = local.store.importances(local.modes.weights, floor)
+    comparisons = local.store.comparisons
+    near = comparisons.last > comparisons.first
+    expected = [
+        literal.importance(given.weights, (i, j, None), given.eta, floor)
+        for i, j in comparisons.pairs[near]
+    ]
+    np.testing.assert_allclose(found[near], expected, rtol=1e-10)
+    assert found[near].min() >= floor
+
+
+def test_a_floor_of_zero_changes_no_bit(varied):
+    _, local = varied(0)
+    found = [local.store.importances(local.modes.weights, *floor) for floor in ((), (0.0,))]
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_floor_of_one_gives_all_comparisons_the_same_weight(varied):
+    _, local = varied(0)
+    np.testing.assert_array_equal(local.store.importances(local.modes.weights, 1.0), 1.0)
+
+
+# Counting modes
+
+
+def counted(X, most=32, store=MemoryStore, seed=0):
+    return store.of(X).count_modes(most, np.random.RandomState(seed))
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 10])
+def test_a_round_cloud_has_one_mode(store, n_features):
+    for seed in range(3):
+        X = np.random.default_rng(seed).normal(size=(400, n_features))
+        assert counted(X, store=store) == 1
+
+
+@pytest.mark.parametrize("n_blobs", [1, 2, 3, 4, 6, 8])
+def test_blobs_that_are_apart_have_at_least_a_mode_each(store, n_blobs):
+    rng = np.random.default_rng(n_blobs)
+    centers = 30 * np.eye(8)[:n_blobs]
+    X = rng.normal(size=(60 * n_blobs, 8)) + np.repeat(centers, 60, axis=0)
+    n_modes = counted(X, store=store)
+    assert n_modes in 2 ** np.arange(6)
+    assert n_blobs <= n_modes < 2 * n_blobs
+
+
+def test_no_more_modes_are_counted_than_allowed(store):
+    X = clouds(n_samples=200) * [1.0, -1.0, 1.0]
+    assert counted(X, store=store) >= 3
+    assert [counted(X, most, store) for most in (1, 2, 3)] == [1, 2, 2]
+
+
+def test_counts_are_the_same_every_time_and_in_all_stores():
+    X = np.random.default_rng(0).normal(size=(300, 3)) ** 3 + 5.0  # of no clear number
+    for seed in range(3):
+        first = counted(X, seed=seed)
+        assert counted(X, seed=seed) == first
+        assert counted(X, store=BlockStore, seed=seed) == first
+
+
+def test_modes_of_many_samples_are_counted_in_some_rows(store, monkeypatch):
+    monkeypatch.setattr(memory, "MAX_ROWS_TO_COUNT", 60)
+    seen = []
+
+    def count(rows, *args):
+        seen.append(len(rows))
+        return mixture.count_modes(rows, *args)
+
+    monkeypatch.setattr(memory, "count_modes", count)
+    assert counted(clouds(n_samples=300), store=store) >= 3
+    assert seen == [60]
+
+
 # The starts
 
 
@@ -282,6 +362,15 @@ AWKWARD = {
 @pytest.mark.parametrize("kind", list(AWKWARD))
 def test_a_start_copes_with_awkward_data(start, dtype, kind):
     started(start, AWKWARD[kind].astype(dtype), 4)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", list(AWKWARD))
+def test_counting_modes_copes_with_awkward_data(dtype, kind):
+    X = AWKWARD[kind].astype(dtype)
+    before = X.copy()
+    assert 1 <= MemoryStore(X, X[0]).count_modes(4, np.random.RandomState(0)) <= 4
+    np.testing.assert_array_equal(X, before)
 
 
 @every_start

@@ -32,14 +32,27 @@ class LoggingStore:
         return LoggingStore(self.wrapped.mapped(basis), self.calls)
 
 
+# Parameters of the estimator, and the same for the solver.
+EQ_7 = {"n_modes": 3, "eta": 3.0, "anchor": 0.0}, {"n_modes": 3, "eta": 3.0}
+ANCHORED = (
+    {"anchor": 0.1, "floor": 0.05, "init_metric": "whitened", "triplet_weight": "auto"},
+    {"n_modes": 2, "count_modes": True, "eta": 1.1, "anchor": 0.1, "floor": 0.05}
+    | {"metric": "whitened", "mean_weight": True},
+)
+
+
 @pytest.mark.parametrize("rank", [None, 2])
-def test_solver_asks_a_store_for_its_protocol_only(rank):
+@pytest.mark.parametrize("same", [EQ_7, ANCHORED], ids=["Eq. (7)", "anchor"])
+def test_solver_asks_a_store_for_its_protocol_only(rank, same):
+    params, options = same
     X = np.random.default_rng(0).normal(size=(40, 4))
     said, _ = make_triplets(X, n_triplets=200, components=np.eye(4)[:1], random_state=0)
-    spec = Spec(3, 3.0, 8100.0, 1e-4, rank, scale_metric=rank is None)
+    weight = 6.0 * 4 / (rank or 4) if "anchor" in options else 8100.0
+    scaled = rank is None and "anchor" not in options
+    spec = Spec(**options, triplet_weight=weight, ridge=1e-4, rank=rank, scale_metric=scaled)
     store = LoggingStore(MemoryStore.of(X))
     constraints = Constraints.of_triplets(said, len(X))
     fit = fit_metric(spec, store, constraints, np.random.RandomState(0))
-    model = MDaML(3, n_components=rank, random_state=0).fit(X, triplets=said)
+    model = MDaML(**params, n_components=rank, random_state=0).fit(X, triplets=said)
     np.testing.assert_array_equal(fit.history, model.history_)
     assert set(store.calls) <= {name for name in vars(Store) if not name.startswith("_")}

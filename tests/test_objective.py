@@ -14,14 +14,32 @@ from mdaml.stores.memory import MemoryStore
 pytestmark = pytest.mark.usefixtures("tiny_blocks")
 
 STEPS = np.array([-1.0, 0.0, 0.1, 2.0])
+ANCHORS = {
+    "no anchor": None,
+    "at a multiple": 0.5 * np.eye(4),
+    "at a matrix": literal.symmetric_part(np.diag([0.2, 0.5, 1.0, 3.0]) + 0.2),
+}
+every_anchor = pytest.mark.parametrize("anchor", ["at a multiple", "at a matrix"])
 
 
-@pytest.fixture
-def case(random_problem, local_problem, store, rank, form):
-    """Return a function of a seed that makes a problem, its objective, a factor, a direction."""
+@pytest.fixture(params=ANCHORS)
+def problem(request, random_problem, form):
+    """Return a function of a seed that makes a problem, with and without an anchor."""
 
     def make(seed, **options):
         given = random_problem(seed, form=form, **options)
+        anchor = ANCHORS[request.param]
+        return given if anchor is None else given.anchored(anchor, strength=3.0)
+
+    return make
+
+
+@pytest.fixture
+def case(problem, local_problem, store, rank):
+    """Return a function of a seed that makes a problem, its objective, a factor, a direction."""
+
+    def make(seed, **options):
+        given = problem(seed, **options)
         objective = local_problem(given, store=store, rank=rank).objective()
         return given, objective, *factor_and_direction(seed, rank)
 
@@ -184,10 +202,8 @@ def test_slope_along_a_curve_is_the_derivative(case, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_four_values_along_a_geodesic_are_those_of_its_points(
-    random_problem, local_problem, store, form, seed
-):
-    objective = local_problem(random_problem(seed, form=form), store=store).objective()
+def test_four_values_along_a_geodesic_are_those_of_its_points(problem, local_problem, store, seed):
+    objective = local_problem(problem(seed), store=store).objective()
     path, _ = path_from(objective, *factor_and_direction(seed))
     expected = [objective.at(path.line.frame(t)).value for t in STEPS]
     np.testing.assert_allclose(path.values(STEPS), expected, rtol=1e-12)
@@ -221,14 +237,88 @@ def test_four_values_of_a_grid_of_triplets_are_those_of_its_points(grid_problem,
     np.testing.assert_allclose(path.values(STEPS), [path.at(t).value for t in STEPS], rtol=1e-12)
 
 
-def test_values_along_the_multiples_of_a_metric_are_those_at_them(
-    random_problem, local_problem, store, form
-):
-    objective = local_problem(random_problem(0, form=form), store=store).objective()
+def test_values_along_the_multiples_of_a_metric_are_those_at_them(problem, local_problem, store):
+    objective = local_problem(problem(0), store=store).objective()
     F, _ = factor_and_direction(0)
     path = FullRank().multiples(objective, F)
     expected = [objective.at(np.exp(0.5 * t) * F).value for t in STEPS]
     np.testing.assert_allclose(path.values(STEPS), expected, rtol=1e-12)
+
+
+# The anchor
+
+
+@pytest.fixture
+def both(random_problem, local_problem, rank):
+    """Return a function that makes an objective without and one with an anchor."""
+
+    def make(anchor, strength=2.0):
+        given = random_problem(0)
+        held = given.anchored(ANCHORS[anchor], strength)
+        return [local_problem(each, rank=rank).objective() for each in (given, held)]
+
+    return make
+
+
+def added(both, F):
+    """What the anchor adds to value and gradient."""
+    (value, gradient), (held, held_gradient) = (gradient_at(objective, F) for objective in both)
+    return held - value, held_gradient - gradient
+
+
+@every_anchor
+def test_at_the_anchor_its_term_and_the_gradient_of_that_are_zero(both, anchor, rank):
+    # Of low rank any metric that the anchor has in a subspace.
+    F = np.linalg.cholesky(ANCHORS[anchor])
+    F = F if rank is None else F @ np.linalg.qr(factor_and_direction(0, rank)[0])[0]
+    value, gradient = added(both(anchor), F)
+    assert value == pytest.approx(0, abs=1e-13)
+    np.testing.assert_allclose(gradient, 0, atol=1e-13)
+
+
+@every_anchor
+def test_away_from_the_anchor_its_term_is_positive(both, anchor, rank):
+    objectives = both(anchor)
+    for seed in range(20):
+        F, _ = factor_and_direction(seed, rank)
+        for scale in (1e-6, 1.0, 1e3):
+            assert added(objectives, scale * F)[0] > 0
+
+
+@every_anchor
+def test_the_term_of_the_anchor_is_the_divergence_times_its_strength(both, anchor, rank):
+    for strength in (1e-3, 2.0, 1e3):
+        for seed in range(3):
+            F, _ = factor_and_direction(seed, rank)
+            A = ANCHORS[anchor]
+            inside = F.T @ np.linalg.solve(A, F)
+            divergence = np.trace(inside) - np.log(np.linalg.det(inside)) - F.shape[1]
+            assert divergence == pytest.approx(literal.divergence(F @ F.T, A), rel=1e-10)
+            value, gradient = added(both(anchor, strength), F)
+            assert value == pytest.approx(strength * divergence, rel=1e-9, abs=1e-10)
+            by_metric = strength * literal.divergence_gradient(F @ F.T, A)
+            expected = F.T @ by_metric @ F if rank is None else 2 * by_metric @ F
+            np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-9 * max(1, strength))
+
+
+def test_a_multiple_of_the_identity_is_an_anchor_like_any_other(both, rank):
+    objective = both("at a multiple")[1]
+    assert objective.anchor.precision.shape == (1, 1)
+    whole = replace(objective.anchor, precision=objective.anchor.precision * np.eye(4))
+    F, direction = factor_and_direction(0, rank)
+    objectives = objective, replace(objective, anchor=whole)
+    (value, gradient), (same, expected) = (gradient_at(each, F) for each in objectives)
+    assert value == pytest.approx(same, rel=1e-13)
+    assert_close(gradient, expected, 1e-13)
+    if rank is None:
+        values = [path_from(each, F, direction)[0].values(STEPS) for each in objectives]
+        np.testing.assert_allclose(*values, rtol=1e-13)
+
+
+def test_an_anchor_without_strength_changes_no_bit(both, rank):
+    value, gradient = added(both("at a matrix", strength=0.0), factor_and_direction(0, rank)[0])
+    assert value == 0
+    assert not gradient.any()
 
 
 # The worked example
@@ -258,8 +348,8 @@ def test_losses_and_importances_of_the_example(example, local_problem, store):
 # What must not matter
 
 
-def test_single_precision_agrees_to_six_digits(random_problem, local_problem, store, rank, form):
-    given, (F, direction) = random_problem(0, form=form), factor_and_direction(0, rank)
+def test_single_precision_agrees_to_six_digits(problem, local_problem, store, rank):
+    given, (F, direction) = problem(0), factor_and_direction(0, rank)
     double, single = (
         local_problem(problem, store=store, rank=rank).objective()
         for problem in (given, given.astype(np.float32))

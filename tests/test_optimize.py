@@ -27,9 +27,10 @@ class LogBarrier:
 
     def at(self, F):
         inner = F.T @ self.A @ F
-        value = np.trace(inner) - 2 * np.linalg.slogdet(F)[1] + self.offset
+        size = 2 * np.linalg.slogdet(F)[1]
+        value = float(np.trace(inner) - size + self.offset)
         nothing = np.empty((0, len(F)))
-        return FramePoint(F, float(value), inner - np.eye(len(F)), nothing, np.ones(len(F)))
+        return FramePoint(F, value, inner - np.eye(len(F)), nothing, np.ones(len(F)), size)
 
     def along(self, point, gradient, direction):
         line = geodesic(point.F, direction)

@@ -7,12 +7,14 @@ import oracles
 import pytest
 
 from mdaml import MDaML
-from mdaml.constraints import sample_triplets
+from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import make_multimodal, make_triplets
 from mdaml.solver import start as start_module
 from mdaml.solver.alternation import Alternation
+from mdaml.solver.fit import fit_metric
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import (
+    ANCHOR_SQ_DIST,
     BETTER,
     NARROWEST,
     better_start,
@@ -21,6 +23,7 @@ from mdaml.solver.start import (
     start_metric,
     whitening_factor,
 )
+from mdaml.stores.memory import MemoryStore
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,9 @@ def many_features():
     X = np.random.default_rng(0).normal(size=(100, 60))
     answers = make_triplets(X, n_triplets=1200, components=np.eye(60)[:5], random_state=0)
     return X, answers[0]
+
+
+EQ_7 = {"anchor": 0.0, "eta": 3.0}  # the objective of the paper
 
 
 def multimodal():
@@ -64,36 +70,47 @@ def test_contradictions_do_not_start_at_no_distance_at_all():
     X = np.random.default_rng(0).normal(size=(60, 40))
     T = np.array([np.random.default_rng(i).choice(60, 3, replace=False) for i in range(300)])
     both = np.concatenate([T, T[:, [0, 2, 1]]])
-    with pytest.warns(UserWarning, match="the best metric is zero"):
-        model = MDaML(1, max_iter=1, max_inner_iter=1).fit(X, triplets=both)
+    with pytest.warns(UserWarning, match="the best metric is zero|hardly anything to learn"):
+        model = MDaML(1, **EQ_7, max_iter=1, max_inner_iter=1).fit(X, triplets=both)
     assert np.trace(model.get_mahalanobis_matrix()) > 0.01
 
 
 def test_with_many_features_the_start_is_a_multiple_of_the_identity(many_features):
     X, T = many_features
     auto, plain = (
-        MDaML(1, init_metric=start).fit(X, triplets=T[:800]) for start in ("auto", "identity")
+        MDaML(1, **EQ_7, init_metric=start).fit(X, triplets=T[:800])
+        for start in ("auto", "identity")
     )
     assert auto.history_[0] * BETTER < plain.history_[0]
     assert auto.history_[-1] * BETTER < plain.history_[-1]
     assert auto.score_triplets(X, T[800:]) > plain.score_triplets(X, T[800:]) + 0.02
 
 
+def test_an_anchored_fit_starts_at_a_multiple_of_the_identity_that_suits_the_margin(many_features):
+    X, T = many_features
+    models = [MDaML(init_metric=start).fit(X, triplets=T[:800]) for start in ("auto", "identity")]
+    np.testing.assert_array_equal(models[0].history_, models[1].history_)
+    plain = MDaML(1, **EQ_7).fit(X, triplets=T[:800])
+    assert models[0].score_triplets(X, T[800:]) > plain.score_triplets(X, T[800:])
+
+
+@pytest.mark.parametrize("options", [{}, EQ_7], ids=["defaults", "Eq. (7)"])
 @pytest.mark.parametrize("supervision", ["labels", "triplets"])
-def test_with_few_features_the_start_is_the_identity(supervision):
+def test_with_few_features_the_start_is_the_identity(supervision, options):
     X, y, triplets = multimodal()
     given = {"y": y} if supervision == "labels" else {"triplets": triplets}
     auto, plain = (
-        MDaML(3, init_metric=start, random_state=0).fit(X, **given)
+        MDaML(3, **options, init_metric=start, random_state=0).fit(X, **given)
         for start in ("auto", "identity")
     )
     np.testing.assert_array_equal(auto.history_, plain.history_)
     np.testing.assert_array_equal(auto.components_, plain.components_)
 
 
-def test_units_of_the_features_matter_little():
+@pytest.mark.parametrize("options", [{}, EQ_7], ids=["defaults", "Eq. (7)"])
+def test_units_of_the_features_matter_little(options):
     X, _, T = multimodal()
-    options = {"n_modes": 3, "ridge": 0.0, "random_state": 0}
+    options = {"n_modes": 3, "ridge": 0.0, "random_state": 0} | options
     small, usual, large = (
         MDaML(**options).fit(unit * X, triplets=T).score_triplets(unit * X, T)
         for unit in (1e-4, 1.0, 1e3)
@@ -173,7 +190,7 @@ def test_of_low_rank_it_is_the_principal_axes_with_squared_distances_of_ten_marg
     X = rng.normal(size=(80, 30)) * np.linspace(3, 1, 30)
     made, axes = store.of(X), np.linalg.svd(X - X.mean(axis=0))[2][:4]
     plain, whitened = (
-        start_metric(spec(rank=4, metric=metric), made, np.random.RandomState(0))[1]
+        start_metric(spec(rank=4, metric=metric), made, np.random.RandomState(0)).F
         for metric in (None, "whitened")
     )
     for F in (plain, whitened):
@@ -194,15 +211,17 @@ def test_of_low_rank_a_matrix_keeps_what_it_sees(store):
     rng = np.random.default_rng(0)
     X, A = rng.normal(size=(50, 6)), rng.normal(size=(6, 2))
     M = A @ A.T + 1e-8 * np.eye(6)
-    _, F = start_metric(spec(rank=2, metric=M), store.of(X), np.random.RandomState(0))
+    F = start_metric(spec(rank=2, metric=M), store.of(X), np.random.RandomState(0)).F
     np.testing.assert_allclose(F @ F.T, A @ A.T, rtol=0, atol=1e-5)
 
 
 def test_of_full_rank_a_matrix_is_the_start():
-    root = np.random.default_rng(0).normal(size=(3, 3))
+    rng = np.random.default_rng(0)
+    X, root = rng.normal(size=(20, 3)), rng.normal(size=(3, 3))
     M = np.eye(3) + root @ root.T
-    _, F = start_metric(spec(metric=M), None, None)
-    np.testing.assert_allclose(F @ F.T, M, rtol=1e-12)
+    for anchor in (0.0, 0.1):
+        start = start_metric(spec(metric=M, anchor=anchor), MemoryStore.of(X), None)
+        np.testing.assert_allclose(start.F @ start.F.T, M, rtol=1e-12)
 
 
 def test_many_samples_lend_some_rows_to_the_axes(store, monkeypatch):
@@ -211,3 +230,112 @@ def test_many_samples_lend_some_rows_to_the_axes(store, monkeypatch):
     _, variances, level = store.of(X).leading_axes(2, np.random.RandomState(0))
     np.testing.assert_allclose(variances, [25, 4], rtol=0.1)
     assert level == pytest.approx(10, rel=0.1)
+
+
+# The anchor
+
+hardly_learned = pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
+
+
+def mean_sq_dist(X, M):
+    """The mean squared distance over all pairs, a sample with itself among them."""
+    return 2 * np.trace(np.cov(X.T, bias=True) @ M)
+
+
+METRICS = {"identity": None, "whitened": "whitened", "matrix": np.diag([1.0, 2.0, 4.0, 0.5])}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_anchor_is_a_multiple_of_the_start_whose_distances_suit_the_margin(store, metric):
+    X = np.random.default_rng(0).normal(size=(60, 4)) @ np.diag([3.0, 1.0, 0.5, 2.0]) + 7.0
+    given = spec(metric=METRICS[metric], anchor=0.2)
+    start = start_metric(given, store.of(X), np.random.RandomState(0))
+    A = np.linalg.inv(start.anchor.times(np.eye(4)))
+    M = start.F @ start.F.T
+    np.testing.assert_allclose(A / np.trace(A), M / np.trace(M), atol=1e-12)
+    assert mean_sq_dist(X, A) == pytest.approx(ANCHOR_SQ_DIST, rel=1e-10)
+    assert start.anchor.strength == pytest.approx(0.2 * given.triplet_weight / 4)
+    if metric != "matrix":
+        np.testing.assert_allclose(M, A, rtol=1e-10, atol=1e-14)
+
+
+def test_of_low_rank_the_anchor_is_that_of_full_rank(store):
+    X = np.random.default_rng(0).normal(size=(60, 4)) @ np.diag([3.0, 1.0, 0.5, 2.0]) + 7.0
+    low, full = (
+        start_metric(spec(anchor=0.2, rank=rank), store.of(X), np.random.RandomState(0)).anchor
+        for rank in (2, None)
+    )
+    assert low.strength == full.strength
+    np.testing.assert_allclose(low.precision, full.precision, rtol=1e-6)
+
+
+def test_the_strength_of_the_anchor_is_one_mean_loss_for_each_feature_and_mode(store):
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    strengths = [
+        start_metric(each, store.of(X), np.random.RandomState(0)).anchor.strength
+        for each in (
+            spec(anchor=0.3),
+            replace(spec(anchor=0.3), triplet_weight=7.0),
+            replace(spec(anchor=0.3), n_modes=3),
+        )
+    ]
+    np.testing.assert_allclose(strengths, [0.3 / 4, 7 * 0.3 / 4, 0.1 / 4])
+
+
+def test_samples_that_are_all_alike_leave_the_anchor_at_the_identity(store, rank):
+    given = spec(anchor=0.1, rank=rank)
+    start = start_metric(given, store.of(np.ones((8, 4))), np.random.RandomState(0))
+    np.testing.assert_allclose(start.anchor.precision, 1.0)
+    inside = start.F.T @ start.anchor.times(start.F)
+    assert np.isfinite(start.anchor.value(inside))
+
+
+def test_with_more_columns_than_the_data_have_dimensions_an_anchored_start_has_full_rank(store):
+    X = np.zeros((30, 8))
+    X[:, :2] = np.random.default_rng(0).normal(size=(30, 2))
+    plain, anchored = (
+        start_metric(spec(rank=5, anchor=anchor), store.of(X), np.random.RandomState(0)).F
+        for anchor in (0.0, 0.1)
+    )
+    lengths = np.linalg.svd(anchored, compute_uv=False)
+    assert lengths[-1] > 1e-4 * lengths[0]
+    np.testing.assert_allclose(
+        X @ anchored @ anchored.T @ X.T, X @ plain @ plain.T @ X.T, atol=1e-4
+    )
+
+
+@hardly_learned
+def test_a_very_strong_anchor_returns_a_multiple_of_the_start(many_features):
+    X, T = many_features[0][:, :6], many_features[1]
+    for start in (None, np.diag([1.0, 2.0, 3.0, 1.0, 1.0, 1.0])):
+        given = "identity" if start is None else start
+        model = MDaML(anchor=1e9, init_metric=given).fit(X, triplets=T)
+        M = model.get_mahalanobis_matrix()
+        wanted = np.eye(6) if start is None else start
+        np.testing.assert_allclose(M / np.trace(M), wanted / np.trace(wanted), atol=1e-6)
+        assert mean_sq_dist(X, M) == pytest.approx(ANCHOR_SQ_DIST, rel=1e-5)
+
+
+@hardly_learned
+def test_of_low_rank_a_very_strong_anchor_leaves_the_metric_of_the_anchor_in_a_subspace(
+    many_features,
+):
+    X, T = many_features[0][:, :6], many_features[1]
+    multiple = ANCHOR_SQ_DIST / mean_sq_dist(X, np.eye(6))
+    model = MDaML(anchor=1e9, n_components=2, max_iter=20).fit(X, triplets=T)
+    lengths = np.linalg.norm(model.components_, axis=1)
+    np.testing.assert_allclose(lengths**2, multiple, rtol=1e-3)
+
+
+@hardly_learned
+def test_an_anchor_of_zero_is_eq_7_to_the_last_bit(many_features, rank):
+    X, T = many_features[0][:, :6], many_features[1]
+    said = Constraints.of_triplets(T, len(X))
+    eq_7 = Spec(2, 3.0, 2400.0, 1e-4, rank, scale_metric=rank is None)
+    fit = fit_metric(eq_7, MemoryStore.of(X), said, np.random.RandomState(0))
+    model = MDaML(2, **EQ_7, n_components=rank, random_state=0).fit(X, triplets=T)
+    assert fit.F.shape == model.components_.T.shape
+    np.testing.assert_array_equal(fit.history, model.history_)
+    np.testing.assert_array_equal(fit.weights, model.weights_)
+    same = MDaML(2, **EQ_7, floor=0.0, n_components=rank, random_state=0).fit(X, triplets=T)
+    np.testing.assert_array_equal(same.components_, model.components_)

@@ -23,7 +23,7 @@ X = np.eye(4)
 mdaml.Metric()  # attr-defined
 mdaml.datasets.load_data("sonar")  # attr-defined
 MDaML(n_modes="three")  # arg-type
-MDaML(3, 2.0)  # call-arg
+MDaML(3, "auto")  # call-arg
 MDaML(n_mode=3)  # call-arg
 MDaML(sampling="nearest")  # arg-type
 MDaML(device="gpu")  # arg-type

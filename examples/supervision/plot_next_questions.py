@@ -32,7 +32,7 @@ def learn(seed, suggest):
     drawn, _ = make_triplets(X, n_triplets=4180, components=hidden, random_state=seed)
     asked, scores = drawn[:30], []
     for n in n_answers:
-        model = MDaML(n_modes=1).fit(X, triplets=asked)
+        model = MDaML().fit(X, triplets=asked)
         scores.append(model.score_triplets(X, drawn[180:]))
         queries = suggest_queries(model, X, 30, random_state=0) if suggest else drawn[n : n + 30]
         asked = np.concatenate([asked, answer(X, queries)])

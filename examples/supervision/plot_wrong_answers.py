@@ -25,7 +25,7 @@ T, is_wrong = make_triplets(
 # %%
 # The points have no groups, so one mode is enough. The audit gives every answer a *suspicion*, the
 # probability that it is wrong: high where the learned distance clearly says the opposite.
-model = MDaML(n_modes=1).fit(X, triplets=T)
+model = MDaML().fit(X, triplets=T)
 frame = audit(model, X, triplets=T)
 
 # %%

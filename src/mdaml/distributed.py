@@ -94,7 +94,7 @@ def fit(
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
     >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
-    ...     metric = mdaml.distributed.fit(MDaML(n_modes=1), X, triplets=said, client=client)
+    ...     metric = mdaml.distributed.fit(MDaML(), X, triplets=said, client=client)
     >>> metric.score_triplets(X, said) > 0.95
     True
     """
@@ -121,7 +121,8 @@ def fit(
         cluster.place(n_shards or cluster.n_workers)
         rows = Rows.from_any(X, cluster)
         said = _check_said(rows.n_samples, y, given)
-        spec = check_parameters(estimator, (rows.n_samples, rows.n_features), said)
+        shape = (rows.n_samples, rows.n_features)
+        spec = check_parameters(estimator, shape, said, unit_rows=rows.unit_length)
         cuts = cut_rows(_anchors(said), rows.n_samples, cluster.n_shards)
         cluster.place(len(cuts) - 1)
         kind = _kind(estimator, rows, spec, said, len(cuts) - 1)

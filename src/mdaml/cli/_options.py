@@ -29,8 +29,8 @@ _HELP = {
     "parameters too, gmml, kissme, dml-eig, and euclidean, the baseline. From labels: lmnn, dmlmj, "
     "lfda, dml-dc.",
     "--param": "A parameter of the method, such as n_modes=5; repeat the option for more.",
-    "--scale/--no-scale": "Learn on features divided by their standard deviations. The saved model "
-    "takes the features as they are.",
+    "--scale/--no-scale": "Learn on features divided by their standard deviations, unless all rows "
+    "have unit length, as embeddings have. The saved model takes the features as they are.",
     "--seed": "Same seed, same result.",
     "--grid": "Values to try for a parameter; repeat the option for more, all combinations are "
     "tried. By default a grid that suits the method.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.preprocessing import StandardScaler
 
+from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
@@ -69,6 +70,9 @@ def _learn(
     estimator: Any, table: Table, supervision: dict[str, Any], screen: Screen, scale: bool
 ) -> StandardScaler | None:
     """Fit the estimator, on scaled features if wanted; afterwards it takes them as they are."""
+    if scale and has_unit_rows(table.X):
+        scale = False  # embeddings: dividing their columns would undo what their lengths mean
+        screen.add_fact("scale", "none, since all rows have unit length", False)
     scaler = StandardScaler().fit(table.X) if scale else None
     X = table.X if scaler is None else scaler.transform(table.X)
     with _show_rounds(estimator, supervision, screen), screen.collect_warnings(), convert_errors():

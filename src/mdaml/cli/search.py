@@ -13,6 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
@@ -66,12 +67,13 @@ def search(
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
         n_fits = len(ParameterGrid(grids)) * folds
-        if scale:  # inside the search, so that the scale of held-out points is not known to a fit
-            estimator = Pipeline([("scale", StandardScaler()), (_STEP, estimator)])
-            grids = [{f"{_STEP}__{name}": v for name, v in each.items()} for each in grids]
         columns = choose_columns(id_column, drop, labels)
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
+            scale = scale and not has_unit_rows(table.X)
+            if scale:  # inside the search: the scale of held-out points must not be known to a fit
+                estimator = Pipeline([("scale", StandardScaler()), (_STEP, estimator)])
+                grids = [{f"{_STEP}__{name}": v for name, v in each.items()} for each in grids]
             supervision = choose_supervision(compared, table)
             by_points = compared is None or hold_out is HoldOut.POINTS
             splitter: Any = PointKFold if by_points else ConstraintKFold

@@ -65,7 +65,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
         >>> from mdaml.datasets import make_triplets
         >>> X = np.random.default_rng(0).normal(size=(200, 4))
         >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
-        >>> metric = MDaML(n_modes=1).fit(X, triplets=said)
+        >>> metric = MDaML().fit(X, triplets=said)
         >>> metric.score_triplets(X, said) > 0.95
         True
         """

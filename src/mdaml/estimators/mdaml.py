@@ -9,13 +9,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml._validation import check_choice, check_memory_limit
+from mdaml._validation import check_choice, check_memory_limit, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.chunks import Past, between, past_of
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.mdaml_spec import check_parameters, warn_if_needed
+from mdaml.estimators.mdaml_spec import check_parameters, is_auto
+from mdaml.estimators.mdaml_warnings import (
+    warn_if_hardly_learned,
+    warn_if_needed,
+    warn_of_scales,
+)
 from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
@@ -30,11 +35,14 @@ class MDaML(WeakLearner):
 
     **Objective**: over the metric M, centres ``c_k`` and weights ``w_ik`` that sum to one,
 
-    ``1/(N K) sum_ik w_ik^η d²(x_i, c_k) + λ₁/(K T) sum_t ω_t ℓ(d²(i, r) - d²(i, j)) + λ₂/2 |M|²``
+    ``1/(N K) sum_ik w_ik^η d²(x_i, c_k) + λ₁/(K T) sum_t s_t ℓ(d²(i, r) - d²(i, j)) + λ₂/2 |M|²
+    + β λ₁/(K d) (tr(A⁻¹ M) - log det(A⁻¹ M) - d)``
 
-    with triplets ``t = (i, j, r)``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ a smooth hinge. In general
-    two pairs, near (i, j) and far, are compared, and each loss may have a weight of its own; T is
-    then the sum of these weights.
+    with triplets ``t = (i, j, r)``, ``s_t = f + (1 - f) ω_t``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ
+    a smooth hinge. In general two pairs, near (i, j) and far, are compared, and each loss may have
+    a weight of its own; T is then the sum of these weights. The last term holds the metric near an
+    *anchor* A, the metric it starts from, so that what nothing was said about stays as it was. With
+    ``anchor=0`` (β) and ``floor=0`` (f) it is the objective of the paper, its Eq. (7).
 
     **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
     which triplets are drawn. Every similar pair is compared with ten dissimilar ones, those that
@@ -51,18 +59,35 @@ class MDaML(WeakLearner):
 
     Parameters
     ----------
-    n_modes : int, default=3
-        Number of modes, K. With 1, all comparisons weigh the same. Many modes can explain wrong
-        comparisons away, and right ones too.
-    eta : float, default=3.0
+    n_modes : int or "auto", default="auto"
+        Number of modes, K. "auto" counts them in X for neighbours (1, 2, 4, ... up to 32, as long
+        as BIC of a Gaussian mixture falls), takes one for comparisons, and three without an anchor.
+    goal : {"auto", "comparisons", "neighbors"}, default="auto"
+        What the metric is for. "comparisons": agree with what will be said of other items.
+        "neighbors": search, nearest neighbours, clustering. The first believes all comparisons, the
+        second mostly those within a mode. "auto" is the former for comparisons and the latter for
+        labels. It decides what "auto" means elsewhere, nothing else.
+    eta : float or "auto", default="auto"
         Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
-        all modes alike.
+        all modes alike. "auto" is 1.1, and 3 without an anchor.
     triplet_weight : float or "auto", default="auto"
-        Weight of the triplet loss, the paper's λ₁; "auto" is ``300 * n_modes**eta``, and
-        ``1000 * n_modes**eta`` where triplets are neighbours, which are hard to tell apart. Compare
-        with ``lambda1_critical_``, below which the best metric is zero.
+        Weight of the triplet loss, the paper's λ₁. "auto" is 6 over the mean of the weights ``s_t``
+        at the start, times ``n_features / n_components`` at low rank. Without an anchor it is
+        ``300 * n_modes**eta``, and ``1000 * n_modes**eta`` where triplets are neighbours, which are
+        hard to tell apart; compare with ``lambda1_critical_``, below which the best metric is zero.
+    anchor : float or "auto", default="auto"
+        How strongly the metric is held near its start, β. 0 is the paper's objective; with 10 or
+        more little is learned. "auto" is, for comparisons, the value between 0.003 and 10 under
+        which those of held-out points lose least, found in short fits to at most 20 000 of them; 10
+        where hardly more points were compared than there are features. For neighbours it is 0.1, or
+        more where comparisons are few, and 10 where rows of X have unit length, as embeddings have.
+        All times ``n_components / n_features``. Where neighbours are drawn from labels it is 0.
+    floor : float or "auto", default="auto"
+        Share of its weight that a comparison keeps whatever the modes say, between 0, as in the
+        paper, and 1, all alike. "auto" is 1 for comparisons, 0.05 for neighbours, and 0 without an
+        anchor.
     ridge : float, default=1e-4
-        Weight of the penalty on the squared norm of the metric, the paper's λ₂.
+        Weight of the penalty on the squared norm of the metric, the paper's λ₂; it draws to zero.
     n_similar, n_dissimilar : int, default=5
         Similar and dissimilar partners of each sample when triplets are drawn from labels.
     sampling : {"neighbors", "random"}, default="neighbors"
@@ -75,12 +100,14 @@ class MDaML(WeakLearner):
     pairing : {"grid", "zip"}, default="grid"
         Combine every similar with every dissimilar partner, or pair them off in turn.
     init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
-        Where the metric starts. "auto", the default, is the identity, or the best multiple of it
-        where that is far better, as with many features; "whitened" is the inverse of the covariance
-        of X, a tenth of its mean eigenvalue added to the diagonal, scaled to the same mean squared
-        distance. An array must be positive definite. Of the lower rank of ``n_components`` it is
-        the leading principal axes of X, of one length or whitened, with a mean squared distance
-        of 10; or of the samples mapped by the array, with the distances that it gives.
+        Where the metric starts, and what the anchor is a multiple of. "auto", the default, is the
+        identity, without an anchor the best multiple of it where that is far better, as with many
+        features; "whitened" is the inverse of the covariance of X, a tenth of its mean eigenvalue
+        added to the diagonal. An array must be positive definite. An anchor has a mean squared
+        distance of three margins; at low rank it is a multiple of the identity, or of the array. Of
+        the lower rank of ``n_components`` the start is the leading principal axes of X, of one
+        length or whitened, with a mean squared distance of 10; or of the samples mapped by the
+        array, with the distances that it gives.
     init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
         First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
     max_iter : int or "auto", default="auto"
@@ -125,14 +152,16 @@ class MDaML(WeakLearner):
         quadruplets, in this order. None where ``triplets_`` are all, of equal weight.
     comparison_weights_ : array of shape (n_comparisons,) or None
         Their weights, up to a common factor.
-    triplet_weight_ : float
-        The λ₁ in force.
+    n_modes_, eta_, triplet_weight_, anchor_, floor_ : int or float
+        The values in force.
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
+        0 with an anchor.
     history_ : array of shape (n_passes + 3 * n_iter_,)
-        The objective, Eq. (7) of the paper, after the start and after every step: centres, weights,
-        metric, in turn. It never rises but where a pass with new triplets begins.
+        The objective after the start and after every step: centres, weights, metric, in turn. It
+        never rises but where a pass with new triplets begins. Without anchor and floor it is that
+        of the paper, Eq. (7).
     pass_starts_ : array of shape (n_passes,)
         Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh.
     n_iter_ : int
@@ -165,18 +194,20 @@ class MDaML(WeakLearner):
     True
     """
 
-    # The weight that is worth the same grows like the number of modes to the power eta, 3.
     default_grid: ClassVar = [
-        {"n_modes": [K], "triplet_weight": [w * K**3 for w in (10.0, 30.0, 100.0, 300.0, 1000.0)]}
-        for K in (1, 3, 10)
+        {"anchor": ["auto", 0.01, 0.1, 1.0, 10.0]},
+        {"anchor": [0.0], "n_modes": [1, 3, 10]},
     ]
 
     def __init__(
         self,
-        n_modes: int = 3,
+        n_modes: int | Literal["auto"] = "auto",
         *,
-        eta: float = 3.0,
+        goal: Literal["auto", "comparisons", "neighbors"] = "auto",
+        eta: float | Literal["auto"] = "auto",
         triplet_weight: float | Literal["auto"] = "auto",
+        anchor: float | Literal["auto"] = "auto",
+        floor: float | Literal["auto"] = "auto",
         ridge: float = 1e-4,
         n_similar: int = 5,
         n_dissimilar: int = 5,
@@ -195,8 +226,11 @@ class MDaML(WeakLearner):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_modes = n_modes
+        self.goal = goal
         self.eta = eta
         self.triplet_weight = triplet_weight
+        self.anchor = anchor
+        self.floor = floor
         self.ridge = ridge
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
@@ -295,8 +329,15 @@ class MDaML(WeakLearner):
 
     def _learn(self, X: ArrayLike, samples: FloatArray, said: Said) -> Fit:
         """Fit to samples, and store what was learned."""
-        spec = check_parameters(self, samples.shape, said)
-        return self._learn_in(X, self._make_store(samples, spec, said), spec, said)
+        spec = check_parameters(self, samples.shape, said, unit_rows=has_unit_rows(samples))
+        fit = self._learn_in(X, self._make_store(samples, spec, said), spec, said)
+        if spec.metric is None:
+            warn_of_scales(samples)
+        # A metric of low rank also leaves out what nobody asked about.
+        start = None if isinstance(spec.metric, str) else spec.metric
+        if isinstance(said, Constraints) and spec.rank is None and start is spec.metric:
+            warn_if_hardly_learned(samples, fit.comparisons, start, self.components_)
+        return fit
 
     def _learn_in(self, X: ArrayLike, store: Any, spec: Spec, said: Said) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
@@ -311,7 +352,9 @@ class MDaML(WeakLearner):
 
         The comparisons are those of the chunk.
         """
-        spec = check_parameters(self, samples.shape, said)
+        spec = check_parameters(self, samples.shape, said, unit_rows=has_unit_rows(samples))
+        if is_auto(self.n_modes):
+            spec = replace(spec, n_modes=len(past.centers), count_modes=False)
         past.check_modes(spec.n_modes)
         past.check_rank(spec.rank)
         rng, chunk = check_random_state(self.random_state), MemoryStore.of(samples)

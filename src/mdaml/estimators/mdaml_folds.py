@@ -1,112 +1,103 @@
 """What is held out while parameters of MDaML are chosen, and fits that go on where they stopped."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._validation import has_unit_rows
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
+from mdaml.constraints.nearest import nearest_was_near
 from mdaml.constraints.value import Constraints
+from mdaml.estimators.dmlmj import DMLMJ
+from mdaml.estimators.gmml import GMML
+from mdaml.estimators.lfda import LFDA
+from mdaml.estimators.mdaml import MDaML
+from mdaml.estimators.mdaml_spec import check_parameters
 from mdaml.estimators.rank import folds
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.alternation import Alternation, State
-from mdaml.solver.fit import draw_comparisons
-from mdaml.solver.modes import Modes
-from mdaml.solver.objective import Space
-from mdaml.solver.spec import Spec
-from mdaml.solver.start import start_metric, start_modes
+from mdaml.solver.fit import begin_fit, draw_comparisons, first_state
 from mdaml.stores.choice import make_store
 
 Run = tuple[Alternation, State]  # where a candidate has got to on one split
+Score = Callable[[FloatArray], BoolArray]  # of a factor of the metric
 
+_ROUNDS, _TOL = 2, 1e-4  # at a time; after the first of them most candidates are left out
 _N_PARTS = 3
 _MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
 _MAX_COMPARISONS = 1_000_000
 _N_NEIGHBORS = 3  # of the classifier
+_STARTS = {"GMML": GMML(), "LFDA": LFDA(random_state=0), "DMLMJ": DMLMJ(random_state=0)}
 
 
+def other_start(name: str, X: FloatArray, said: Said) -> FloatArray:
+    """Return the metric that another method learns from labels, made positive definite."""
+    assert isinstance(said, Classes)
+    y = np.full(len(X), -1)
+    y[said.rows] = said.of
+    M = clone(_STARTS[name]).fit(X, y).get_mahalanobis_matrix().astype(np.float64)
+    M += 1e-3 * (np.trace(M) / len(M)) * np.eye(len(M))
+    # With the mean squared distance that X has, so that margins mean what they mean otherwise.
+    variances = np.cov(X.T.astype(np.float64), bias=True).reshape(M.shape)
+    return M * (np.trace(variances) / np.vdot(variances, M))
+
+
+@dataclass(frozen=True)
 class Fold:
-    """One split: samples and what was said of them to learn from, and how to score a metric.
+    """One split: samples and what was said of them to learn from, and how to score a metric."""
 
-    What candidates share is made once: comparisons of the first pass, and first weights.
-    """
+    X: FloatArray
+    store: Any
+    said: Said
+    score: Score
+    params: dict[str, Any]  # that all candidates share
+    seed: int
 
-    def __init__(
-        self,
-        store: Any,
-        said: Said,
-        score: Callable[[FloatArray], BoolArray],
-        rank: int | None,
-        rng: np.random.RandomState,
-    ) -> None:
-        self.store, self.said, self.score, self.rank = store, said, score, rank
-        self._draw_seed = int(rng.randint(2**31 - 1)) if isinstance(said, Classes) else 0
-        self._seed = int(rng.randint(2**31 - 1))
-        self._compared: dict[tuple[bool, int, int], Any] = {}
-        self._modes: dict[int, Modes] = {}
-
-    @cached_property
-    def _start(self) -> tuple[Space, FloatArray]:
-        """The space of the metrics, and where they start."""
-        return start_metric(Spec(1, 2.0, 1.0, 0.0, self.rank), self.store, self._rng())
-
-    def begin(self, spec: Spec) -> Run:
+    def begin(self, params: dict[str, Any]) -> Run:
         """Make the first rounds of a candidate."""
-        space, F = self._start
-        key = (spec.neighbors, spec.n_similar, spec.n_dissimilar)
-        if key not in self._compared:
-            self._compared[key] = self._compare(spec, F)
-        if spec.n_modes not in self._modes:
-            self._modes[spec.n_modes] = start_modes(spec, self.store, self._rng())
-        alternation = Alternation(self._compared[key], space, spec)
-        return _advance(alternation, alternation.start(F, self._modes[spec.n_modes]))
+        params = {**self.params, **params}
+        if "start" in params:
+            params["init_metric"] = other_start(params.pop("start"), self.X, self.said)
+        unit = has_unit_rows(self.X)
+        spec = check_parameters(MDaML(**params), self.store.shape, self.said, unit_rows=unit)
+        rng = np.random.RandomState(self.seed)
+        alternation, _, F, modes = begin_fit(spec, self.store, self.said, rng)
+        return _advance(alternation, first_state(alternation, F, modes))
 
     def go_on(self, run: Run) -> Run:
         """Make further rounds; neighbours are searched again."""
         alternation, state = run
         if alternation.spec.neighbors and isinstance(self.said, Classes):
-            store = self._compare(alternation.spec, state.F)
-            alternation = replace(alternation, store=store)
+            rng = np.random.RandomState(self.seed)
+            drawn = draw_comparisons(alternation.spec, self.store, self.said, state.F, rng)
+            alternation = replace(alternation, store=self.store.compare(drawn))
             state = alternation.start(state.F, state.modes)
         return _advance(alternation, state)
 
-    def _compare(self, spec: Spec, F: FloatArray) -> Any:
-        """Return the store with the comparisons that a candidate learns from."""
-        if isinstance(self.said, Classes) and not spec.neighbors:
-            draws = np.random.default_rng(self._draw_seed)
-            triplets = self.said.random_triplets(
-                spec.n_similar, spec.n_dissimilar, spec.pairing, draws
-            )
-            return self.store.compare(Constraints.of_triplets(triplets, self.store.shape[0]))
-        return self.store.compare(draw_comparisons(spec, self.store, self.said, F, self._rng()))
-
-    def _rng(self) -> np.random.RandomState:
-        return np.random.RandomState(self._seed)
+    def with_ridge(self, run: Run, ridge: float) -> Run:
+        """Make further rounds with another ridge."""
+        alternation, state = run
+        other = replace(alternation, spec=replace(alternation.spec, ridge=ridge))
+        return _advance(other, other.start(state.F, state.modes))
 
 
 def _advance(alternation: Alternation, state: State) -> Run:
-    spec = alternation.spec
-    return alternation, alternation.run(state, max_iter=spec.max_iter, tol=spec.tol).state
-
-
-def with_ridge(alternation: Alternation, state: State, ridge: float) -> Run:
-    """Make further rounds with another ridge."""
-    other = replace(alternation, spec=replace(alternation.spec, ridge=ridge))
-    return _advance(other, other.start(state.F, state.modes))
+    return alternation, alternation.run(state, max_iter=_ROUNDS, tol=_TOL).state
 
 
 def folds_of_classes(
     X: FloatArray,
     classes: Classes,
     device: str | None,
-    rank: int | None,
+    params: dict[str, Any],
     rng: np.random.RandomState,
 ) -> list[Fold]:
     """Hold out a fifth of each class, three times; samples without a label are not used."""
@@ -122,13 +113,12 @@ def folds_of_classes(
         if len(valid):
             score = _vote_score(X[train], y, X[valid], y_valid)
             said = Classes.from_labels("MDaMLCV", y)
-            parts.append(Fold(make_store(X[train], device), said, score, rank, rng))
+            store = make_store(X[train], device)
+            parts.append(Fold(X[train], store, said, score, params, rng.randint(2**31 - 1)))
     return parts
 
 
-def _vote_score(
-    X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray
-) -> Callable[[FloatArray], BoolArray]:
+def _vote_score(X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray) -> Score:
     """Return whether the nearest samples under a metric vote for the class of held-out ones."""
     mean = X.mean(axis=0)
     samples, held_out = X - mean, X_valid - mean
@@ -149,35 +139,45 @@ def folds_of_constraints(
     X: FloatArray,
     said: Constraints,
     device: str | None,
-    rank: int | None,
+    params: dict[str, Any],
+    goal: str,
     rng: np.random.RandomState,
 ) -> list[Fold]:
-    """Hold out a third of the comparisons of each kind, three times."""
-    kinds = np.repeat([0, 1, 2], [len(said.triplets), len(said.pairs), len(said.quadruplets)])
-    kinds[kinds == 1] += np.where(said.pair_labels > 0, 2, 3)
-    if np.bincount(kinds)[np.unique(kinds)].min() < _N_PARTS:
-        return []
-    order = rng.permutation(said.n_constraints)[:_MAX_COMPARISONS]
-    order = order[np.argsort(kinds[order], kind="stable")]
+    """Hold out a third of the points, three times, with the comparisons they are the reference of.
+
+    The reference of a constraint is the first of its points.
+    """
+    if said.n_constraints > _MAX_COMPARISONS:
+        said = said.select(np.sort(rng.permutation(said.n_constraints)[:_MAX_COMPARISONS]))
+    reference = np.concatenate([said.triplets[:, 0], said.pairs[:, 0], said.quadruplets[:, 0]])
+    part_of = rng.permutation(said.n_points) % _N_PARTS
     store, parts = make_store(X, device), []
     for number in range(_N_PARTS):
-        held_out = np.arange(len(order)) % _N_PARTS == number
-        score = _comparison_score(X - X.mean(axis=0), said.select(order[held_out]), rng)
-        parts.append(Fold(store, said.select(order[~held_out]), score, rank, rng))
+        out = part_of[reference] == number
+        learned, held_out = said.select(~out), said.select(out)
+        if not (_compares(learned) and _compares(held_out)):
+            return []
+        score = _score_of(X - X.mean(axis=0), held_out, goal, rng)
+        parts.append(Fold(X, store, learned, score, params, rng.randint(2**31 - 1)))
     return parts
 
 
-def _comparison_score(
-    X: FloatArray, held_out: Constraints, rng: np.random.RandomState
-) -> Callable[[FloatArray], BoolArray]:
-    """Return whether held-out comparisons hold under a metric."""
-    compared = to_comparisons("MDaMLCV", held_out, rng)
-    near, far = compared.triplets[:, [0, 1]], compared.triplets[:, [0, 2]]
-    if len(compared.quadruplets):
-        near, far = compared.quadruplets[:, :2], compared.quadruplets[:, 2:]
+def _compares(said: Constraints) -> bool:
+    """Return whether constraints say what is near and what is far."""
+    kinds = np.unique(said.pair_labels)
+    direct = len(said.triplets) + len(said.quadruplets)
+    return (direct > 0 and len(kinds) != 1) or len(kinds) == 2
+
+
+def _score_of(X: FloatArray, held_out: Constraints, goal: str, rng: np.random.RandomState) -> Score:
+    """Return what held-out constraints say of a metric, by the goal."""
+    compared = to_comparisons("MDaMLCV", held_out, rng).comparisons()
+    near, far = compared[:, :2], compared[:, 2:]
 
     def score(F: FloatArray) -> BoolArray:
         Y = rows_times(X, F.astype(X.dtype))
+        if goal == "neighbors":
+            return nearest_was_near(Y, held_out)
         return pair_sq_dists(Y, near) < pair_sq_dists(Y, far)
 
     return score

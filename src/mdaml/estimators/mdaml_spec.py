@@ -1,9 +1,8 @@
-"""The parameters of MDaML, checked before a fit, and what is warned of after it."""
+"""The parameters of MDaML, checked before a fit."""
 
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._validation import (
     check_callback,
@@ -12,37 +11,66 @@ from mdaml._validation import (
     check_metric,
     check_number,
     check_start_weights,
-    warn,
 )
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
-from mdaml.solver.conjugate_gradient import Status
-from mdaml.solver.fit import Fit
 from mdaml.solver.spec import Spec
 
+# What is chosen where "auto" stands, from the studies of docs/accuracy.md.
+_ANCHORS = (10.0, 2.0, 0.5, 0.1, 0.02, 0.003)  # tried for comparisons
+_ANCHOR = 0.1  # for neighbours
+_STRONG_ANCHOR = 10.0
+_FLOOR = {"comparisons": 1.0, "neighbors": 0.05}
+_ETA = 1.1
+_WEIGHT = 6.0  # times d/r at rank r, where there is less to learn
+_MOST_MODES = 32  # and no more than one for twenty samples
 
-def check_parameters(model: Any, shape: tuple[int, int], said: Classes | Constraints) -> Spec:
-    """Check all parameters for samples of a shape; return them with every "auto" resolved."""
+
+def check_parameters(
+    model: Any, shape: tuple[int, int], said: Classes | Constraints, *, unit_rows: bool = False
+) -> Spec:
+    """Check all parameters for samples of a shape; return them with every "auto" resolved.
+
+    Modes may be left to be counted. ``unit_rows`` says that all samples have length one.
+    """
     n_samples, n_features = shape
-    near = isinstance(said, Classes) and model.sampling == "neighbors"
+    from_labels = isinstance(said, Classes)
+    near = from_labels and model.sampling == "neighbors"
     check_choice(model, "sampling", model.sampling, ["neighbors", "random"])
     check_choice(model, "pairing", model.pairing, ["grid", "zip"])
+    check_choice(model, "goal", model.goal, ["auto", "comparisons", "neighbors"])
     check_callback(model, model.callback)
-    rows = ", the number of rows of X"
-    n_modes = check_integer(model, "n_modes", model.n_modes, 1, n_samples, what=rows)
-    why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
-    eta = check_number(model, "eta", model.eta, 1.0, strict=True, why=why)
+    goal = model.goal
+    if goal == "auto":
+        goal = "neighbors" if from_labels else "comparisons"
     rank = check_low_rank(model, n_features)
-    auto = isinstance(model.init_metric, str) and model.init_metric == "auto"
+    share = (rank or n_features) / n_features  # of the numbers that there are to learn
+    anchors: tuple[float, ...] = ()
+    if is_auto(model.anchor) and not near:
+        allowed = auto_anchors(goal, said, n_features, unit_rows)
+        anchors = tuple(share * anchor for anchor in allowed)
+    anchor = check_or_auto(model, "anchor", anchors[-1] if anchors else 0.0, 0.0)
+    floor = check_or_auto(model, "floor", _FLOOR[goal] if anchor else 0.0, 0.0, 1.0)
+    why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
+    eta = check_or_auto(model, "eta", _ETA if anchor else 3.0, 1.0, strict=True, why=why)
+    n_modes, counted = _check_n_modes(model, n_samples, floor if anchor else None)
+    auto = is_auto(model.init_metric)
+    weight = _WEIGHT / share if anchor else None
     return Spec(
         n_modes=n_modes,
+        count_modes=counted,
+        mean_weight=anchor > 0.0 and floor < 1.0 and is_auto(model.triplet_weight),
         eta=eta,
-        triplet_weight=_check_triplet_weight(model, near),
+        anchor=anchor,
+        anchors=anchors if len(anchors) > 1 else (),
+        floor=floor,
+        triplet_weight=_check_triplet_weight(model, near, n_modes, eta, weight),
         ridge=check_number(model, "ridge", model.ridge, 0.0),
         rank=rank,
         metric=_check_init_metric(model, n_features),
-        scale_metric=auto and rank is None,  # of low rank a start has its scale already
-        weights=_check_init(model, n_samples),
+        # Of low rank, or at an anchor, a start has its scale already.
+        scale_metric=auto and rank is None and anchor == 0.0,
+        weights=_check_init(model, n_samples, n_modes),
         neighbors=near,
         n_refresh=check_integer(model, "n_refresh", model.n_refresh, 0),
         n_similar=check_integer(model, "n_similar", model.n_similar, 1),
@@ -55,6 +83,57 @@ def check_parameters(model: Any, shape: tuple[int, int], said: Classes | Constra
     )
 
 
+def auto_anchors(
+    goal: str, said: Classes | Constraints, n_features: int, unit_rows: bool
+) -> tuple[float, ...]:
+    """Return how strongly the metric may be held near its start, the strongest first.
+
+    Neighbours of embeddings are good before anything is learned. Where fewer points were compared
+    than there are features, or far fewer comparisons were made than the metric has numbers, they
+    can teach little about other points, and comparisons held out among so few would not tell.
+    """
+    if isinstance(said, Classes):
+        return (_ANCHOR,)
+    first = [said.triplets[:, 0], said.pairs[:, 0], said.quadruplets[:, 0]]
+    n_compared = np.count_nonzero(np.bincount(np.concatenate(first), minlength=1))
+    least = 0.03 * (2.0 * n_features / n_compared) ** 4
+    if goal == "neighbors":
+        few = 0.5 * (n_features**2 / (2.0 * said.n_constraints)) ** 1.5
+        wanted = _STRONG_ANCHOR if unit_rows else max(_ANCHOR, few)
+        return (min(max(wanted, least), _STRONG_ANCHOR),)
+    return tuple(a for a in _ANCHORS if a >= least) or (_STRONG_ANCHOR,)
+
+
+def _check_n_modes(model: Any, n_samples: int, floor: float | None) -> tuple[int, bool]:
+    """Return the number of modes, or the most of them and that they are to be counted.
+
+    ``floor`` is None without an anchor.
+    """
+    if not is_auto(model.n_modes):
+        rows = ", the number of rows of X"
+        return check_integer(model, "n_modes", model.n_modes, 1, n_samples, what=rows), False
+    if isinstance(model.init, np.ndarray) and model.init.ndim == 2:
+        return model.init.shape[1], False
+    if floor is None:
+        return min(3, n_samples), False
+    # Where all comparisons count alike, modes gain nothing that an anchor has not gained already.
+    return (1, False) if floor == 1.0 else (max(min(_MOST_MODES, n_samples // 20), 1), True)
+
+
+def is_auto(value: Any) -> bool:
+    """Return whether a parameter is left to be chosen."""
+    return isinstance(value, str) and value == "auto"
+
+
+def check_or_auto(model: Any, name: str, auto: float, *limits: float, **options: Any) -> float:
+    """Return a number within limits, or what "auto" stands for."""
+    value = getattr(model, name)
+    if is_auto(value):
+        return auto
+    why = options.pop("why", "") + " 'auto' chooses a value."
+    return check_number(model, name, value, *limits, why=why, **options)
+
+
 def check_low_rank(model: Any, n_features: int) -> int | None:
     """Return ``n_components`` if it asks for less than full rank, otherwise None."""
     if model.n_components is None:
@@ -64,14 +143,20 @@ def check_low_rank(model: Any, n_features: int) -> int | None:
     return rank if rank < n_features else None
 
 
-def _check_triplet_weight(model: Any, near: bool) -> float:
-    if isinstance(model.triplet_weight, str) and model.triplet_weight == "auto":
-        with np.errstate(over="ignore"):  # the check below says it in words
-            auto = (1000.0 if near else 300.0) * np.float64(model.n_modes) ** model.eta
-        why = f" 'auto' grows like n_modes**eta, and eta is {model.eta}: lower it."
-        return check_number(model, "triplet_weight", auto, 0.0, strict=True, why=why)
-    why = " 'auto' chooses a value."
-    return check_number(model, "triplet_weight", model.triplet_weight, 0.0, strict=True, why=why)
+def _check_triplet_weight(
+    model: Any, near: bool, n_modes: int, eta: float, anchored: float | None
+) -> float:
+    if not is_auto(model.triplet_weight):
+        why = " 'auto' chooses a value."
+        return check_number(
+            model, "triplet_weight", model.triplet_weight, 0.0, strict=True, why=why
+        )
+    if anchored is not None:
+        return anchored
+    with np.errstate(over="ignore"):  # the check below says it in words
+        auto = (1000.0 if near else 300.0) * np.float64(n_modes) ** eta
+    why = f" 'auto' grows like n_modes**eta, and eta is {eta}: lower it."
+    return check_number(model, "triplet_weight", auto, 0.0, strict=True, why=why)
 
 
 def _check_init_metric(model: Any, n_features: int) -> Any:
@@ -82,9 +167,9 @@ def _check_init_metric(model: Any, n_features: int) -> Any:
     return "whitened" if model.init_metric == "whitened" else None
 
 
-def _check_init(model: Any, n_samples: int) -> Any:
+def _check_init(model: Any, n_samples: int, n_modes: int) -> Any:
     if not isinstance(model.init, str):
-        return check_start_weights(model, model.init, n_samples, model.n_modes)
+        return check_start_weights(model, model.init, n_samples, n_modes)
     why = " Or pass an array of first weights, of shape (n_samples, n_modes)."
     check_choice(model, "init", model.init, ["gmm", "kmeans"], why=why)
     return model.init
@@ -96,31 +181,3 @@ def _check_max_iter(model: Any, near: bool) -> int:
         return check_integer(model, "max_iter", model.max_iter, 1)
     check_choice(model, "max_iter", model.max_iter, ["auto"], why=" Or pass a whole number.")
     return 2 if near else 10
-
-
-def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
-    """Warn of a fit that was cut short, of a weight too low, of comparisons that cannot be met."""
-    few_by_design = spec.neighbors and isinstance(model.max_iter, str)
-    unfinished = fit.status is Status.MAX_ITER and not few_by_design
-    if unfinished and fit.history[-1] < 0.5 * fit.history[-4]:
-        warn(
-            f"{fit.status.value} The last of {fit.n_last} rounds still halved the objective: "
-            "increase max_iter.",
-            ConvergenceWarning,
-        )
-    if fit.triplet_weight < fit.critical_weight:
-        advice = "Increase triplet_weight."
-        if np.isinf(fit.critical_weight):
-            advice = "Along no direction are dissimilar samples farther apart than similar ones."
-        warn(
-            f"triplet_weight={fit.triplet_weight:g} is below lambda1_critical_="
-            f"{fit.critical_weight:.3g}: the best metric is zero, and what was learned "
-            f"depends on where the iteration stopped. {advice}",
-        )
-        return
-    if fit.mean_loss > 0.49:
-        warn(
-            "The weighted mean loss of the triplets is no lower than that of a zero metric: "
-            "the comparisons could not be met. Are they consistent, and are the features "
-            "informative and scaled? If so, increase triplet_weight.",
-        )

@@ -266,7 +266,7 @@ def make(method: str, params: dict[str, Any], seed: int) -> Any:
     if "random_state" in known:
         options = {"random_state": seed % 2**32} | options
     if "relative_triplet_weight" in options:
-        scale = options["n_modes"] ** known["eta"]
+        scale = options["n_modes"] ** options["eta"]
         options["triplet_weight"] = options.pop("relative_triplet_weight") * scale
     return model.set_params(**options)
 

@@ -120,7 +120,7 @@ def audit(
     >>> T, is_wrong = make_triplets(
     ...     X, n_triplets=1000, components=np.eye(4)[:2], wrong=0.1, random_state=0
     ... )
-    >>> model = MDaML(n_modes=1).fit(X, triplets=T)
+    >>> model = MDaML().fit(X, triplets=T)
     >>> frame = audit(model, X, triplets=T)
     >>> suspected = frame["category"] == "suspected wrong"
     >>> bool(is_wrong[suspected].mean() > 0.9)
@@ -144,7 +144,7 @@ def audit(
     near, far = compared_sq_dists(Y, given)
     satisfied = near < far
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0
-    shared = self_weights(weights, float(getattr(metric, "eta", 1.0)), given.near)
+    shared = self_weights(metric, weights, given.near)
     suspicion = _suspicion(given, relative_margins(near, far))
     codes = _categories(given, satisfied, shared, suspicion)
     columns = {"kind": pandas.Categorical.from_codes(given.kind, KINDS)}

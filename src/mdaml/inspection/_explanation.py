@@ -47,7 +47,7 @@ def feature_relevance(model: Any, X: ArrayLike) -> "Series":
     >>> from mdaml.inspection import feature_relevance
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> T, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:2], random_state=0)
-    >>> feature_relevance(MDaML(n_modes=1).fit(X, triplets=T), X).round(1)
+    >>> feature_relevance(MDaML().fit(X, triplets=T), X).round(1)
     x0    0.5
     x1    0.5
     x2    0.0

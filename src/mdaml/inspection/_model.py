@@ -60,7 +60,7 @@ def mode_weights(
         return metric.weights_.astype(np.float64)
     centers = mapped_samples(metric, _like_training(metric))
     sq_dists = np.column_stack([np.sum((Y - center) ** 2, axis=1) for center in centers])
-    return weights_from_centers(sq_dists, float(metric.eta))
+    return weights_from_centers(sq_dists, metric.eta_)
 
 
 def are_training_rows(caller: str, metric: Any, Y: FloatArray, training_rows: bool | None) -> bool:
@@ -95,18 +95,19 @@ def weights_from_centers(sq_dists: FloatArray, eta: float) -> FloatArray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def self_weights(weights: FloatArray | None, eta: float, pairs: npt.NDArray[Any]) -> FloatArray:
-    """How far the two members of each pair share their modes, between 0 and 1.
+def self_weights(metric: Any, weights: FloatArray | None, pairs: npt.NDArray[Any]) -> FloatArray:
+    """How far the two members of each pair share their modes, between the floor and 1.
 
     ``sum_k (w_ik w_jk)**eta``, the weight of Eq. (6), over the geometric mean of the same sum for
     i with itself and j with itself: the cosine between the powers of their weights.
     """
     if weights is None:
         return np.ones(len(pairs))
+    eta, floor = metric.eta_, metric.floor_
     powers = (weights / weights.max(axis=1, keepdims=True)) ** eta  # no underflow of all modes
     powers /= np.linalg.norm(powers, axis=1, keepdims=True)
     shared = np.einsum("ij,ij->i", powers[pairs[:, 0]], powers[pairs[:, 1]])
-    return np.clip(shared, 0.0, 1.0)
+    return floor + (1.0 - floor) * np.clip(shared, 0.0, 1.0)
 
 
 def feature_names(metric: Any) -> list[str]:

@@ -77,7 +77,7 @@ def suggest_queries(
     >>> from mdaml import suggest_queries
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> T, _ = make_triplets(X, n_triplets=200, components=np.eye(3)[:1], random_state=0)
-    >>> model = MDaML(n_modes=1).fit(X, triplets=T)
+    >>> model = MDaML().fit(X, triplets=T)
     >>> suggest_queries(model, X, 5, random_state=0).shape
     (5, 3)
     """
@@ -93,8 +93,7 @@ def suggest_queries(
     pool = _pool(candidates, len(Y), int(n), taken, random_state)
     u, v = (Y[pool[:, 0]] - Y[pool[:, place]] for place in (1, 2))
     near, far = np.sum(u**2, axis=1), np.sum(v**2, axis=1)
-    eta = float(getattr(metric, "eta", 1.0))
-    shared = self_weights(weights, eta, pool[:, :2]) + self_weights(weights, eta, pool[:, ::2])
+    shared = sum(self_weights(metric, weights, pool[:, [0, other]]) for other in (1, 2))
     scale = float(np.median(np.abs(far - near))) or 1.0
     chance = expit((far - near) / scale)
     modes = np.zeros(len(Y), int) if weights is None else weights.argmax(axis=1)

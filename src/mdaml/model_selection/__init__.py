@@ -3,6 +3,7 @@
 from mdaml.model_selection._scoring import (
     knn_accuracy,
     map_at_r,
+    neighbor_accuracy,
     pair_auc,
     recall_at_k,
     triplet_accuracy,
@@ -17,6 +18,7 @@ __all__ = [
     "Split",
     "knn_accuracy",
     "map_at_r",
+    "neighbor_accuracy",
     "pair_auc",
     "recall_at_k",
     "triplet_accuracy",

@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import Constraints
+from mdaml.constraints.nearest import nearest_was_near
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import one_blas_thread
@@ -71,6 +72,46 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     first = len(constraints.triplets)
     weights = np.delete(constraints.weights, slice(first, first + len(constraints.pairs)))
     return float(np.average(near < far, weights=weights))
+
+
+def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
+    """Return the share of points whose nearest item, of all they were compared with, is a near one.
+
+    Follows the accuracy of nearest neighbours more closely than the share of comparisons does, and
+    needs no labels: of many comparisons of a point only its nearest items count.
+
+    Parameters
+    ----------
+    metric : estimator
+        Any fitted estimator of this library, or a pipeline that ends in one.
+    X : array-like of shape (n_samples, n_features)
+        The points that the constraints refer to.
+    constraints : Constraints
+        A point counts if it has near and far items: in triplets of which it is the first, or in
+        pairs and quadruplets. At least one must.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from mdaml import Euclidean
+    >>> from mdaml.constraints import Constraints
+    >>> from mdaml.model_selection import neighbor_accuracy
+    >>> X = [[0.0], [1.0], [3.0], [7.0]]
+    >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1], [2, 0, 1]])
+    >>> neighbor_accuracy(Euclidean().fit(X), X, said)
+    0.5
+    """
+    check_constraints(constraints)
+    right = nearest_was_near(_mapped(metric, X, constraints), constraints)
+    if len(right) == 0:
+        raise ValueError(
+            "neighbor_accuracy needs a point with near and far items; these constraints have none."
+        )
+    return float(np.mean(right))
 
 
 def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
@@ -357,7 +398,11 @@ def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[A
     return Y, labels
 
 
-BY_CONSTRAINTS: dict[str, Scorer] = {"comparisons": triplet_accuracy, "pair_auc": pair_auc}
+BY_CONSTRAINTS: dict[str, Scorer] = {
+    "comparisons": triplet_accuracy,
+    "neighbors": neighbor_accuracy,
+    "pair_auc": pair_auc,
+}
 BY_LABELS: dict[str, Scorer] = {
     "knn_accuracy": knn_accuracy,
     "recall_at_1": partial(recall_at_k, k=1),

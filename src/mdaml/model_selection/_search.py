@@ -49,7 +49,8 @@ class MetricSearchCV(PairScores, MetaEstimatorMixin, TransformerMixin, BaseEstim
     scoring : str, callable or None, default=None
         With labels "knn_accuracy" (default; 3 neighbours among the training points), "recall_at_1"
         or "map_at_r" (both among the points held out). Without, "comparisons" (default, see
-        :func:`triplet_accuracy`) or "pair_auc". A callable is called as
+        :func:`triplet_accuracy`), "neighbors" (see :func:`neighbor_accuracy`) or "pair_auc". A
+        callable is called as
         ``scoring(model, X, truth)`` with the points held out and their labels or constraints.
         Higher is better.
     n_jobs : int or None, default=None
@@ -110,7 +111,7 @@ class MetricSearchCV(PairScores, MetaEstimatorMixin, TransformerMixin, BaseEstim
     ...     X, n_triplets=1500, components=np.eye(5)[:2], wrong=0.1, random_state=0
     ... )
     >>> grid = {"triplet_weight": [3.0, 30.0, 300.0]}
-    >>> search = MetricSearchCV(MDaML(n_modes=1), grid, cv=3, random_state=0)
+    >>> search = MetricSearchCV(MDaML(), grid, cv=3, random_state=0)
     >>> search.fit(X, triplets=said).best_score_ > 0.8
     True
     >>> search.transform(X).shape

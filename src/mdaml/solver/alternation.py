@@ -7,7 +7,7 @@ import numpy as np
 from mdaml._typing import FloatArray
 from mdaml.solver.conjugate_gradient import Status, conjugate_gradient
 from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
-from mdaml.solver.objective import Objective, Space
+from mdaml.solver.objective import NO_ANCHOR, Anchor, Objective, Space
 from mdaml.solver.spec import Callback, Spec
 from mdaml.solver.store import Importance, Measured, Store
 
@@ -40,11 +40,12 @@ class Alternation:
     store: Store
     space: Space
     spec: Spec
+    anchor: Anchor = NO_ANCHOR
 
     def start(self, F: FloatArray, modes: Modes) -> State:
         """Return the state at a given metric and given modes."""
         modes = replace(modes, weights=self.store.adopt(modes.weights))
-        return self._at_metric(F, modes, self.store.importances(modes.weights))
+        return self._at_metric(F, modes, self._importances(modes))
 
     def move_centers(self, state: State) -> State:
         """Return the state with the best centres."""
@@ -54,10 +55,9 @@ class Alternation:
 
     def move_weights(self, state: State) -> State:
         """Return the state with better weights."""
-        factor = self.spec.triplet_weight / self.store.total
+        factor = (1.0 - self.spec.floor) * self.spec.triplet_weight / self.store.total
         modes = update_weights(self.store, state.modes, state.measured, factor, self.spec.eta)
-        importance = self.store.importances(modes.weights)
-        return self._valued(replace(state, modes=modes, importance=importance))
+        return self._valued(replace(state, modes=modes, importance=self._importances(modes)))
 
     def move_metric(self, state: State) -> State:
         """Return the state with a better metric."""
@@ -78,6 +78,7 @@ class Alternation:
             state.importance,
             self._loss_factor(state.modes),
             self.spec.ridge,
+            replace(self.anchor, precision=self.store.small(self.anchor.precision)),
         )
 
     def run(
@@ -108,8 +109,11 @@ class Alternation:
         It is, as long as the gradient there, ``S - triplet_weight * B``, is positive semi-definite:
         up to one over the largest eigenvalue of the push B relative to the scatter S. Of low rank
         it is that of metrics in the span of F: no less than the critical weight among all
-        directions, and the same as soon as the span holds the best of them.
+        directions, and the same as soon as the span holds the best of them. Next to an anchor
+        zero is never the best.
         """
+        if self.anchor.strength:
+            return 0.0
         store, modes = self.store, state.modes
         if state.F.shape[1] < state.F.shape[0]:
             basis = np.linalg.qr(state.F)[0].astype(store.dtype)
@@ -127,6 +131,9 @@ class Alternation:
         measured = self.store.measure(F, modes.centers)
         return self._valued(State(F, modes, measured, importance, np.nan))
 
+    def _importances(self, modes: Modes) -> Importance:
+        return self.store.importances(modes.weights, self.spec.floor)
+
     def _loss_factor(self, modes: Modes) -> float:
         return self.spec.triplet_weight / (modes.n_modes * self.store.total)
 
@@ -134,7 +141,8 @@ class Alternation:
         """Fill in the value.
 
         Eq. (7): ``1/(NK) sum_ik w_ik**eta d(x_i, c_k) + lambda_1/(KT) sum_t omega_t loss_t +
-        lambda_2/2 |M|^2``, with the losses already summed over the triplets of each near pair.
+        lambda_2/2 |M|^2``, with the losses already summed over the triplets of each near pair, and
+        the divergence to the anchor.
         """
         modes = state.modes
         distances, losses = self.store.terms(modes.weights, state.measured, state.importance)
@@ -142,6 +150,8 @@ class Alternation:
         triplet = self._loss_factor(modes) * losses
         gram = state.F.T @ state.F
         penalty = float(0.5 * self.spec.ridge * np.vdot(gram, gram))
+        if self.anchor.strength:
+            penalty += self.anchor.value(state.F.T @ self.anchor.times(state.F))
         return replace(state, value=float(clustering + triplet + penalty))
 
 

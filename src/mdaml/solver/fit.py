@@ -1,6 +1,6 @@
 """One fit of a metric, whatever the supervision, the place and the space: the one road."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.solver.alternation import Alternation, Outcome, State
+from mdaml.solver.choice import choose_anchor
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.modes import Modes
 from mdaml.solver.spec import Spec
@@ -33,7 +34,7 @@ class Fit:
     centers: FloatArray  # (K, d) less the mean of the samples
     weights: FloatArray  # (N, K)
     comparisons: Constraints  # in force: triplets, or weighted quadruplets
-    triplet_weight: float
+    spec: Spec  # as it was used: modes counted, weight resolved
     critical_weight: float
     history: FloatArray
     pass_starts: IntArray
@@ -48,8 +49,12 @@ class Fit:
         ``said`` is what was passed to fit, ``mean`` the mean of the samples.
         """
         return comparison_attributes(said, self.comparisons) | {
-            "triplet_weight_": self.triplet_weight,
+            "triplet_weight_": self.spec.triplet_weight,
+            "eta_": self.spec.eta,
+            "anchor_": self.spec.anchor,
+            "floor_": self.spec.floor,
             "lambda1_critical_": self.critical_weight,
+            "n_modes_": len(self.centers),
             "centers_": self.centers + mean,
             "weights_": self.weights.astype(mean.dtype, copy=False),
             "history_": self.history,
@@ -79,15 +84,7 @@ def fit_metric(
 ) -> Fit:
     """Learn a metric from labels or constraints about the samples of a store."""
     with store.threads():
-        space, F = start_metric(spec, store, rng)
-        F = F if warm is None else warm.F
-        comparisons = draw_comparisons(spec, store, said, F, rng)
-        store = store.compare(comparisons)
-        alternation = Alternation(store, space, spec)
-        if warm is None:
-            modes = start_modes(spec, store, rng)
-        else:
-            modes = Modes(warm.centers, store.weights_at(F, warm.centers, spec.eta))
+        alternation, comparisons, F, modes = begin_fit(spec, store, said, rng, warm)
         passes = [_run(alternation, F, modes, 0)]
         # Comparisons that were passed, or drawn at random, do not depend on the metric.
         refreshed = isinstance(said, Classes) and spec.neighbors and warm is None
@@ -97,11 +94,44 @@ def fit_metric(
                 break
             del comparisons  # free them before others are drawn
             comparisons = draw_comparisons(spec, store, said, state.F, rng)
-            store = store.compare(comparisons)
-            alternation = Alternation(store, space, spec)
+            alternation = replace(alternation, store=store.compare(comparisons))
             n_before = sum(done.n_iter for done in passes)
             passes.append(_run(alternation, state.F, state.modes, n_before))
-        return _gather(spec, alternation, comparisons, passes)
+        return _gather(alternation, comparisons, passes)
+
+
+def begin_fit(
+    spec: Spec,
+    store: Store,
+    said: Classes | Constraints,
+    rng: np.random.RandomState,
+    warm: Warm | None = None,
+) -> tuple[Alternation, Constraints, FloatArray, Modes]:
+    """Return all that is there before the first step: the comparisons, first metric and modes.
+
+    The parameters of the alternation have the modes counted and the weight resolved.
+    """
+    if spec.count_modes:
+        n_modes = store.count_modes(spec.n_modes, np.random.RandomState(0))
+        spec = replace(spec, n_modes=n_modes, count_modes=False)
+    if spec.anchors and warm is None and isinstance(said, Constraints):
+        said = to_comparisons("MDaML", said, rng)
+        # From one seed: the same comparisons always give the same strength.
+        chosen = choose_anchor(spec, store, said, np.random.RandomState(0))
+        spec = replace(spec, anchor=chosen)
+    start = start_metric(spec, store, rng)
+    F = start.F if warm is None else warm.F
+    comparisons = draw_comparisons(spec, store, said, F, rng)
+    alternation = Alternation(store.compare(comparisons), start.space, spec, start.anchor)
+    if warm is None:
+        modes = start_modes(spec, alternation.store, rng)
+    else:
+        modes = Modes(warm.centers, alternation.store.weights_at(F, warm.centers, spec.eta))
+    if spec.mean_weight:
+        weight = spec.triplet_weight / _mean_self_weight(alternation, F, modes)
+        spec = replace(spec, triplet_weight=weight, mean_weight=False)
+        alternation = replace(alternation, spec=spec)
+    return alternation, comparisons, F, modes
 
 
 def draw_comparisons(
@@ -123,33 +153,41 @@ def draw_comparisons(
     return Constraints.of_triplets(triplets, store.shape[0])
 
 
+def _mean_self_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> float:
+    """Return the mean self-weight of the comparisons at the start."""
+    state = alternation.start(F, modes)
+    _, weight = alternation.store.lost(state.measured, state.importance)
+    return weight / alternation.store.total
+
+
 def _run(alternation: Alternation, F: FloatArray, modes: Modes, n_before: int) -> Outcome:
     """Make one pass, with the comparisons of the store."""
     spec = alternation.spec
     callback = spec.callback
 
-    def first() -> State:
-        state = alternation.start(F, modes)
-        return better_start(alternation, state) if spec.scale_metric and not n_before else state
-
     return alternation.run(
-        first(),  # held by no name, so that the first round can free it
+        # Held by no name, so that the first round can free it.
+        first_state(alternation, F, modes) if n_before == 0 else alternation.start(F, modes),
         max_iter=spec.max_iter,
         tol=spec.tol,
         callback=None if callback is None else lambda n, value: callback(n_before + n, value),
     )
 
 
-def _gather(
-    spec: Spec, alternation: Alternation, comparisons: Constraints, passes: list[Outcome]
-) -> Fit:
+def first_state(alternation: Alternation, F: FloatArray, modes: Modes) -> State:
+    """Return the state at a start, scaled where that is wanted."""
+    state = alternation.start(F, modes)
+    return better_start(alternation, state) if alternation.spec.scale_metric else state
+
+
+def _gather(alternation: Alternation, comparisons: Constraints, passes: list[Outcome]) -> Fit:
     state, lengths = passes[-1].state, [len(done.history) for done in passes]
     return Fit(
         F=state.F,
         centers=state.modes.centers,
         weights=alternation.store.fetch_weights(state.modes.weights),
         comparisons=comparisons,
-        triplet_weight=spec.triplet_weight,
+        spec=alternation.spec,
         critical_weight=alternation.critical_triplet_weight(state),
         history=np.concatenate([done.history for done in passes]),
         pass_starts=np.cumsum([0, *lengths[:-1]]),

@@ -30,6 +30,11 @@ def norm(A: FloatArray) -> float:
     return float(np.sqrt(dot(A, A)))
 
 
+def log_det(A: FloatArray) -> float:
+    """Return the logarithm of the absolute value of the determinant."""
+    return float(namespace(A).linalg.slogdet(A)[1])
+
+
 def gradient_in_frame(F: FloatArray, gradient: FloatArray) -> FloatArray:
     """Riemannian gradient at ``M = F F^T``, as a symmetric matrix in the frame ``F``.
 

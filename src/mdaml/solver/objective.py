@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+
 from mdaml._typing import FloatArray
+from mdaml.solver.geometry import log_det
 from mdaml.solver.modes import Modes, clustering_scatter
 from mdaml.solver.store import Importance, Store
 
@@ -60,11 +63,41 @@ class Space(Protocol):
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """A divergence of the metric to a fixed one, the anchor A, which the objective may contain.
+
+    ``strength * (tr(A^-1 M) - log det(A^-1 M) - d)``, the LogDet divergence, between Gaussians the
+    Kullback-Leibler divergence: zero at the anchor, infinite at singular metrics. Of metrics
+    ``F F^T`` of rank r it is that of ``F^T A^-1 F`` to the identity.
+    """
+
+    strength: float
+    precision: FloatArray  # (d, d) or, of a multiple of the identity, (1, 1): A^-1
+
+    def times(self, F: FloatArray) -> FloatArray:
+        """Return ``A^-1 F``."""
+        return self.precision * F if len(self.precision) == 1 else self.precision @ F
+
+    def value(self, gram: FloatArray) -> float:
+        """Return the term, given ``F^T A^-1 F``."""
+        return self.strength * (float(gram.trace()) - log_det(gram) - len(gram))
+
+    def beside_trace(self, log_det_metric: FloatArray | float, d: int) -> Any:
+        """Return the term without its trace, given ``log det M`` of full rank."""
+        own = log_det(self.precision) * (d if len(self.precision) == 1 else 1)
+        return -self.strength * (log_det_metric + own + d)
+
+
+NO_ANCHOR = Anchor(0.0, np.ones((1, 1)))
+
+
+@dataclass(frozen=True)
 class Objective:
     """The objective over a store and a space, of the metric alone.
 
     With the modes fixed it is ``<S, M> + sum_t c_t loss(t) + ridge/2 |M|^2`` with one scatter
-    matrix ``S`` and one weight for each near pair: the number of modes has left the problem.
+    matrix ``S`` and one weight for each near pair: the number of modes has left the problem. The
+    divergence to an anchor is added to it.
     """
 
     store: Store
@@ -73,6 +106,7 @@ class Objective:
     importance: Importance  # self-weight of the comparisons of each near pair
     loss_factor: float  # of all losses
     ridge: float
+    anchor: Anchor = NO_ANCHOR
 
     def at(self, F: FloatArray) -> Any:
         """Return the point ``M = F F^T``."""
@@ -84,5 +118,9 @@ class Objective:
 
     @cached_property
     def scatter(self) -> FloatArray:
-        """The gradient of the clustering term, (d, d)."""
-        return self.store.small(clustering_scatter(self.store, self.modes))
+        """The gradient of all that is linear in the metric, (d, d)."""
+        scatter = self.store.small(clustering_scatter(self.store, self.modes))
+        if not self.anchor.strength:
+            return scatter
+        identity = self.store.small(np.eye(len(scatter)))
+        return scatter + self.anchor.strength * self.anchor.times(identity)

@@ -11,6 +11,7 @@ from mdaml.solver.geometry import (
     dot,
     geodesic,
     gradient_in_frame,
+    log_det,
     multiples,
     namespace,
     norm,
@@ -41,6 +42,7 @@ class FramePoint:
     gradient: FloatArray  # (d, d) in the frame F
     projected: Projected  # (N, d) X F == projected * scale
     scale: FloatArray  # (d,)
+    log_det: float  # of M
 
 
 class FullRank:
@@ -50,7 +52,8 @@ class FullRank:
         """Return value and gradient at ``M = F F^T``."""
         projected = objective.store.project(F)
         scatter = gradient_in_frame(F, objective.scatter)
-        return _frame_point(objective, F, projected, _ones(F), scatter, F.T @ F)
+        size = 2.0 * log_det(F)
+        return _frame_point(objective, F, projected, _ones(F), scatter, F.T @ F, size)
 
     def along(
         self, objective: Objective, point: FramePoint, gradient: FloatArray, direction: FloatArray
@@ -70,9 +73,9 @@ class FullRank:
     def multiples(self, objective: Objective, F: FloatArray) -> "GeodesicPath":
         """Return the objective along the multiples of ``M = F F^T``."""
         projected = objective.store.project(F)
-        return GeodesicPath(
-            objective, multiples(F), FramePoint(F, np.nan, 0.0 * F, projected, _ones(F))
-        )
+        size = 2.0 * log_det(F)
+        origin = FramePoint(F, np.nan, 0.0 * F, projected, _ones(F), size)
+        return GeodesicPath(objective, multiples(F), origin)
 
     def gradient(self, objective: Objective, point: FramePoint) -> FloatArray:  # noqa: ARG002
         """Return the gradient, which is known at every point."""
@@ -145,6 +148,9 @@ class GeodesicPath:
         losses *= objective.loss_factor
         overlap = ((growth @ (self._gram * self._gram)) * growth).sum(axis=1)
         others = growth @ self._scatter.diagonal() + 0.5 * objective.ridge * overlap
+        if objective.anchor.strength:
+            sizes = self.origin.log_det + steps * float(rates.sum())
+            losses += objective.anchor.beside_trace(sizes, len(rates))
         return objective.store.host(others) + losses
 
     def at(self, step: float) -> FramePoint:
@@ -152,8 +158,9 @@ class GeodesicPath:
         scale = namespace(self.line.rates).exp(0.5 * step * self.line.rates)
         both = scale[:, None] * scale
         F, projected = self.line.frame(step), self.origin.projected
+        size = self.origin.log_det + step * float(self.line.rates.sum())
         return _frame_point(
-            self.objective, F, projected, scale, self._scatter * both, self._gram * both
+            self.objective, F, projected, scale, self._scatter * both, self._gram * both, size
         )
 
     def slope(self, point: FramePoint) -> float:
@@ -168,11 +175,13 @@ def _frame_point(
     scale: FloatArray,
     scatter: FloatArray,
     gram: FloatArray,
+    size: float,
 ) -> FramePoint:
-    """Evaluate at F from ``X F = projected * scale``, ``F^T S F`` and ``F^T F``.
+    """Evaluate at F from ``X F = projected * scale``, ``F^T S F``, ``F^T F`` and ``log det M``.
 
     Eq. (15), ``S + sum_t c_t loss'(t) (A_ir - A_ij) + ridge M``, carried into the frame: the middle
-    sum is a graph Laplacian between the projected samples and themselves.
+    sum is a graph Laplacian between the projected samples and themselves. An anchor adds
+    ``strength * (A^-1 - M^-1)``, whose last part is a multiple of the identity in any frame.
     """
     loss, half = objective.store.loss_and_half(projected, scale * scale, objective.importance)
     half *= objective.loss_factor
@@ -181,7 +190,10 @@ def _frame_point(
     value = float(scatter.trace()) + objective.loss_factor * loss + 0.5 * ridge * dot(gram, gram)
     # F^T M F = (F^T F)^2
     gradient = scatter + half + half.T + ridge * (gram @ gram)
-    return FramePoint(F, value, gradient, projected, scale)
+    if objective.anchor.strength:
+        value += objective.anchor.beside_trace(size, len(F))
+        gradient -= objective.anchor.strength * namespace(F).diag(_ones(F))
+    return FramePoint(F, value, gradient, projected, scale, size)
 
 
 def _ones(F: FloatArray) -> FloatArray:
@@ -201,7 +213,7 @@ class FactorPoint:
     value: float
     by_samples: Projected  # (N, r) derivative in X F
     by_centers: FloatArray  # (K, r) derivative in the mapped centres
-    by_ridge: FloatArray  # (d, r) derivative of the ridge
+    by_factor: FloatArray  # (d, r) derivative of ridge and anchor, which need no samples
 
 
 @dataclass(frozen=True)
@@ -243,7 +255,7 @@ class LowRank:
         store = objective.store
         gradient = store.cross(point.by_samples)
         gradient += store.small(objective.modes.centers.astype(np.float64)).T @ point.by_centers
-        gradient += point.by_ridge
+        gradient += point.by_factor
         return gradient
 
     def steepest(self, gradient: FloatArray) -> FloatArray:
@@ -285,7 +297,7 @@ class LinePath:
         return (
             self.objective.store.inner(point.by_samples, self.projected)
             + dot(point.by_centers, self.centers)
-            + dot(point.by_ridge, self.direction)
+            + dot(point.by_factor, self.direction)
         )
 
 
@@ -313,5 +325,12 @@ def _factor_point(
         + objective.loss_factor * loss
         + 0.5 * ridge * dot(gram, gram)
     )
-    by_ridge = (2.0 * ridge) * (F @ gram)
-    return FactorPoint(F, Y, centers, float(value), by_samples, by_centers, by_ridge)
+    by_factor = (2.0 * ridge) * (F @ gram)
+    anchor = objective.anchor
+    if anchor.strength:
+        pulled = anchor.times(F)
+        inside = F.T @ pulled
+        value += anchor.value(inside)
+        back = namespace(F).linalg.solve(inside, pulled.T).T
+        by_factor = by_factor + (2.0 * anchor.strength) * (pulled - back)
+    return FactorPoint(F, Y, centers, float(value), by_samples, by_centers, by_factor)

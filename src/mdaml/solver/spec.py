@@ -15,11 +15,18 @@ class Spec:
     """What to minimise, where to start and when to stop; nothing is checked or derived again."""
 
     # Eq. (7)
-    n_modes: int
+    n_modes: int  # or, if they are to be counted, the most of them
     eta: float
     triplet_weight: float
     ridge: float
     rank: int | None = None  # of the metrics; None: full rank
+
+    # Beyond Eq. (7)
+    anchor: float = 0.0  # of the divergence to the anchor, in units of the mean loss
+    anchors: tuple[float, ...] = ()  # to choose from before the fit, the strongest first
+    count_modes: bool = False  # in the samples, before the fit
+    mean_weight: bool = False  # triplet_weight is that of a mean comparison of the start
+    floor: float = 0.0  # the least share of its weight that a comparison keeps whatever the modes
 
     # The start. A metric is None for the identity, or a positive definite matrix.
     metric: Literal["whitened"] | FloatArray | None = None

@@ -1,12 +1,14 @@
 """Where metric and modes start."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.linalg
 
 from mdaml._typing import FloatArray
 from mdaml.solver.alternation import Alternation, State
 from mdaml.solver.modes import Modes
-from mdaml.solver.objective import Space
+from mdaml.solver.objective import NO_ANCHOR, Anchor, Space
 from mdaml.solver.spaces import FullRank, GeodesicPath, LowRank
 from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
@@ -20,25 +22,82 @@ START_SQ_DIST = 10.0
 BETTER, FAR_BETTER = 4.0, 10.0  # times lower is the objective
 MUCH_WIDER = 10.0  # times longer are squared distances
 NARROWEST = 3.0  # margins, the mean squared distance
+ANCHOR_SQ_DIST = 3.0  # margins, the mean squared distance at the anchor; see docs/accuracy.md
 
 
-def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> tuple[Space, FloatArray]:
-    """Return the space of the metrics, and the factor of the first one."""
-    M = spec.metric if isinstance(spec.metric, np.ndarray) else None
+@dataclass(frozen=True)
+class Start:
+    """The space of the metrics, the factor of the first one, and the anchor."""
+
+    space: Space
+    F: FloatArray
+    anchor: Anchor = NO_ANCHOR
+
+
+def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> Start:
+    """Return where the metrics are, start, and are drawn to."""
     if spec.rank is not None:
-        axes, variances, level = store.leading_axes(max(spec.rank, N_AXES), rng)
-        space = LowRank.among(store, axes, variances, level)
-        if M is not None:
-            return space, low_rank_part(M, store, spec.rank, rng)
+        return _start_of_low_rank(spec, spec.rank, store, rng)
+    M = spec.metric if isinstance(spec.metric, np.ndarray) else None
+    F: FloatArray = np.eye(store.shape[1])
+    if M is not None:
+        F = np.linalg.cholesky(M)
+    elif spec.metric is not None:
+        F = whitening_factor(store.covariance())
+    if not spec.anchor:
+        return Start(FullRank(), F)
+    inverse: FloatArray = np.ones((1, 1))
+    if spec.metric is not None:
+        half = np.linalg.inv(F)
+        inverse = half.T @ half
+    covariance = store.covariance()
+    anchor = _anchor(spec, len(F), inverse, 2.0 * float(np.vdot(covariance @ F, F)))
+    if M is None:  # at the anchor, whose distances suit the margin
+        F = F * float(np.sqrt(inverse[0, 0] / anchor.precision[0, 0]))
+    return Start(FullRank(), F, anchor)
+
+
+def _start_of_low_rank(spec: Spec, rank: int, store: Store, rng: np.random.RandomState) -> Start:
+    axes, variances, level = store.leading_axes(max(rank, N_AXES), rng)
+    space = LowRank.among(store, axes, variances, level)
+    inverse: FloatArray = np.ones((1, 1))
+    if isinstance(spec.metric, np.ndarray):
+        F = low_rank_part(spec.metric, store, rank, rng)
+        inverse = np.linalg.inv(spec.metric) if spec.anchor else inverse
+        level *= float(np.mean(spec.metric.diagonal()))  # roughly, as of independent features
+    else:
         lengths = np.ones(len(variances))
         if spec.metric is not None and level > 0.0:
             lengths = 1.0 / np.sqrt(variances + 0.1 * level)
-        return space, leading_factor(axes, variances, lengths, spec.rank, START_SQ_DIST)
-    if M is not None:
-        return FullRank(), np.linalg.cholesky(M)
-    if spec.metric is not None:
-        return FullRank(), whitening_factor(store.covariance())
-    return FullRank(), np.eye(store.shape[1])
+        F = leading_factor(axes, variances, lengths, rank, START_SQ_DIST)
+    if not spec.anchor:
+        return Start(space, F)
+    anchor = _anchor(spec, len(F), inverse, 2.0 * level * len(F))
+    return Start(space, _of_full_column_rank(F, rng), anchor)
+
+
+def _anchor(spec: Spec, d: int, inverse: FloatArray, mean_sq_dist: float) -> Anchor:
+    """Return the anchor at a multiple of a metric, given its inverse and mean squared distance.
+
+    The divergence is one for each feature, in units of the mean loss. The multiple is such that
+    samples are ``ANCHOR_SQ_DIST`` margins apart in the mean.
+    """
+    strength = spec.anchor * spec.triplet_weight / (spec.n_modes * d)
+    multiple = ANCHOR_SQ_DIST / mean_sq_dist if mean_sq_dist > 0.0 else 1.0
+    return Anchor(strength, inverse / multiple)
+
+
+def _of_full_column_rank(F: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    """Return F with columns that are zero replaced by short ones across the others."""
+    empty = np.flatnonzero(np.abs(F).max(axis=0) == 0.0)
+    if len(empty) == 0:
+        return F
+    others = np.linalg.qr(np.delete(F, empty, axis=1))[0]
+    new = rng.normal(size=(len(F), len(empty)))
+    new = np.linalg.qr(new - others @ (others.T @ new))[0]
+    F = F.copy()
+    F[:, empty] = new * max(1e-3 * float(np.linalg.norm(F)), 1e-3)
+    return F
 
 
 def leading_factor(

@@ -125,8 +125,11 @@ class Store(Protocol):
     def push(self, importance: Importance) -> FloatArray:
         """Return half of the gradient of the loss at the zero metric, where every slope is -1."""
 
-    def importances(self, weights: Weights) -> Importance:
-        """Return the inner product of the powers of the two samples of each near pair."""
+    def importances(self, weights: Weights, floor: float = 0.0) -> Importance:
+        """Return the inner product of the powers of the two samples of each near pair.
+
+        With a floor: ``floor + (1 - floor)`` times that.
+        """
 
     def center_sums(self, weights: Weights) -> tuple[FloatArray, FloatArray]:
         """Return the sums of samples (K, d) and of powers (K,) that centres are made of."""
@@ -146,6 +149,9 @@ class Store(Protocol):
 
     def covariance(self) -> FloatArray:
         """Return ``X^T X / N``."""
+
+    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+        """Return how many modes the samples seem to have, at most so many."""
 
     def leading_axes(
         self, n_axes: int, rng: np.random.RandomState

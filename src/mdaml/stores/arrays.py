@@ -240,6 +240,11 @@ def scale_weights(said: Constraints) -> Constraints:
     return Constraints.of_quadruplets(said.quadruplets, scaled, said.n_points)
 
 
+def raised(importance: Any, floor: float) -> Any:
+    """Return self-weights above a floor; where no near pair is, they count for nothing."""
+    return importance if floor == 0.0 else floor + (1.0 - floor) * importance
+
+
 def is_identity(F: FloatArray) -> bool:
     """Return whether a factor changes nothing."""
     return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))

@@ -85,6 +85,7 @@ class FitSize:
     rank: int | None = None  # of low rank
     mapped_start: bool = False  # of low rank, from a matrix that all samples are mapped by
     searched: bool = False  # for neighbours, from labels
+    two_starts: bool = True  # of which the better one is taken
 
     def needed(self, *, in_blocks: bool) -> int:
         """Bytes that a fit takes at most beyond X and the comparisons passed; docs/scaling.md."""
@@ -94,7 +95,7 @@ class FitSize:
         structure = 16 * self.n_pairs + 4 * self.n_comparisons
         graph = 16 * min(self.n_comparisons, self.n_pairs)
         # Two starts and the modes that both have, kept beside what a round makes of one of them.
-        second_start = 3 * b * self.n_pairs + 4 * modes
+        second_start = 3 * b * self.n_pairs + 4 * modes if self.two_starts else 0
         metric = 3 * b * self.n_pairs + 5 * modes + self._projections(in_blocks)
         if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
@@ -175,7 +176,8 @@ def fit_size(
             "with_anchor": False,
         }
     mapped = spec.rank is not None and isinstance(spec.metric, np.ndarray)
-    return FitSize(n, d, spec.n_modes, itemsize, **counts, rank=spec.rank, mapped_start=mapped)
+    counts |= {"rank": spec.rank, "mapped_start": mapped, "two_starts": spec.scale_metric}
+    return FitSize(n, d, spec.n_modes, itemsize, **counts)
 
 
 def find_device(caller: str, device: str | None) -> str | None:

@@ -36,14 +36,24 @@ from mdaml.kernels.triplets import (
     triplet_losses_along,
     triplet_slopes,
 )
-from mdaml.stores.arrays import ArrayStore, SampleWeights, Turns, is_identity, scale_weights
+from mdaml.stores.arrays import (
+    ArrayStore,
+    SampleWeights,
+    Turns,
+    is_identity,
+    raised,
+    scale_weights,
+)
 from mdaml.stores.mixture import (
     MAX_ROWS_FOR_START,
+    MAX_ROWS_TO_COUNT,
+    count_modes,
     estimate_kmeans,
     estimate_mixture,
     positive_shares,
     rows_for_start,
     scale_rows,
+    some_of,
     weights_from,
 )
 
@@ -130,9 +140,12 @@ class MemoryStore(ArrayStore):
     def pair_totals(self) -> FloatArray:
         return self.comparisons.near_totals().astype(np.float64, copy=False)
 
-    def importances(self, weights: SampleWeights) -> FloatArray:
+    def importances(self, weights: SampleWeights, floor: float = 0.0) -> FloatArray:
         given = self.comparisons
-        return pair_products(weights.powers, given.pairs, given.first, given.last, self.pair_dtype)
+        products = pair_products(
+            weights.powers, given.pairs, given.first, given.last, self.pair_dtype
+        )
+        return raised(products, floor)
 
     def laplacian_times(self, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # The kernel gives half of it, from one side; of both directions it gives the whole.
@@ -210,6 +223,10 @@ class MemoryStore(ArrayStore):
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of each feature."""
         return self.rows.mean(axis=0), self.rows.std(axis=0)
+
+    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+        some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
+        return count_modes(self.rows[:] if some is None else self.rows[some], most, rng)
 
     def _some_rows(self, n_modes: int, rng: np.random.RandomState) -> FloatArray:
         some = rows_for_start(self.shape[0], n_modes, rng)

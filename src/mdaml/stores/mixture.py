@@ -15,11 +15,16 @@ from mdaml._typing import FloatArray, IntArray
 
 # Rows that the start is estimated from; all rows get their weights from the estimate.
 MAX_ROWS_FOR_START = 20_000
+MAX_ROWS_TO_COUNT = 2_000  # that modes are counted in
 
 
 def rows_for_start(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
     """Return the rows that the start of the modes is estimated from; None: all of them."""
-    n_rows = max(MAX_ROWS_FOR_START, 10 * n_modes)
+    return some_of(n_samples, max(MAX_ROWS_FOR_START, 10 * n_modes), rng)
+
+
+def some_of(n_samples: int, n_rows: int, rng: np.random.RandomState) -> IntArray | None:
+    """Return at most so many rows, drawn at random; None: all of them."""
     if n_samples <= n_rows:
         return None
     return np.sort(rng.choice(n_samples, n_rows, replace=False))
@@ -46,6 +51,18 @@ def estimate_mixture(
     )
     with _quiet():
         return mixture.fit(scaled)
+
+
+def count_modes(rows: FloatArray, most: int, rng: np.random.RandomState) -> int:
+    """Return how many modes some rows have: 1, 2, 4, ... as long as BIC falls."""
+    scaled = scale_rows(rows.astype(np.float64), rows.mean(axis=0), rows.std(axis=0))
+    best, lowest = 1, np.inf
+    for n_modes in 2 ** np.arange(int(np.log2(max(most, 1))) + 1):
+        criterion = estimate_mixture(scaled, int(n_modes), rng).bic(scaled)
+        if criterion >= lowest:
+            break
+        best, lowest = int(n_modes), criterion
+    return best
 
 
 def estimate_kmeans(rows: FloatArray, n_modes: int, rng: np.random.RandomState) -> KMeans:

@@ -18,6 +18,7 @@ class Rows:
     blocks: list[Part]
     begins: IntArray  # (n_blocks + 1,) first row of each, and the number of rows
     mean: FloatArray  # (d,)
+    unit_length: bool  # of all rows
 
     @property
     def n_samples(self) -> int:
@@ -45,7 +46,7 @@ class Rows:
         profiles = cluster.fetch(
             [cluster.task(i, shard.profile, b) for i, b in zip(places, blocks, strict=True)]
         )
-        sizes, widths, dtypes, sums = zip(*profiles, strict=True)
+        sizes, widths, dtypes, sums, units = zip(*profiles, strict=True)
         if len(set(widths)) > 1:
             raise ValueError(
                 f"All blocks of X must have the same number of columns, got {sorted(set(widths))}."
@@ -54,7 +55,7 @@ class Rows:
         if begins[-1] < 2:
             raise ValueError("X must have at least two rows, got 1.")
         mean = np.sum(sums, axis=0) / begins[-1]
-        return cls(blocks, begins, mean.astype(np.result_type(*dtypes)))
+        return cls(blocks, begins, mean.astype(np.result_type(*dtypes)), all(units))
 
 
 def pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import check_magnitude
+from mdaml._validation import check_magnitude, has_unit_rows
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
@@ -52,9 +52,10 @@ def check_block(block: Any) -> FloatArray:
     )
 
 
-def profile(block: FloatArray) -> tuple[int, int, str, FloatArray]:
-    """Return rows, columns, precision and sum of a block."""
-    return *block.shape, block.dtype.name, block.sum(axis=0, dtype=np.float64)
+def profile(block: FloatArray) -> tuple[int, int, str, FloatArray, bool]:
+    """Return rows, columns, precision and sum of a block, and whether its rows have length one."""
+    total = block.sum(axis=0, dtype=np.float64)
+    return *block.shape, block.dtype.name, total, has_unit_rows(block)
 
 
 def take(block: FloatArray, rows: IntArray) -> FloatArray:

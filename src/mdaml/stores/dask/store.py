@@ -22,7 +22,14 @@ from mdaml.stores.dask.cluster import Cluster, Part
 from mdaml.stores.dask.plan import Plan, Survey, make_plan
 from mdaml.stores.dask.rows import Rows, pieces
 from mdaml.stores.memory import leading_axes
-from mdaml.stores.mixture import estimate_kmeans, estimate_mixture, rows_for_start
+from mdaml.stores.mixture import (
+    MAX_ROWS_TO_COUNT,
+    count_modes,
+    estimate_kmeans,
+    estimate_mixture,
+    rows_for_start,
+    some_of,
+)
 
 Parts = list[Part]  # one for each shard
 
@@ -181,8 +188,8 @@ class DaskStore:
         losses, weight = self._sum("lost", measured, importance)
         return float(losses), float(weight)
 
-    def importances(self, weights: Parts) -> Parts:
-        return self._each("importances", weights)
+    def importances(self, weights: Parts, floor: float = 0.0) -> Parts:
+        return self._each("importances", weights, floor)
 
     def center_sums(self, weights: Parts) -> tuple[FloatArray, ...]:
         return self._sum("center_sums", weights)
@@ -307,11 +314,17 @@ class DaskStore:
         results = cluster.fetch([part for _, part in found])
         return shard.merge_nearest([rows for rows, _ in found], results, classes)
 
+    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+        some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
+        return count_modes(self._fetch_rows(some, ()), most, rng)
+
     def _some_rows(
         self, n_modes: int, scaling: Sequence[FloatArray], rng: np.random.RandomState
     ) -> FloatArray:
+        return self._fetch_rows(rows_for_start(self.shape[0], n_modes, rng), scaling)
+
+    def _fetch_rows(self, some: IntArray | None, scaling: Sequence[FloatArray]) -> FloatArray:
         """Return some rows in this process, scaled."""
-        some = rows_for_start(self.shape[0], n_modes, rng)
         some = np.arange(self.shape[0]) if some is None else some
         chosen = [
             some[slice(*np.searchsorted(some, bounds))] - bounds[0]

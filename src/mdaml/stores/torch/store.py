@@ -12,8 +12,21 @@ from mdaml._validation import check_magnitude
 from mdaml.constraints.labels import Classes, nearest_places
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
-from mdaml.stores.arrays import ArrayStore, SampleWeights, Turns, is_identity, scale_weights
-from mdaml.stores.mixture import estimate_kmeans, rows_for_start
+from mdaml.stores.arrays import (
+    ArrayStore,
+    SampleWeights,
+    Turns,
+    is_identity,
+    raised,
+    scale_weights,
+)
+from mdaml.stores.mixture import (
+    MAX_ROWS_TO_COUNT,
+    count_modes,
+    estimate_kmeans,
+    rows_for_start,
+    some_of,
+)
 from mdaml.stores.torch import pairs
 from mdaml.stores.torch.modes import center_sq_dists, nearest_center, sequential_weights
 from mdaml.stores.torch.start import mixture_posteriors, principal_axes
@@ -135,8 +148,8 @@ class TorchStore(ArrayStore):
     def pair_totals(self) -> torch.Tensor:
         return pairs.near_totals(self.comparisons)
 
-    def importances(self, weights: SampleWeights) -> torch.Tensor:
-        return pairs.pair_products(weights.powers, self.comparisons)
+    def importances(self, weights: SampleWeights, floor: float = 0.0) -> torch.Tensor:
+        return raised(pairs.pair_products(weights.powers, self.comparisons), floor)
 
     def laplacian_times(self, Y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         return pairs.laplacian_times(Y, self.comparisons, self.by_second, weights)
@@ -198,6 +211,11 @@ class TorchStore(ArrayStore):
         kmeans = estimate_kmeans(self.host(rows), n_modes, rng)
         centers = self.beside(kmeans.cluster_centers_)
         return self.given_weights(nearest_center(self.rows, centers), eta)
+
+    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+        some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
+        rows = self.rows if some is None else self.rows[torch.tensor(some)]
+        return count_modes(self.host(rows), most, rng)
 
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
