@@ -77,8 +77,9 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
 def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     """Return the share of points whose nearest item, of all they were compared with, is a near one.
 
-    Follows the accuracy of nearest neighbours more closely than the share of comparisons does, and
-    needs no labels: of many comparisons of a point only its nearest items count.
+    Follows the accuracy of nearest neighbours somewhat more closely than the share of comparisons
+    does, and needs no labels: of many comparisons of a point only its nearest items count. It is no
+    substitute for a score of the task itself; the guide "model selection" has figures.
 
     Parameters
     ----------
