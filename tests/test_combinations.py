@@ -12,6 +12,7 @@ import pytest
 import mdaml.distributed
 from mdaml import MDaML, MDaMLCV
 from mdaml.constraints import Constraints
+from mdaml.estimators import mdaml_cv
 from mdaml.model_selection import MetricSearchCV
 
 N, K = 48, 3
@@ -92,6 +93,13 @@ def places(*names):
     ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread(request):
+    """Keep torch to one thread, where there is torch."""
+    if find_spec("torch") is not None:
+        request.getfixturevalue("torch")
+
+
 @pytest.fixture(scope="module")
 def client():
     distributed = pytest.importorskip("distributed")
@@ -126,7 +134,7 @@ def params(said, rank, **more):
 def fitted(place, said, rank, client, **more):
     model = MDaML(**params(said, rank, **PLACES[place], **more))
     if place.startswith("cluster"):
-        return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=3)
+        return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=2)
     return model.fit(X, **SUPERVISION[said])
 
 
@@ -180,7 +188,10 @@ def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
 @pytest.mark.parametrize("place", places("memory", "device"))
 @every_rank
 @every_supervision
-def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said):
+def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said, monkeypatch):
+    few = [{"anchor": 0.003}, {"anchor": 0.1}]
+    monkeypatch.setitem(mdaml_cv.FROM_COMPARISONS, "comparisons", few)
+    monkeypatch.setattr(mdaml_cv, "FROM_LABELS", mdaml_cv.FROM_LABELS[:2])
     model = MDaMLCV(n_components=rank, random_state=0, **PLACES[place])
     model.fit(X, **SUPERVISION[said])
     assert len(model.components_) == (rank or X.shape[1])

@@ -366,7 +366,7 @@ LABELS = {"n_similar": 1, "n_dissimilar": 1, "n_refresh": 0, "init_metric": "ide
 CASES = (
     (90_000, 128, 0, 1, LABELS, True),  # samples are copied to search for neighbours
     (250_000, 128, 20_000, 1, MATRIX, True),  # all samples are mapped by the matrix
-    (250_000, 128, 20_000, 1, {}, True),
+    (100_000, 128, 20_000, 1, {}, True),
     (40_000, 64, 200_000, 5, LOW_RANK, False),
     (40_000, 64, 200_000, 5, LOW_RANK, True),
     (40_000, 64, 200_000, 5, {}, False),
