@@ -102,7 +102,7 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 def test_the_whole_plan_has_every_method_set_and_trial():
     jobs = protocol.list_jobs(DATASETS, METHODS, 10)
     assert len(set(jobs)) == len(jobs)
-    assert sum(job.kind == "trial" for job in jobs) == 13 * 15 * 10
+    assert sum(job.kind == "trial" for job in jobs) == 13 * 16 * 10
     datasets = {kind: {job.dataset for job in jobs if job.kind == kind} for kind in KINDS}
     assert datasets["convergence"] == {"spambase", "letter", "dna"}
     assert datasets["sensitivity"] == {"segment"}
@@ -254,7 +254,7 @@ def test_fixed_weights_are_one_mode():
 
 def test_relative_weights_are_multiples_of_modes_to_the_eta():
     params = {"n_modes": 5, "relative_triplet_weight": 30}
-    assert protocol.make("MDaML", params, 0).triplet_weight == 30 * 5**3
+    assert protocol.make("MDaML, Eq. (7)", params, 0).triplet_weight == 30 * 5**3
 
 
 def test_a_second_run_does_nothing(small_records, tmp_path, monkeypatch):

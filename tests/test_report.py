@@ -37,8 +37,10 @@ from mdaml.experiments.results import (
     FIXED,
     IMAGES,
     OURS,
+    PRINTED,
     PUBLISHED_GRID,
     RIVALS,
+    SETTINGS,
     UCI,
     VARIANTS,
     read_published,
@@ -102,7 +104,7 @@ def make_curves():
         {
             "kind": "convergence",
             "dataset": dataset,
-            "method": OURS,
+            "method": PRINTED,
             "objective": values[::3].tolist(),
             "history": values.tolist(),
             "params": {},
@@ -112,7 +114,7 @@ def make_curves():
     grids = {"n_modes": (2, 10, 50), "triplet_weight": (0.1, 1000), "eta": (2, 3), "ridge": (0, 1)}
     rng = np.random.default_rng(1)
     for parameter, grid in grids.items():
-        for setting, value, number in itertools.product(("paper", "library"), grid, range(2)):
+        for setting, value, number in itertools.product(SETTINGS, grid, range(2)):
             line = {"parameter": parameter, "setting": setting, "value": value, "trial": number}
             accuracy = float(rng.uniform(0.9, 0.98))
             head = {"kind": "sensitivity", "dataset": "segment"}
@@ -724,7 +726,7 @@ def test_convergence_shows_the_objective_after_each_round(full):
 
 
 def test_fixed_weights_show_gains_and_losses_alike():
-    results = from_means([[0.9, 0.8], [0.7, 0.75]], (OURS, FIXED), ("dna", "sonar"))
+    results = from_means([[0.9, 0.8], [0.7, 0.75]], (PRINTED, FIXED), ("dna", "sonar"))
     figure, caption, _ = draw("fixed_weights", results)
     assert {"+10.0", "−5.0"} <= {text.get_text() for text in figure.axes[0].texts}
     assert "better on 1, worse on 1 and equal on 0 of 2 data sets" in caption
@@ -743,7 +745,7 @@ def test_sensitivity_has_a_panel_for_each_parameter(full):
     for axes, parameter in zip(panels, ("n_modes", "triplet_weight", "eta", "ridge"), strict=True):
         lines = {line.get_color(): line for line in axes.lines}
         means = [statistics.mean(v) for v in full.sensitivity[parameter, "library"].values()]
-        assert lines[COLORS[OURS]].get_ydata() == pytest.approx(means)
+        assert lines[COLORS[PRINTED]].get_ydata() == pytest.approx(means)
         assert lines[COLORS["EUCLID"]].get_ydata()[0] == full.mean("segment", "EUCLID")
     assert [axes.get_xscale() for axes in panels] == ["linear", "log", "linear", "linear"]
 
@@ -758,8 +760,8 @@ def test_settings_that_agree_are_drawn_once():
     results = read_results([*records, trial("dna", OURS, 0, 0.9)])
     figure, caption, _ = draw("sensitivity", results)
     assert [len(axes.lines) for axes in figure.axes] == [0, 1, 0, 0]
-    assert figure.axes[1].get_xlabel() == "the same in both settings"
-    assert "K not run; λ₁ 90.0 to 90.0; η not run" in caption
+    assert figure.axes[1].get_xlabel() == "the paper's and λ₁ = 300 K^η are the same"
+    assert "K not run; λ₁ 90.0 to 90.0 (paper and library); η not run" in caption
     assert figure.axes[0].texts[0].get_text() == "no records"
 
 
@@ -896,7 +898,7 @@ def test_a_partial_run_says_what_it_lacks(partial, tmp_path):
     for words in (
         "A quick run.",
         "Data sets without records: autompg, dna",
-        "Methods without records: MDaML, defaults; MDaML, automatic; MDaML, published grid",
+        "Methods without records: MDaML, Eq. (7); MDaML, defaults; MDaML, automatic",
         "No records of MDaML together with one of its variants.",
         "No figure of fixed against learned weights",
         "No records of convergence",
@@ -1103,7 +1105,7 @@ def test_clicks_on_a_head_sort_the_table_either_way(browse, page):
     assert set(tables) == set(TABLES)
     for name, table in tables.items():
         before, first, second = table["found"]
-        as_key = float if table["numeric"] else str
+        as_key = float if table["numeric"] else str.casefold
         known = sorted((value for value in before if value is not None), key=as_key)
         down = table["sort"] == ["descending", "ascending"]
         assert down or table["sort"] == ["ascending", "descending"]

@@ -12,7 +12,8 @@ from mdaml import MDaML, load
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import load_dataset
 from mdaml.estimators import chunks as chunks_module
-from mdaml.estimators.chunks import Past, Reservoir, between
+from mdaml.estimators.chunks import Past, Reservoir
+from mdaml.solver.geometry import between
 from mdaml.stores import choice
 
 D = 16

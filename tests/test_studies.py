@@ -226,6 +226,7 @@ def test_a_record_is_resumed_and_not_computed_twice(tmp_path):
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_records_are_complete_and_none_is_there_twice(study, monkeypatch):
     monkeypatch.setattr(people, "data_file", lambda _: ROOT)
+    monkeypatch.setattr(kinds, "is_here", lambda _: True)
     jobs = [tuple(job.items()) for job in study.all_jobs()]
     names = [name for name, _ in jobs[0]]
     kept = [tuple((n, r[n]) for n in names) for r in read_records(study.RECORDS)]

@@ -11,7 +11,7 @@ from mdaml._validation import check_memory_limit
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of
 from mdaml.constraints.labels import Classes
 from mdaml.estimators import MDaML
-from mdaml.estimators.mdaml_spec import check_parameters
+from mdaml.estimators.mdaml_spec import resolve
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
 from mdaml.stores.dask.cluster import Cluster, check_client
@@ -122,7 +122,7 @@ def fit(
         rows = Rows.from_any(X, cluster)
         said = _check_said(rows.n_samples, y, given)
         shape = (rows.n_samples, rows.n_features)
-        spec = check_parameters(estimator, shape, said, unit_rows=rows.unit_length)
+        spec, said = resolve(estimator, shape, said, unit_rows=rows.unit_length)
         cuts = cut_rows(_anchors(said), rows.n_samples, cluster.n_shards)
         cluster.place(len(cuts) - 1)
         kind = _kind(estimator, rows, spec, said, len(cuts) - 1)

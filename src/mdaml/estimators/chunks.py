@@ -113,19 +113,3 @@ def past_of(model: Any) -> Past:
             F = np.linalg.cholesky(M + 1e-6 * np.trace(M) / d * np.eye(d))
         kept = F, Reservoir.empty(d, model.components_.dtype)
     return Past(kept[0], model.centers_, model.n_comparisons_seen_, kept[1])
-
-
-def between(F: FloatArray, G: FloatArray, share: float) -> FloatArray:
-    """Return a factor of the metric on the geodesic from ``F F^T`` to ``G G^T``; share 1: its end.
-
-    Of full rank ``M(s) = F (F^-1 G G^T F^-T)^s F^T``, the way of equal relative changes. Of low
-    rank the straight line between the factors once G is turned to be as near to F as it can: the
-    geodesic of Bures and Wasserstein, which keeps the rank.
-    """
-    if share >= 1.0:
-        return G
-    if F.shape[0] > F.shape[1]:
-        left, _, right = np.linalg.svd(G.T @ F)
-        return (1.0 - share) * F + share * (G @ (left @ right))
-    axes, lengths, _ = np.linalg.svd(np.linalg.solve(F, G))
-    return F @ (axes * lengths**share)

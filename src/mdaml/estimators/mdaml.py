@@ -13,15 +13,16 @@ from mdaml._validation import check_choice, check_memory_limit, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
-from mdaml.estimators.chunks import Past, between, past_of
+from mdaml.estimators.chunks import Past, past_of
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.mdaml_spec import check_parameters, is_auto
+from mdaml.estimators.mdaml_spec import is_auto, resolve
 from mdaml.estimators.mdaml_warnings import (
     warn_if_hardly_learned,
     warn_if_needed,
     warn_of_scales,
 )
 from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
+from mdaml.solver.geometry import between
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.memory import MemoryStore
@@ -64,9 +65,11 @@ class MDaML(WeakLearner):
         as BIC of a Gaussian mixture falls), takes one for comparisons, and three without an anchor.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
         What the metric is for. "comparisons": agree with what will be said of other items.
-        "neighbors": search, nearest neighbours, clustering. The first believes all comparisons, the
-        second mostly those within a mode. "auto" is the former for comparisons and the latter for
-        labels. It decides what "auto" means elsewhere, nothing else.
+        "neighbors": search, nearest neighbours, clustering. The first believes all comparisons. The
+        second looks for groups that they follow, as those drawn from classes do, wrong ones among
+        them: found, the groups take the place of labels (not if `anchor` is a number). Otherwise it
+        believes mostly the comparisons within a mode. "auto" is "comparisons" for comparisons,
+        "neighbors" for labels. Besides this it decides what "auto" means elsewhere.
     eta : float or "auto", default="auto"
         Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
         all modes alike. "auto" is 1.1, and 3 without an anchor.
@@ -86,6 +89,9 @@ class MDaML(WeakLearner):
         Share of its weight that a comparison keeps whatever the modes say, between 0, as in the
         paper, and 1, all alike. "auto" is 1 for comparisons, 0.05 for neighbours, and 0 without an
         anchor.
+    shrinkage : float or "auto", default="auto"
+        How far the learned metric goes back to its start in the end, along the geodesic: 0 not at
+        all, 1 all the way. "auto" is 0.5 where groups were found in comparisons, otherwise 0.
     ridge : float, default=1e-4
         Weight of the penalty on the squared norm of the metric, the paper's λ₂; it draws to zero.
     n_similar, n_dissimilar : int, default=5
@@ -152,14 +158,18 @@ class MDaML(WeakLearner):
         quadruplets, in this order. None where ``triplets_`` are all, of equal weight.
     comparison_weights_ : array of shape (n_comparisons,) or None
         Their weights, up to a common factor.
-    n_modes_, eta_, triplet_weight_, anchor_, floor_ : int or float
+    mode_clarity_ : float
+        How clearly samples belong to one mode. Near 0 all modes have become one, as they do with
+        ``eta=3``: then lower ``eta``. Near 1 every sample has a mode of its own.
+    n_modes_, eta_, triplet_weight_, anchor_, floor_, shrinkage_ : int or float
         The values in force.
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
         0 with an anchor.
     history_ : array of shape (n_passes + 3 * n_iter_,)
-        The objective after the start and after every step: centres, weights, metric, in turn. It
+        The objective after the start and after every step: centres, weights, metric, in turn,
+        before the metric goes back by the shrinkage. It
         never rises but where a pass with new triplets begins. Without anchor and floor it is that
         of the paper, Eq. (7).
     pass_starts_ : array of shape (n_passes,)
@@ -208,6 +218,7 @@ class MDaML(WeakLearner):
         triplet_weight: float | Literal["auto"] = "auto",
         anchor: float | Literal["auto"] = "auto",
         floor: float | Literal["auto"] = "auto",
+        shrinkage: float | Literal["auto"] = "auto",
         ridge: float = 1e-4,
         n_similar: int = 5,
         n_dissimilar: int = 5,
@@ -231,6 +242,7 @@ class MDaML(WeakLearner):
         self.triplet_weight = triplet_weight
         self.anchor = anchor
         self.floor = floor
+        self.shrinkage = shrinkage
         self.ridge = ridge
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
@@ -329,7 +341,7 @@ class MDaML(WeakLearner):
 
     def _learn(self, X: ArrayLike, samples: FloatArray, said: Said) -> Fit:
         """Fit to samples, and store what was learned."""
-        spec = check_parameters(self, samples.shape, said, unit_rows=has_unit_rows(samples))
+        spec, said = resolve(self, samples.shape, said, unit_rows=has_unit_rows(samples))
         fit = self._learn_in(X, self._make_store(samples, spec, said), spec, said)
         if spec.metric is None:
             warn_of_scales(samples)
@@ -352,7 +364,7 @@ class MDaML(WeakLearner):
 
         The comparisons are those of the chunk.
         """
-        spec = check_parameters(self, samples.shape, said, unit_rows=has_unit_rows(samples))
+        spec, said = resolve(self, samples.shape, said, unit_rows=has_unit_rows(samples))
         if is_auto(self.n_modes):
             spec = replace(spec, n_modes=len(past.centers), count_modes=False)
         past.check_modes(spec.n_modes)

@@ -18,7 +18,7 @@ from mdaml.estimators.mdaml_folds import (
     folds_of_constraints,
     other_start,
 )
-from mdaml.estimators.mdaml_spec import auto_anchors, check_low_rank
+from mdaml.estimators.mdaml_spec import SHRINKAGE, auto_anchors, check_low_rank, classes_of
 from mdaml.kernels.products import one_blas_thread
 from mdaml.stores.choice import find_device
 
@@ -28,6 +28,7 @@ Params = dict[str, Any]  # of MDaML; "start" names another method whose metric i
 _N_FIRST_OF_LABELS, _N_FIRST_OF_COMPARISONS = 2, 1
 _N_KEPT = 2
 _STRONG_RIDGE = 0.1
+_SHRINKAGES = (0.25, 0.5, 0.75)
 _LEAD = 0.5  # in standard errors, that it takes to replace the defaults
 # So strong that nothing is learned: the metric is the start, up to a multiple.
 THE_START = {"anchor": 1e6}
@@ -88,8 +89,8 @@ class MDaMLCV(WeakLearner):
     **Cost**: about ten fits of :class:`MDaML`. All candidates make two rounds on two splits (on
     one, of comparisons); the best two and the defaults of :class:`MDaML` go on, neighbours being
     searched again, there and on the rest of three; with labels the best of all tries a stronger
-    ridge. Every step starts from where the one before ended. More than 20 000 samples are not used
-    for the search.
+    ridge, and to go some of the way back to its start. Every step starts from where the one before
+    ended. More than 20 000 samples are not used for the search.
 
     The defaults stay unless another candidate is better by half a standard error of the difference:
     on few samples the best score is mostly luck. The start itself is a candidate: where nothing
@@ -162,7 +163,10 @@ class MDaMLCV(WeakLearner):
         device = find_device("MDaMLCV(device=...)", self.device)
         check_magnitude(samples - samples.mean(axis=0))
         rng = check_random_state(self.random_state)
-        own = {"goal": self.goal, "n_components": rank}
+        own: Params = {"goal": self.goal, "n_components": rank}
+        groups = classes_of(self.goal, said)
+        if groups is not None:
+            said, own["shrinkage"] = groups, 0.0 if rank else SHRINKAGE
         with one_blas_thread():
             if isinstance(said, Classes):
                 parts = folds_of_classes(samples, said, device, own, rng)
@@ -189,9 +193,7 @@ class MDaMLCV(WeakLearner):
         if "start" in best:
             best["init_metric"] = other_start(best.pop("start"), samples, said)
         model = MDaML(
-            **best,
-            goal=self.goal,
-            n_components=self.n_components,
+            **{**own, **best},
             device=self.device,
             random_state=int(rng.randint(2**31 - 1)),
         )
@@ -236,12 +238,13 @@ def search(
         scores[c] = _scores(parts, runs[c])
     best = _ranked(scores, kept)[0]
     if isinstance(parts[0].said, Classes) and tried[best] != THE_START:
-        tried.append({**tried[best], "ridge": _STRONG_RIDGE})
-        ridged = [
-            part.with_ridge(run, _STRONG_RIDGE) for part, run in zip(parts, runs[best], strict=True)
-        ]
-        scores.append(_scores(parts, ridged))
-        kept.append(len(tried) - 1)
+        for change in ({"ridge": _STRONG_RIDGE}, *({"shrinkage": back} for back in _SHRINKAGES)):
+            changed = [
+                part.change(run, change) for part, run in zip(parts, runs[best], strict=True)
+            ]
+            tried.append({**tried[best], **change})
+            scores.append(_scores(parts, changed))
+            kept.append(len(tried) - 1)
     finalists = _ranked(scores, kept)
     chosen = finalists[0]
     if not _clearly_better(scores[chosen], scores[0]):
@@ -267,4 +270,4 @@ def _mean(right: Sequence[BoolArray]) -> float:
 
 
 def _scores(parts: Sequence[Fold], runs: Sequence[Any]) -> list[BoolArray]:
-    return [part.score(state.F) for part, (_, state) in zip(parts, runs, strict=True)]
+    return [part.right(run) for part, run in zip(parts, runs, strict=True)]

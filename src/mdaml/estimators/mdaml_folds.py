@@ -82,11 +82,18 @@ class Fold:
             state = alternation.start(state.F, state.modes)
         return _advance(alternation, state)
 
-    def with_ridge(self, run: Run, ridge: float) -> Run:
-        """Make further rounds with another ridge."""
+    def right(self, run: Run) -> BoolArray:
+        """Return what the metric of a candidate gets right."""
         alternation, state = run
-        other = replace(alternation, spec=replace(alternation.spec, ridge=ridge))
-        return _advance(other, other.start(state.F, state.modes))
+        return self.score(alternation.factor(state))
+
+    def change(self, run: Run, changed: dict[str, Any]) -> Run:
+        """Make further rounds with another ridge, or take another shrinkage."""
+        alternation, state = run
+        alternation = replace(alternation, spec=replace(alternation.spec, **changed))
+        if "ridge" not in changed:
+            return alternation, state
+        return _advance(alternation, alternation.start(state.F, state.modes))
 
 
 def _advance(alternation: Alternation, state: State) -> Run:

@@ -12,8 +12,9 @@ from mdaml._validation import (
     check_number,
     check_start_weights,
 )
+from mdaml.constraints.arguments import Said
+from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.value import Constraints
 from mdaml.solver.spec import Spec
 
 # What is chosen where "auto" stands, from the studies of docs/accuracy.md.
@@ -22,24 +23,54 @@ _ANCHOR = 0.1  # for neighbours
 _STRONG_ANCHOR = 10.0
 _FLOOR = {"comparisons": 1.0, "neighbors": 0.05}
 _ETA = 1.1
+SHRINKAGE = 0.5  # of what was learned from groups
 _WEIGHT = 6.0  # times d/r at rank r, where there is less to learn
 _MOST_MODES = 32  # and no more than one for twenty samples
 
 
+def resolve(
+    model: Any, shape: tuple[int, int], said: Said, *, unit_rows: bool = False
+) -> tuple[Spec, Said]:
+    """Check all parameters; return them resolved, with what to learn from.
+
+    That is what was said; or groups that it follows, where neighbours are the goal and all is left
+    to be chosen.
+    """
+    spec = check_parameters(model, shape, said, unit_rows=unit_rows)
+    classes = classes_of(model.goal, said) if is_auto(model.anchor) else None
+    if classes is None:
+        return spec, said
+    return check_parameters(model, shape, classes, unit_rows=unit_rows, found=True), classes
+
+
+def classes_of(goal: str, said: Said) -> Classes | None:
+    """Return the groups that comparisons follow, if any, where neighbours are the goal."""
+    if goal != "neighbors" or isinstance(said, Classes):
+        return None
+    groups = find_groups(said)
+    return None if groups is None else Classes.from_labels("MDaML", groups)
+
+
 def check_parameters(
-    model: Any, shape: tuple[int, int], said: Classes | Constraints, *, unit_rows: bool = False
+    model: Any,
+    shape: tuple[int, int],
+    said: Said,
+    *,
+    unit_rows: bool = False,
+    found: bool = False,
 ) -> Spec:
     """Check all parameters for samples of a shape; return them with every "auto" resolved.
 
-    Modes may be left to be counted. ``unit_rows`` says that all samples have length one.
+    Modes may be left to be counted. ``unit_rows`` says that all samples have length one, ``found``
+    that classes are groups found in comparisons.
     """
     n_samples, n_features = shape
     from_labels = isinstance(said, Classes)
     near = from_labels and model.sampling == "neighbors"
     check_choice(model, "sampling", model.sampling, ["neighbors", "random"])
     check_choice(model, "pairing", model.pairing, ["grid", "zip"])
-    check_choice(model, "goal", model.goal, ["auto", "comparisons", "neighbors"])
     check_callback(model, model.callback)
+    check_choice(model, "goal", model.goal, ["auto", "comparisons", "neighbors"])
     goal = model.goal
     if goal == "auto":
         goal = "neighbors" if from_labels else "comparisons"
@@ -53,6 +84,7 @@ def check_parameters(
     floor = check_or_auto(model, "floor", _FLOOR[goal] if anchor else 0.0, 0.0, 1.0)
     why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
     eta = check_or_auto(model, "eta", _ETA if anchor else 3.0, 1.0, strict=True, why=why)
+    shrinkage = SHRINKAGE if found and rank is None else 0.0
     n_modes, counted = _check_n_modes(model, n_samples, floor if anchor else None)
     auto = is_auto(model.init_metric)
     weight = _WEIGHT / share if anchor else None
@@ -64,6 +96,7 @@ def check_parameters(
         anchor=anchor,
         anchors=anchors if len(anchors) > 1 else (),
         floor=floor,
+        shrinkage=check_or_auto(model, "shrinkage", shrinkage, 0.0, 1.0),
         triplet_weight=_check_triplet_weight(model, near, n_modes, eta, weight),
         ridge=check_number(model, "ridge", model.ridge, 0.0),
         rank=rank,
@@ -83,9 +116,7 @@ def check_parameters(
     )
 
 
-def auto_anchors(
-    goal: str, said: Classes | Constraints, n_features: int, unit_rows: bool
-) -> tuple[float, ...]:
+def auto_anchors(goal: str, said: Said, n_features: int, unit_rows: bool) -> tuple[float, ...]:
     """Return how strongly the metric may be held near its start, the strongest first.
 
     Neighbours of embeddings are good before anything is learned. Where fewer points were compared

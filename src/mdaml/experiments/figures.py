@@ -19,6 +19,7 @@ from mdaml.experiments.results import (
     IMAGES,
     OURS,
     PARAMETERS,
+    PRINTED,
     PUBLISHED_GRID,
     SETTINGS,
     UCI,
@@ -41,7 +42,8 @@ _LABELS = {
 }
 _STYLES: dict[str, dict[str, Any]] = {
     "paper": {"color": COLORS[PUBLISHED_GRID], "marker": "s", "markersize": 5},
-    "library": {"color": COLORS[OURS], "marker": "o", "markersize": 5},
+    "library": {"color": COLORS[PRINTED], "marker": "o", "markersize": 5},
+    "neighbors": {"color": COLORS["MDaML, neighbours"], "marker": "D", "markersize": 4},
     "EUCLID": {"color": COLORS["EUCLID"], "linestyle": (0, (4, 3)), "linewidth": 1.4},
 }
 
@@ -149,7 +151,7 @@ def draw_images(results: Results) -> Drawing | None:
 
 def draw_fixed_weights(results: Results) -> Drawing | None:
     """Draw the accuracies with fixed and with learned weights, for each data set with both."""
-    pairs = results.means(UCI, (FIXED, OURS))
+    pairs = results.means(UCI, (FIXED, PRINTED))
     both = ~np.isnan(pairs).any(axis=1)
     if not both.any():
         return None
@@ -158,7 +160,7 @@ def draw_fixed_weights(results: Results) -> Drawing | None:
     figure = new_figure(7.2, 1.3 + 0.36 * len(names))
     axes = figure.subplots()
     places = np.arange(len(names), dtype=float)
-    shapes = ((FIXED, "fixed weights", "s", -0.13), (OURS, "learned weights", "o", 0.13))
+    shapes = ((FIXED, "fixed weights", "s", -0.13), (PRINTED, "learned weights", "o", 0.13))
     for k, (method, label, marker, shift) in enumerate(shapes):
         stds = np.nan_to_num([results.std(name, method) for name in names])
         style: dict[str, Any] = {"fmt": marker, "color": COLORS[method], "label": label}
@@ -188,9 +190,9 @@ def draw_sensitivity(results: Results) -> Drawing | None:
         axes.set_title(_LABELS[parameter])
         lines = {s: results.sensitivity.get((parameter, s), {}) for s in SETTINGS}
         is_same = bool(lines["paper"]) and lines["paper"] == lines["library"]
-        if is_same:  # the settings differ only in λ₁, so they agree where λ₁ varies
-            lines = {"paper": lines["paper"]}
-            axes.set_xlabel("the same in both settings", color=MUTED)
+        if is_same:  # these settings differ only in λ₁, so they agree where λ₁ varies
+            del lines["library"]
+            axes.set_xlabel("the paper's and λ₁ = 300 K^η are the same", color=MUTED)
         means = {s: _draw_band(axes, s, line) for s, line in lines.items() if line}
         ends = {s: (min(values), max(values)) for s, values in means.items()}
         ranges.append({"letter": LETTERS[parameter], "ends": ends, "is_same": is_same})
@@ -256,9 +258,10 @@ def _draw_sensitivity_legend(figure: "Figure", with_euclid: bool) -> None:
 
     entries = {
         "paper's setting, $\\lambda_1 = 1$": _STYLES["paper"],
-        "library's setting, $\\lambda_1 = 300\\,K^\\eta$": _STYLES["library"],
+        "$\\lambda_1 = 300\\,K^\\eta$": _STYLES["library"],
+        'goal="neighbors", the rest by default': _STYLES["neighbors"],
     }
     if with_euclid:
         entries["EUCLID"] = _STYLES["EUCLID"]
     handles = [Line2D([], [], **style) for style in entries.values()]
-    figure.legend(handles, list(entries), loc="outside lower center", ncols=3)
+    figure.legend(handles, list(entries), loc="outside lower center", ncols=4)

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # One colour per method in all figures, with a contrast of 3 or more to the light and to the dark
-# page. Fifteen colours cannot be safe for colour-blind readers, so figures also label the methods.
+# page. Sixteen colours cannot be safe for colour-blind readers, so figures also label the methods.
 COLORS = {
     "MDaML": "#0072b2",
+    "MDaML, Eq. (7)": "#4f7cac",
     "MDaML, defaults": "#3f8fd0",
     "MDaML, automatic": "#6670c9",
     "MDaML, published grid": "#c26a00",

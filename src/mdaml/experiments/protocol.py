@@ -26,7 +26,9 @@ from mdaml.experiments.config import CONFIG, CONFIRMATION, DATASETS, METHODS, co
 from mdaml.experiments.records import Record, appending, read_records
 from mdaml.experiments.splits import TrialData, load_folds, load_samples, load_split, seed_of, sizes
 
-_MAIN = "MDaML"  # the method whose convergence and sensitivity are recorded
+# The methods whose convergence and sensitivity are recorded.
+_PRINTED = "MDaML, Eq. (7)"
+_METHOD_OF = {"paper": _PRINTED, "library": _PRINTED, "neighbors": "MDaML"}  # by setting
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,18 @@ def list_jobs(
         for method in methods
         for trial in range(n_trials)
     ]
-    if _MAIN not in methods:
-        return jobs
     curves = short["convergence"] if quick else CONFIG["convergence"]["datasets"]
-    jobs += [job("convergence", name, _MAIN) for name in curves if name in datasets]
+    if _PRINTED in methods:
+        jobs += [job("convergence", name, _PRINTED) for name in curves if name in datasets]
     study = CONFIG["sensitivity"]
     dataset = short["sensitivity_dataset"] if quick else study["dataset"]
     most = short["sensitivity_trials"] if quick else study["trials"]
     n_values = short["sensitivity_values"] if quick else None
     return jobs + [
-        job("sensitivity", dataset, _MAIN, trial, parameter, setting, float(value))
+        job("sensitivity", dataset, method, trial, parameter, setting, float(value))
         for parameter in study["fixed"]
-        for setting in ("paper", "library")
+        for setting, method in _METHOD_OF.items()
+        if method in methods
         for value in spread(study[parameter], n_values)
         for trial in range(min(most, n_trials))
         if dataset in datasets
@@ -226,8 +228,9 @@ def _convergence(job: Job, params: dict[str, Any]) -> Record:
 def _sensitivity(job: Job, _params: dict[str, Any]) -> Record:
     """Fit with one parameter changed."""
     study = CONFIG["sensitivity"]
-    params = study["fixed"] | {job.parameter: job.value}
-    params["n_modes"] = int(params["n_modes"])
+    params = {} if job.setting == "neighbors" else study["fixed"]
+    value = int(job.value) if job.parameter == "n_modes" else job.value
+    params = params | {job.parameter: value}
     if job.setting == "library" and job.parameter != "triplet_weight":
         scale = params["n_modes"] ** params["eta"]
         params["triplet_weight"] = study["relative_triplet_weight"] * scale

@@ -20,9 +20,10 @@ UCI = tuple(CONFIG["datasets"]["uci"])
 IMAGES = tuple(CONFIG["datasets"]["images"])
 CONVERGENCE = tuple(CONFIG["convergence"]["datasets"])
 PARAMETERS = tuple(CONFIG["sensitivity"]["fixed"])
-SETTINGS = ("paper", "library")
+SETTINGS = ("paper", "library", "neighbors")
 
 OURS = "MDaML"
+PRINTED = "MDaML, Eq. (7)"
 PUBLISHED_GRID = "MDaML, published grid"
 FIXED = "MDaML, fixed weights"
 VARIANTS = tuple(method for method in METHODS if method.startswith(f"{OURS}, "))

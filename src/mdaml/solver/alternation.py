@@ -6,6 +6,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.solver.conjugate_gradient import Status, conjugate_gradient
+from mdaml.solver.geometry import between, nearest_multiple
 from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
 from mdaml.solver.objective import NO_ANCHOR, Anchor, Objective, Space
 from mdaml.solver.spec import Callback, Spec
@@ -41,6 +42,7 @@ class Alternation:
     space: Space
     spec: Spec
     anchor: Anchor = NO_ANCHOR
+    origin: FloatArray | None = None  # factor of the metric to go back to, by the shrinkage
 
     def start(self, F: FloatArray, modes: Modes) -> State:
         """Return the state at a given metric and given modes."""
@@ -102,6 +104,15 @@ class Alternation:
             elif before - state.value <= tol * abs(before):
                 status = Status.STALLED
         return Outcome(state, n_iter, status, history)
+
+    def factor(self, state: State) -> FloatArray:
+        """Return a factor of the metric that a state stands for.
+
+        It lies on the geodesic from the metric of the state to the nearest multiple of the origin.
+        """
+        if self.spec.shrinkage == 0.0 or self.origin is None:
+            return state.F
+        return between(nearest_multiple(self.origin, state.F), state.F, 1.0 - self.spec.shrinkage)
 
     def critical_triplet_weight(self, state: State) -> float:
         """Return the triplet weight up to which, at the modes of a state, zero is the best metric.

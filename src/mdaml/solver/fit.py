@@ -53,8 +53,10 @@ class Fit:
             "eta_": self.spec.eta,
             "anchor_": self.spec.anchor,
             "floor_": self.spec.floor,
+            "shrinkage_": self.spec.shrinkage,
             "lambda1_critical_": self.critical_weight,
             "n_modes_": len(self.centers),
+            "mode_clarity_": _clarity(self.weights),
             "centers_": self.centers + mean,
             "weights_": self.weights.astype(mean.dtype, copy=False),
             "history_": self.history,
@@ -63,6 +65,14 @@ class Fit:
             "n_samples_seen_": len(self.weights),
             "n_comparisons_seen_": self.comparisons.n_constraints,
         }
+
+
+def _clarity(weights: FloatArray) -> float:
+    """Return how clearly samples belong to one mode: from 0, to all alike, to 1."""
+    n_modes = weights.shape[1]
+    if n_modes == 1:
+        return 1.0
+    return float((weights.max(axis=1).mean() * n_modes - 1.0) / (n_modes - 1.0))
 
 
 def comparison_attributes(said: Any, comparisons: Constraints) -> dict[str, Any]:
@@ -122,7 +132,7 @@ def begin_fit(
     start = start_metric(spec, store, rng)
     F = start.F if warm is None else warm.F
     comparisons = draw_comparisons(spec, store, said, F, rng)
-    alternation = Alternation(store.compare(comparisons), start.space, spec, start.anchor)
+    alternation = Alternation(store.compare(comparisons), start.space, spec, start.anchor, start.F)
     if warm is None:
         modes = start_modes(spec, alternation.store, rng)
     else:
@@ -183,7 +193,7 @@ def first_state(alternation: Alternation, F: FloatArray, modes: Modes) -> State:
 def _gather(alternation: Alternation, comparisons: Constraints, passes: list[Outcome]) -> Fit:
     state, lengths = passes[-1].state, [len(done.history) for done in passes]
     return Fit(
-        F=state.F,
+        F=alternation.factor(state),
         centers=state.modes.centers,
         weights=alternation.store.fetch_weights(state.modes.weights),
         comparisons=comparisons,

@@ -77,3 +77,31 @@ def geodesic(F: FloatArray, direction: FloatArray) -> Geodesic:
     """Geodesic that leaves ``M = F F^T`` in a direction given in the frame ``F``."""
     rates, rotation = namespace(direction).linalg.eigh(direction)
     return Geodesic(F @ rotation, rates, rotation)
+
+
+def between(F: FloatArray, G: FloatArray, share: float) -> FloatArray:
+    """Return a factor of the metric on the geodesic from ``F F^T`` to ``G G^T``; share 1: its end.
+
+    Of full rank ``M(s) = F (F^-1 G G^T F^-T)^s F^T``, the way of equal relative changes. Of low
+    rank the straight line between the factors once G is turned to be as near to F as it can: the
+    geodesic of Bures and Wasserstein, which keeps the rank.
+    """
+    if share >= 1.0:
+        return G
+    if F.shape[0] > F.shape[1]:
+        return (1.0 - share) * F + share * _turned(F, G)
+    axes, lengths, _ = np.linalg.svd(np.linalg.solve(F, G))
+    return F @ (axes * lengths**share)
+
+
+def nearest_multiple(F: FloatArray, G: FloatArray) -> FloatArray:
+    """Return the multiple of F whose metric is nearest to that of G, along such geodesics."""
+    if F.shape[0] > F.shape[1]:
+        return F * (float(np.vdot(F, _turned(F, G))) / float(np.vdot(F, F)))
+    return F * float(np.exp((log_det(G) - log_det(F)) / len(F)))
+
+
+def _turned(F: FloatArray, G: FloatArray) -> FloatArray:
+    """Return G turned, which leaves its metric as it is, to be as near to F as it can."""
+    left, _, right = np.linalg.svd(G.T @ F)
+    return G @ (left @ right)

@@ -26,6 +26,7 @@ class Spec:
     anchors: tuple[float, ...] = ()  # to choose from before the fit, the strongest first
     count_modes: bool = False  # in the samples, before the fit
     mean_weight: bool = False  # triplet_weight is that of a mean comparison of the start
+    shrinkage: float = 0.0  # how far a learned metric goes back to the start, 1 being all the way
     floor: float = 0.0  # the least share of its weight that a comparison keeps whatever the modes
 
     # The start. A metric is None for the identity, or a positive definite matrix.
