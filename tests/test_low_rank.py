@@ -92,7 +92,7 @@ def eq_7(model, X):
         np.ones(len(comparisons)) if v is None else v,
         eta=EQ_7["eta"],
         triplet_weight=model.triplet_weight_,
-        ridge=model.ridge,
+        ridge=model.ridge_,
     )
 
 

@@ -50,7 +50,7 @@ def literal_objective(model, X):
         model.triplets_,
         eta=model.eta_,
         triplet_weight=model.triplet_weight_,
-        ridge=model.ridge,
+        ridge=model.ridge_,
     )
 
 

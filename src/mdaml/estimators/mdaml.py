@@ -92,8 +92,10 @@ class MDaML(WeakLearner):
     shrinkage : float or "auto", default="auto"
         How far the learned metric goes back to its start in the end, along the geodesic: 0 not at
         all, 1 all the way. "auto" is 0.5 where groups were found in comparisons, otherwise 0.
-    ridge : float, default=1e-4
+    ridge : float or "auto", default="auto"
         Weight of the penalty on the squared norm of the metric, the paper's λ₂; it draws to zero.
+        "auto" is 1e-4, and without an anchor ``1e-4 * (3 / n_modes)**eta`` for more than 3 modes,
+        by which the other terms shrink.
     n_similar, n_dissimilar : int, default=5
         Similar and dissimilar partners of each sample when triplets are drawn from labels.
     sampling : {"neighbors", "random"}, default="neighbors"
@@ -133,7 +135,8 @@ class MDaML(WeakLearner):
         Where to compute: with NumPy (None), or with torch on the CPU or a GPU, samples in single
         precision whatever was passed; "auto" takes a GPU if there is one, otherwise NumPy. The same
         start gives the same objective up to a relative 1e-3; the mixture start is another draw.
-        Neighbours are searched on the CPU. All attributes are NumPy arrays.
+        Neighbours are searched there too: exactly, or among so many samples that 95 % of them are
+        found. All attributes are NumPy arrays.
     memory_limit : int, str or None, default=None
         Most bytes, or for instance "2 GB", that a fit may take beyond X and the comparisons passed.
         Copies of X are made only where they fit; a fit that does not fit without them is refused
@@ -161,7 +164,7 @@ class MDaML(WeakLearner):
     mode_clarity_ : float
         How clearly samples belong to one mode. Near 0 all modes have become one, as they do with
         ``eta=3``: then lower ``eta``. Near 1 every sample has a mode of its own.
-    n_modes_, eta_, triplet_weight_, anchor_, floor_, shrinkage_ : int or float
+    n_modes_, eta_, triplet_weight_, ridge_, anchor_, floor_, shrinkage_ : int or float
         The values in force.
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
@@ -219,7 +222,7 @@ class MDaML(WeakLearner):
         anchor: float | Literal["auto"] = "auto",
         floor: float | Literal["auto"] = "auto",
         shrinkage: float | Literal["auto"] = "auto",
-        ridge: float = 1e-4,
+        ridge: float | Literal["auto"] = "auto",
         n_similar: int = 5,
         n_dissimilar: int = 5,
         sampling: Literal["neighbors", "random"] = "neighbors",

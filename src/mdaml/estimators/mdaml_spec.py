@@ -23,6 +23,7 @@ _ANCHOR = 0.1  # for neighbours
 _STRONG_ANCHOR = 10.0
 _FLOOR = {"comparisons": 1.0, "neighbors": 0.05}
 _ETA = 1.1
+_RIDGE = 1e-4
 SHRINKAGE = 0.5  # of what was learned from groups
 _WEIGHT = 6.0  # times d/r at rank r, where there is less to learn
 _MOST_MODES = 32  # and no more than one for twenty samples
@@ -98,7 +99,7 @@ def check_parameters(
         floor=floor,
         shrinkage=check_or_auto(model, "shrinkage", shrinkage, 0.0, 1.0),
         triplet_weight=_check_triplet_weight(model, near, n_modes, eta, weight),
-        ridge=check_number(model, "ridge", model.ridge, 0.0),
+        ridge=check_or_auto(model, "ridge", _auto_ridge(n_modes, eta, anchor), 0.0),
         rank=rank,
         metric=_check_init_metric(model, n_features),
         # Of low rank, or at an anchor, a start has its scale already.
@@ -114,6 +115,11 @@ def check_parameters(
         tol=check_number(model, "tol", model.tol, 0.0),
         callback=model.callback,
     )
+
+
+def _auto_ridge(n_modes: int, eta: float, anchor: float) -> float:
+    """Return a ridge that weighs the same beside the other terms, however many modes there are."""
+    return _RIDGE if anchor else _RIDGE * min(1.0, (3.0 / n_modes) ** eta)
 
 
 def auto_anchors(goal: str, said: Said, n_features: int, unit_rows: bool) -> tuple[float, ...]:

@@ -51,6 +51,7 @@ class Fit:
         return comparison_attributes(said, self.comparisons) | {
             "triplet_weight_": self.spec.triplet_weight,
             "eta_": self.spec.eta,
+            "ridge_": self.spec.ridge,
             "anchor_": self.spec.anchor,
             "floor_": self.spec.floor,
             "shrinkage_": self.spec.shrinkage,

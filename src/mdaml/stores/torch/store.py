@@ -9,7 +9,7 @@ import torch
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude
-from mdaml.constraints.labels import Classes, nearest_places
+from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
 from mdaml.stores.arrays import (
@@ -29,6 +29,7 @@ from mdaml.stores.mixture import (
 )
 from mdaml.stores.torch import pairs
 from mdaml.stores.torch.modes import center_sq_dists, nearest_center, sequential_weights
+from mdaml.stores.torch.neighbors import nearest_places
 from mdaml.stores.torch.start import mixture_posteriors, principal_axes
 
 # Rows whose products are summed in single precision, before double precision takes over. Many
@@ -220,9 +221,9 @@ class TorchStore(ArrayStore):
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:
-        Y = self.host(self.rows if is_identity(F) else self.project(F))
-        with one_blas_thread():  # the search has threads of its own
-            return nearest_places(Y[classes.rows], classes, n_similar, n_dissimilar)
+        Y = self.rows if is_identity(F) else self.project(F)
+        places = torch.tensor(classes.rows, device=Y.device)
+        return nearest_places(Y[places], classes, n_similar, n_dissimilar)
 
 
 def _transposed_times(Y: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
