@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mdaml._typing import IntArray
 from mdaml.constraints.checks import MOST_POINTS, compares_nothing
+from mdaml.io.texts import shorten
 
 KINDS = ("triplet", "pair", "quadruplet")
 MEMBERS = ("a", "b", "c", "d")
@@ -184,7 +185,8 @@ class LineReader:
         text = ",".join(row)
         if text.strip(", \t"):  # spreadsheets end in lines of commas
             self.n_lines += 1
-            self.problems.append(Problem(line, text, self._find_reason(row)))
+            reason = shorten(self._find_reason(row))
+            self.problems.append(Problem(line, shorten(text), reason))
 
     def _find_reason(self, row: Sequence[str]) -> str:
         """Return the first thing that is wrong with a line."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest
 
 Pairing = Literal["grid", "zip"]
@@ -265,19 +265,44 @@ def _combine(
     return triplets.reshape(-1, 3)
 
 
+def find_labelled(y: npt.NDArray[Any]) -> BoolArray:
+    """Return which rows have a label, not ``-1``; refuse what is no list of labels."""
+    if y.ndim != 1:
+        raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
+    missing = np.zeros(len(y), bool)
+    if y.dtype.kind == "f":
+        missing = ~np.isfinite(y)
+    elif y.dtype.kind == "O":
+        missing = np.array([_is_missing(label) for label in y], bool)
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(
+            f"y has no label in row {row}, but {y[row]!r}. Mark rows without a label by -1."
+        )
+    if y.dtype.kind not in "iufO":
+        return np.ones(len(y), bool)
+    known: BoolArray = y != -1
+    return known
+
+
+def _is_missing(label: Any) -> bool:
+    """Say whether an object stands for nothing: None, NaN, or the NA of pandas."""
+    equal = label == label  # NaN is not equal to itself, NA neither equal nor not
+    return label is None or not isinstance(equal, bool | np.bool) or not equal
+
+
 def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
 
     Refuse labels from which nothing can be learned.
     """
+    labelled = find_labelled(y)
     if y.dtype.kind == "f" and np.any(y != np.floor(y)):
         raise ValueError(
             f"y must hold class labels, got continuous values such as {y[y != np.floor(y)][0]}. "
             f"{caller} compares classes; cut the values into classes, or pass triplets."
         )
-    rows = np.arange(len(y))
-    if y.dtype.kind in "iufO":
-        rows = np.flatnonzero(y != -1)
+    rows = np.flatnonzero(labelled)
     try:
         classes, codes = np.unique(y[rows], return_inverse=True)
     except TypeError:

@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import Constraints
+from mdaml.constraints.labels import find_labelled
 from mdaml.constraints.nearest import nearest_was_near
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -392,8 +393,8 @@ def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[A
         raise ValueError(
             f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
         )
-    if labels.dtype.kind in "iufO":
-        Y, labels = Y[labels != -1], labels[labels != -1]
+    known = find_labelled(labels)
+    Y, labels = Y[known], labels[known]
     if len(labels) == 0:
         raise ValueError("No point has a label: all are -1.")
     return Y, labels
