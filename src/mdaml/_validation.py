@@ -164,8 +164,8 @@ def check_magnitude(X: Any) -> None:
     largest = max(float(X.max()), -float(X.min()))
     precision = str(X.dtype).removeprefix("torch.")  # tensors are welcome
     limit = float(np.finfo(precision).max) ** 0.25
-    # Metrics grow as samples shrink; their sixth powers, in double precision, must not overflow.
-    least = max(float(np.finfo(precision).tiny) ** 0.25, 1e-50)
+    # Metrics grow as samples shrink: twelfth powers, in double precision, must not overflow.
+    least = max(float(np.finfo(precision).tiny) ** 0.25, 1e-25)
     if 0.0 < largest < least:
         raise ValueError(
             f"X has values no more than {largest:.1e} away from their mean; below {least:.1e} "

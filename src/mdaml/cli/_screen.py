@@ -145,16 +145,15 @@ def replace_output(
             pass
         elif out.suffix.lower() not in suffixes:
             reason = f"the name must end in {list_suffixes(suffixes)}"
-        elif out.is_dir():
-            reason = "this is a folder"
         else:
             try:
-                part = stack.enter_context(replace_file(out))
+                if out.is_dir():
+                    reason = "this is a folder"
+                else:
+                    part = stack.enter_context(replace_file(out))
             except OSError as error:
                 cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
                 reason = cause.strerror
-            except ValueError as error:  # such as a null character in the name
-                reason = str(error).rstrip(".")
         if reason is not None:
             raise CommandError(f"--out: cannot write {shorten(str(out))}: {reason}.")
         yield part

@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
@@ -352,11 +352,14 @@ def _run_parallel(
 ) -> Iterator[tuple[Job, Record]]:
     """Yield results when they are ready, or batch by batch if the backend cannot do that."""
     backend, _ = get_active_backend()
+    if not calls:
+        return
+    n_jobs = min(effective_n_jobs(n_jobs), len(calls))  # a worker without a job watches nobody
     if backend.supports_return_generator:
         parallel = Parallel(n_jobs, return_as="generator_unordered")
         yield from parallel(delayed(_do_job_of)(os.getpid(), *call) for call in calls)
         return
-    step = max(8, 4 * abs(n_jobs))
+    step = max(8, 4 * n_jobs)
     for begin in range(0, len(calls), step):
         some = calls[begin : begin + step]
         yield from Parallel(n_jobs)(delayed(_do_job_of)(os.getpid(), *call) for call in some)
