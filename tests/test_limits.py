@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 N, D = 40, 4
 
 
-@pytest.fixture(scope="module")
-def X():
+@pytest.fixture(scope="module", name="X")
+def make_samples():
     return np.random.default_rng(0).normal(size=(N, D))
 
 
@@ -51,7 +51,7 @@ def test_small_samples_are_learned_from(X, triplets, scale, rank):
 @pytest.mark.parametrize("scale", [1e-30, 1e-56, 1e-80, 1e-150, 1e-300])
 @pytest.mark.parametrize("rank", [None, 2])
 def test_samples_whose_distances_vanish_are_refused(X, triplets, scale, rank):
-    with pytest.raises(ValueError, match="distances vanish in float64. Scale the features"):
+    with pytest.raises(ValueError, match=r"distances vanish in float64\. Scale the features"):
         MDaML(n_components=rank).fit(X * scale, triplets=triplets)
 
 

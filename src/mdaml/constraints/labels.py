@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest
@@ -52,6 +54,7 @@ def sample_triplets(
     (8, 3)
     """
     classes = Classes.from_labels("sample_triplets", y)
+    _check_partners(n_similar, n_dissimilar, pairing)
     rng = np.random.default_rng(random_state)
     return classes.random_triplets(n_similar, n_dissimilar, pairing, rng)
 
@@ -104,10 +107,25 @@ def neighbor_triplets(
            [3, 2, 1]])
     """
     classes = Classes.from_labels("neighbor_triplets", y)
+    X = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+    if len(X) != len(np.asarray(y)):
+        raise ValueError(f"X has {len(X)} rows, but y has {len(np.asarray(y))} labels.")
+    _check_partners(n_similar, n_dissimilar, pairing)
     near, far = nearest_places(X[classes.rows], classes, n_similar, n_dissimilar)
     return classes.neighbor_triplets(near, far, pairing)
 
 
+def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
+    for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
+        if not 1 <= int(value) < _MOST_PARTNERS:
+            raise ValueError(f"{name} must be from 1 to {_MOST_PARTNERS - 1}, got {value}.")
+    if pairing not in ("grid", "zip"):
+        raise ValueError(f"pairing must be 'grid' or 'zip', got {pairing!r}.")
+
+
+_MOST_PARTNERS = 1_000_000
 _EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
 _CELL = 16_384  # rows of a cell, at most; at least half as many
 

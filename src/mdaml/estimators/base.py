@@ -248,10 +248,11 @@ class MahalanobisTransformer(
         """
         with np.errstate(over="ignore"):  # checked below
             stored = components.astype(dtype, copy=False)
-        # Row by row: features may be so many that a copy does not fit into memory.
+        # Row by row: features may be so many that a copy does not fit into memory. Not by
+        # np.negative(row, out=row), which NumPy 2.4 gets wrong where rows have strides.
         for row in stored:
             if row[np.abs(row).argmax()] < 0:
-                np.negative(row, out=row)
+                row *= -1.0
         fitted["components_"] = stored
         self._check_finite(fitted)
         if X is not None:
