@@ -30,11 +30,10 @@ def make_samples(rng):
     """Return samples with one or two things wrong with them."""
     n, d = int(rng.integers(4, 50)), int(rng.integers(1, 8))
     X = rng.normal(size=(n, d))
-    for _ in range(rng.integers(0, 3)):
-        X = TROUBLES[rng.integers(len(TROUBLES))](X, rng)
-    if rng.random() < 0.3:
-        with np.errstate(over="ignore"):
-            X = X.astype(np.float32)
+    with np.errstate(all="ignore"):
+        for _ in range(rng.integers(0, 3)):
+            X = TROUBLES[rng.integers(len(TROUBLES))](X, rng)
+        X = X.astype(np.float32) if rng.random() < 0.3 else X
     return np.asfortranarray(X) if rng.random() < 0.2 else X
 
 

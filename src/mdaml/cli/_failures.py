@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import NoReturn
 
 from mdaml.io.texts import shorten
@@ -65,8 +66,11 @@ def end_command(
 def print_document_of(message: str, details: list[str], code: int) -> None:
     """Print the document that says what went wrong."""
     document = {"error": {"message": message, "details": details}, "exit_code": code}
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except OSError:  # a full disk: the sentence is all there can be; Python would try again at exit
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (until the process ends)
 
 
 def _explain(error: BaseException, interrupted: str) -> CommandError:

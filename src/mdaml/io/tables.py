@@ -196,9 +196,8 @@ def _locate(path: Path, row: int) -> str:
 def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
     """Return rows as Arrow holds them, NaN and empty texts where there is nothing."""
     X = np.empty((batch.num_rows, len(table.features)))
-    places = {name: n for n, name in enumerate(batch.schema.names)}  # Arrow would search all names
     for place, name in enumerate(table.features):
-        column = batch.column(places[name]).cast("float64", safe=False)
+        column = batch.column(name).cast("float64", safe=False)
         X[:, place] = column.to_numpy(zero_copy_only=False)
     ids, labels = (
         None if name is None else to_texts(table.path, batch, name, trim=trim)
@@ -324,9 +323,8 @@ def _read_parquet(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
     with open_parquet(path) as file:
         schema = file.schema_arrow
         table = _choose_columns(path, schema.names, columns)
-        kinds = dict(zip(schema.names, schema.types, strict=True))
         for name in table.features:
-            kind = kinds[name]
+            kind = schema.field(name).type
             if not any(is_kind(kind) for is_kind in numbers):
                 advice = f" Pass --id {name}, --labels {name} or --drop {name}."
                 advice = advice if columns["features"] is None else ""
