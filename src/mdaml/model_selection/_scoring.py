@@ -304,13 +304,13 @@ def _check_k(name: str, k: Any) -> None:
         raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
 
 
-def _transform(metric: Metric, X: ArrayLike) -> npt.NDArray[Any]:
+def _transform(metric: Metric, X: ArrayLike) -> FloatArray:
     if isinstance(metric, type) or not hasattr(metric, "fit") or not hasattr(metric, "transform"):
         raise TypeError(
             f"metric must be a fitted estimator of mdaml, or a pipeline that ends in one, got "
             f"{type(metric).__name__}."
         )
-    Y = metric.transform(X)
+    Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
     if not np.abs(Y).max(initial=0.0) < _FARTHEST:
         raise ValueError(
             f"X, mapped by the metric, has values beyond {_FARTHEST:.0e}: squared distances "
@@ -320,7 +320,7 @@ def _transform(metric: Metric, X: ArrayLike) -> npt.NDArray[Any]:
 
 
 def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:
-    Y: FloatArray = np.ascontiguousarray(_transform(metric, X), np.float64)
+    Y: FloatArray = _transform(metric, X)
     if constraints.n_points > len(Y):
         raise ValueError(
             f"constraints refer to {constraints.n_points} points, but X has {len(Y)} rows. Pass "
@@ -404,7 +404,7 @@ def _smallest(values: FloatArray, n: int) -> IntArray:
 
 def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
     """Return the mapped samples that have a label, and their labels."""
-    Y, labels = np.asarray(_transform(metric, X), np.float64), np.asarray(y)
+    Y, labels = _transform(metric, X), np.asarray(y)
     if labels.shape != (len(Y),):
         raise ValueError(
             f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
