@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check release-check bench bench-peers clean
+.PHONY: demo test fuzz lint check release-check bench bench-peers clean
 
 demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw a picture
 	$(BIN)/mdaml demo
@@ -17,6 +17,9 @@ lint: .venv/.dev          ## format, style, spelling, types, import layers
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: .venv/.test         ## attack fits, calls, files and commands at random for ten minutes
+	cd tests && ../$(BIN)/python -m fuzz
 
 check: lint test          ## what continuous integration runs
 

@@ -801,7 +801,7 @@ def test_fault_in_a_late_block_leaves_no_file(folder):
 def test_data_are_never_overwritten():
     whole = Path("items.csv").read_bytes()
     result = run("transform", "model.mdaml", "items.csv", "--out", "./items.csv", code=2)
-    assert "is the data itself" in result.stderr
+    assert "the same file as items.csv" in result.stderr
     assert Path("items.csv").read_bytes() == whole
 
 

@@ -7,6 +7,7 @@ import literal
 import numpy as np
 import pytest
 import sklearn
+from fuzz.fits import recompute
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -59,6 +60,28 @@ def test_last_objective_is_eq_7_of_the_fitted_attributes(seed):
     X, y = make_blobs(60, 4, centers=5, random_state=seed)
     model = MDaML(4, n_similar=2, n_dissimilar=3, random_state=seed).fit(X + 100, y)
     assert model.history_[-1] == pytest.approx(literal_objective(model, X + 100), rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of scales, and of what cannot be met
+@pytest.mark.parametrize("trouble", ["offset", "outlier", "scales"])
+def test_eq_7_from_the_attributes_is_off_by_rounding_only(trouble):
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(10, 50)), int(rng.integers(1, 7))
+        X = rng.normal(size=(n, d))
+        if trouble == "offset":
+            X += 10.0 ** rng.integers(1, 12)
+        elif trouble == "outlier":
+            X[0] *= 10.0 ** rng.integers(2, 12)
+        else:
+            X *= 10.0 ** rng.uniform(-8, 8, d)
+        T = np.array([rng.choice(n, 3, replace=False) for _ in range(60)])
+        options = {"anchor": 0.0, "floor": 0.0, "eta": 2.0, "max_iter": 4, "random_state": 0}
+        model = MDaML(1 + seed % 3, n_components=[None, 1][seed % 2], **options).fit(X, triplets=T)
+        value, bound = recompute(model, X)
+        assert abs(value - model.history_[-1]) <= bound
+        if np.abs(X).max() < 1e6:
+            assert value == pytest.approx(model.history_[-1], rel=1e-8)
 
 
 def test_history_of_single_precision_is_eq_7_too(toy):

@@ -7,7 +7,8 @@ import inspect
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,23 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame is not None and frame.f_code.co_filename.startswith(_HOME):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def ignore_warnings(category: type[Warning], module: str = "") -> Iterator[None]:
+    """Ignore warnings of a category, of modules whose names begin so, in all threads for a while.
+
+    ``warnings.catch_warnings`` puts back what it found: where threads overlap, the last one to end
+    would leave the filters of another. This takes away only what it added.
+    """
+    filters: Any = warnings.filters
+    entry = ("ignore", None, category, re.compile(module), 0)
+    filters.insert(0, entry)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # others have reset all filters
+            filters.remove(entry)
 
 
 def check_integer(
@@ -142,10 +160,17 @@ def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: in
 
 
 def check_magnitude(X: Any) -> None:
-    """Refuse centred samples whose squared distances, multiplied once more, would overflow."""
+    """Refuse centred samples whose squared distances, multiplied once more, overflow or vanish."""
     largest = max(float(X.max()), -float(X.min()))
     precision = str(X.dtype).removeprefix("torch.")  # tensors are welcome
     limit = float(np.finfo(precision).max) ** 0.25
+    # Metrics grow as samples shrink: twelfth powers, in double precision, must not overflow.
+    least = max(float(np.finfo(precision).tiny) ** 0.25, 1e-25)
+    if 0.0 < largest < least:
+        raise ValueError(
+            f"X has values no more than {largest:.1e} away from their mean; below {least:.1e} "
+            f"distances vanish in {precision}. Scale the features, for instance by StandardScaler."
+        )
     if largest > limit:
         raise ValueError(
             f"X has values up to {largest:.1e} away from their mean; beyond {limit:.1e} fourth "

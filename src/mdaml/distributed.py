@@ -20,6 +20,7 @@ from mdaml.stores.dask.rows import Rows
 from mdaml.stores.dask.store import DaskStore
 
 __all__ = ["fit"]
+_MOST_SMALL_SHARDS, _ROWS_OF_A_SHARD = 16, 100
 Estimator = TypeVar("Estimator", bound=MDaML)
 
 
@@ -61,7 +62,8 @@ def fit(
     client : distributed.Client, optional
         The cluster; by default the client that was made last.
     n_shards : int, optional
-        Into how many parts to cut samples and comparisons; by default one for each worker.
+        Into how many parts to cut samples and comparisons; by default one for each worker. Beyond
+        16 parts each holds 100 rows at least: smaller ones would only send messages.
     timeout : float, default=60.0
         Seconds to wait for a worker while there is none.
 
@@ -103,9 +105,10 @@ def fit(
             f"estimator must be an MDaML, such as MDaML(n_modes=4), got {estimator!r}. Other "
             "methods are fitted in one memory."
         )
-    if n_shards is not None and (not isinstance(n_shards, Integral) or n_shards < 1):
+    is_count = isinstance(n_shards, Integral) and not isinstance(n_shards, bool) and n_shards > 0
+    if n_shards is not None and not is_count:
         raise ValueError(f"n_shards must be None or an integer of at least 1, got {n_shards!r}.")
-    if not isinstance(timeout, int | float) or not timeout > 0:
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout > 0:
         raise ValueError(f"timeout must be a number of seconds above 0, got {timeout!r}.")
     given = {
         "triplets": triplets,
@@ -123,7 +126,8 @@ def fit(
         said = _check_said(rows.n_samples, y, given)
         shape = (rows.n_samples, rows.n_features)
         spec, said = resolve(estimator, shape, said, unit_rows=rows.unit_length)
-        cuts = cut_rows(_anchors(said), rows.n_samples, cluster.n_shards)
+        most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
+        cuts = cut_rows(_anchors(said), rows.n_samples, min(cluster.n_shards, most))
         cluster.place(len(cuts) - 1)
         kind = _kind(estimator, rows, spec, said, len(cuts) - 1)
         store = DaskStore.of(cluster, rows, cuts, kind)

@@ -1,36 +1,46 @@
 """The command ``mdaml``."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mdaml import __version__
+from mdaml.cli._failures import INTERRUPTED, end_command, print_document_of
 
 if TYPE_CHECKING:
     from typer import Typer
 
-_CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
-_IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
-
-# Messages for packages that a command imports and that may be missing.
-_HINTS = {
-    **dict.fromkeys(("typer", "rich", "matplotlib", "pandas", "pyarrow", "jinja2"), _CLI),
-    **dict.fromkeys(("PIL", "skimage"), _IMAGES),
-}
-
 
 def main() -> None:
-    """Run the command line; if an extra is missing, print how to get it and exit with 1."""
+    """Run the command line; whatever happens ends in words, an exit code and, if wanted, JSON."""
     try:
-        build_app()()
-    except ModuleNotFoundError as error:
-        hint = _HINTS.get((error.name or "").partition(".")[0])
-        if hint is None:
+        code = _call(build_app())
+    # Commands have words of their own; what comes here came up before them: while packages were
+    # loaded or arguments read. Users get a sentence, and by a variable the traceback.
+    except (Exception, KeyboardInterrupt) as error:
+        end_command(error, as_json="--json" in sys.argv)
+    sys.exit(code)
+
+
+def _call(app: "Typer") -> int:
+    """Run the application; report wrong arguments as typer does, and in JSON if that is wanted."""
+    import typer
+    from typer.rich_utils import rich_format_error
+
+    try:
+        code: Any = app(standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except Exception as error:
+        format_message = getattr(error, "format_message", None)  # only wrong arguments have it
+        if format_message is None:
             raise
-        sys.stderr.write(f"{hint}\n")
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:  # while packages are loaded; commands have their own words for it
-        sys.stderr.write("Interrupted.\n")
-        raise SystemExit(130) from None
+        rich_format_error(error)  # type: ignore[arg-type]
+        code = getattr(error, "exit_code", 2)
+        if "--json" in sys.argv:
+            print_document_of(format_message(), [], code)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return code or 0
 
 
 def build_app() -> "Typer":

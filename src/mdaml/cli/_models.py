@@ -101,7 +101,8 @@ def fold_scaling(model: Any, scaler: StandardScaler) -> Any:
     """
     for metric in _list_metrics(model):
         L = metric.components_
-        metric.components_ = (L / scaler.scale_).astype(L.dtype)
+        with np.errstate(over="ignore"):  # no model is saved that is not finite
+            metric.components_ = (L / scaler.scale_).astype(L.dtype)
         if hasattr(metric, "centers_"):
             centers = metric.centers_ * scaler.scale_ + scaler.mean_
             metric.centers_ = centers.astype(metric.centers_.dtype)
@@ -115,7 +116,8 @@ def save_model(model: Any, path: Path, table: Table) -> None:
     if table.is_named:
         for metric in _list_metrics(model):
             metric.feature_names_in_ = np.array(table.features, dtype=object)
-    model.save(path)
+    with convert_errors():
+        model.save(path)
 
 
 def load_model(path: Path) -> tuple[Any, tuple[str, ...] | None]:

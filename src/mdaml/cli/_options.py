@@ -37,6 +37,8 @@ _HELP = {
     "--folds": "Parts, each held out once.",
     "--hold-out": "Hold out comparisons, or points with all their comparisons, to know how the "
     "metric does on new ones. With --labels always points.",
+    "--raw": "Write ids into .csv as they are. By default those that a spreadsheet would take for "
+    "a formula, such as =1+1, get a ' in front.",
     "--json": "Print one JSON document to stdout, all else to stderr.",
 }
 
@@ -91,4 +93,5 @@ Seed: TypeAlias = Annotated[int, _option("--seed", None, _METHOD, min=0)]
 Grid: TypeAlias = Annotated[_Texts, _option("--grid", "NAME=V1,V2,...", _METHOD)]
 Folds: TypeAlias = Annotated[int, _option("--folds", None, _METHOD, min=2)]
 HeldOut: TypeAlias = Annotated[HoldOut, _option("--hold-out", None, _METHOD)]
+Raw: TypeAlias = Annotated[bool, _option("--raw", None)]
 Json: TypeAlias = Annotated[bool, _option("--json", None)]

@@ -5,7 +5,7 @@ Results are tables for people, plain lines for pipes or one JSON document for pr
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,32 +18,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Box
 
+from mdaml.cli._failures import BAD_INPUT, end_command
+from mdaml.cli._failures import WORK_FAILED as WORK_FAILED
+from mdaml.cli._failures import CommandError as CommandError
 from mdaml.io.atomic import replace_file
-from mdaml.io.texts import list_suffixes
+from mdaml.io.texts import list_suffixes, shorten
 
-WORK_FAILED = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
+# Outputs of the running command that are complete.
+_written: list[Path] = []
 
 # Starts a progress bar by its title and the number of steps, if known; called with steps done.
 StartBar: TypeAlias = Callable[[str, int | None], Callable[[int], None]]
-
-
-class CommandError(Exception):
-    """Ends a command with a message for its user.
-
-    Attributes
-    ----------
-    code : int
-        Exit code of the command.
-    details : sequence of str
-        Lines to print above the message.
-    """
-
-    def __init__(self, message: str, *, code: int = BAD_INPUT, details: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.details = details
 
 
 class Screen:
@@ -115,15 +100,6 @@ class Screen:
             document = self.document | {"warnings": self._warnings}
             typer.echo(json.dumps(document, allow_nan=False, default=_to_plain, ensure_ascii=False))
 
-    def print_error(self, error: CommandError) -> None:
-        """Print what went wrong, and the document that says so, if one is wanted."""
-        for line in (*error.details, str(error)):
-            typer.echo(line, err=True)
-        if self.as_json:
-            described = {"message": str(error), "details": list(error.details)}
-            document = {"error": described, "exit_code": error.code}
-            typer.echo(json.dumps(document, ensure_ascii=False))
-
 
 @contextmanager
 def run_command(
@@ -131,20 +107,16 @@ def run_command(
 ) -> Iterator[Screen]:
     """Run a command: print its document at the end, and turn errors into words and exit codes."""
     screen = Screen(as_json)
+    _written.clear()
     try:
-        try:
-            yield screen
-            screen.print_document()
-        except KeyboardInterrupt:
-            raise CommandError(interrupted, code=INTERRUPTED) from None
-        except BrokenPipeError:
-            raise  # whoever read the output has seen enough; typer handles it
-        except (OSError, MemoryError) as error:
-            what = "Not enough memory." if isinstance(error, MemoryError) else str(error)
-            raise CommandError(what, code=WORK_FAILED) from None
-    except CommandError as error:
-        screen.print_error(error)
-        raise typer.Exit(error.code) from None
+        yield screen
+        screen.print_document()
+    except BrokenPipeError:
+        raise  # whoever read the output has seen enough; typer handles it
+    except (Exception, KeyboardInterrupt) as error:  # users get a sentence for errors of ours too
+        if _written:
+            interrupted = f"Interrupted, but {_written[-1]} had been written before."
+        end_command(error, as_json=as_json, interrupted=interrupted)
 
 
 @contextmanager
@@ -159,23 +131,41 @@ def convert_errors(*more: type[Exception], code: int = BAD_INPUT) -> Iterator[No
 
 
 @contextmanager
-def replace_output(out: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """Open a file that replaces ``--out`` at the end; refuse an unwritable place at once."""
-    reason = None
+def replace_output(
+    out: Path, suffixes: tuple[str, ...], *, inputs: Iterable[str | Path | None]
+) -> Iterator[Path]:
+    """Open a file that replaces ``--out`` at the end; refuse an unwritable place at once.
+
+    Refuse a file that the command reads, too. Inputs may be names of columns, which are no files.
+    """
+    read = [each for each in inputs if each is not None and _is_same_file(out, Path(each))]
+    reason = f"it is the same file as {read[0]}, which this command reads" if read else None
     with ExitStack() as stack:
-        if out.suffix.lower() not in suffixes:
+        if reason is not None:
+            pass
+        elif out.suffix.lower() not in suffixes:
             reason = f"the name must end in {list_suffixes(suffixes)}"
-        elif out.is_dir():
-            reason = "this is a folder"
         else:
             try:
-                part = stack.enter_context(replace_file(out))
+                if out.is_dir():
+                    reason = "this is a folder"
+                else:
+                    part = stack.enter_context(replace_file(out))
             except OSError as error:
                 cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
                 reason = cause.strerror
         if reason is not None:
-            raise CommandError(f"--out: cannot write {out}: {reason}.")
+            raise CommandError(f"--out: cannot write {shorten(str(out))}: {reason}.")
         yield part
+    _written.append(out)
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Say whether two names lead to one file, by whatever links."""
+    try:
+        return one.resolve() == other.resolve() or one.samefile(other)
+    except (OSError, ValueError):  # there is none, or it cannot be one
+        return False
 
 
 def make_bars(console: Console, *, transient: bool = True) -> progress.Progress:

@@ -40,6 +40,7 @@ def audit(
     top: Annotated[
         int, typer.Option(min=0, help="How many of the most suspicious comparisons to show.")
     ] = 10,
+    raw: options.Raw = False,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
@@ -56,14 +57,16 @@ def audit(
         estimator, features = load_model(model)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
         columns = choose_columns(id_column, drop, features=features)
-        output = nullcontext() if out is None else replace_output(out, (".csv", ".parquet"))
-        with output as part:
+        inputs = (model, data, id_column, *(path for _, path in files))
+        suffixes = (".csv", ".parquet")
+        no_output = nullcontext(None)
+        with no_output if out is None else replace_output(out, suffixes, inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             check_width(estimator, model, table)
             with screen.show_progress("auditing"), convert_errors():
                 frame = _audit(estimator, table, compared)
             if part is not None and out is not None:
-                write_frame(part, out.suffix.lower(), frame)
+                write_frame(part, out.suffix.lower(), frame, raw=raw)
         screen.document["out"] = None if out is None else str(out)
         screen.print_facts()
         _print_counts(frame, screen)

@@ -47,7 +47,7 @@ def demo(
     """Learn metrics on bundled data: a table of 3-NN accuracies, and a picture."""
     out = out.resolve()
     with run_command(interrupted="Interrupted: no picture was written.") as screen:
-        with replace_output(out, (".png",)) as part:
+        with replace_output(out, (".png",), inputs=()) as part:
             import_module("matplotlib")  # fail now, not after the work, if it is missing
             with show_progress(screen.console) as start_bar:
                 scores, figure = _learn(start_bar, splits, seed)

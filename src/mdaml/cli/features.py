@@ -10,8 +10,15 @@ import numpy as np
 import typer
 
 from mdaml._typing import FloatArray
-from mdaml.cli import _screen
-from mdaml.cli._screen import CommandError, StartBar, replace_output, run_command, show_progress
+from mdaml.cli import _options as options
+from mdaml.cli._screen import (
+    WORK_FAILED,
+    CommandError,
+    StartBar,
+    replace_output,
+    run_command,
+    show_progress,
+)
 from mdaml.features import gist, lab_histogram, list_images
 from mdaml.features._images import unreadable
 from mdaml.io.writers import write_frame
@@ -47,17 +54,18 @@ def features(
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out files that cannot be read.")
     ] = False,
+    raw: options.Raw = False,
 ) -> None:
     """Compute features of all images in a folder: a table with a row for each file."""
     out = out.resolve()
     with run_command(interrupted="Interrupted: no table was written.") as screen:
-        with replace_output(out, (".parquet", ".csv")) as part:
+        with replace_output(out, (".parquet", ".csv"), inputs=()) as part:
             _import_extras(out, kind)
             with show_progress(screen.console) as start_bar:
                 paths = _keep_readable(_listed(folder, recursive), skip_unreadable, start_bar)
                 table = np.hstack([_compute(f, paths, start_bar) for f in _FUNCTIONS[kind]])
             names = [path.relative_to(folder).as_posix() for path in paths]
-            _write(part, out.suffix.lower(), names, table)
+            _write(part, out.suffix.lower(), names, table, raw=raw)
         screen.print(f"{len(names)} images, {table.shape[1]} features each: {out}")
 
 
@@ -89,7 +97,7 @@ def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[P
         return kept
     hint = "" if skip else " --skip-unreadable leaves them out."
     message = f"{count} cannot be read: no table was written.{hint}"
-    raise CommandError(message, code=_screen.WORK_FAILED, details=reasons)
+    raise CommandError(message, code=WORK_FAILED, details=reasons)
 
 
 def _compute(function: _Function, paths: list[Path], start_bar: StartBar) -> FloatArray:
@@ -97,9 +105,9 @@ def _compute(function: _Function, paths: list[Path], start_bar: StartBar) -> Flo
     return function(paths, n_jobs=-1, callback=start_bar(title, len(paths)))
 
 
-def _write(path: Path, suffix: str, names: list[str], table: FloatArray) -> None:
+def _write(path: Path, suffix: str, names: list[str], table: FloatArray, *, raw: bool) -> None:
     from pandas import DataFrame
 
     frame = DataFrame(table, columns=[f"f{i + 1}" for i in range(table.shape[1])])
     frame.insert(0, "file", names)
-    write_frame(path, suffix, frame)
+    write_frame(path, suffix, frame, raw=raw)

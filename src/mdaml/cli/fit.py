@@ -51,7 +51,8 @@ def fit(
         estimator = make_estimator(method, parse_params(param), seed)
         screen.document["command"] = "fit"
         columns = choose_columns(id_column, drop, labels)
-        with replace_output(out, (".mdaml",)) as part:
+        inputs = (data, id_column, labels, *(path for _, path in files))
+        with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             supervision = choose_supervision(compared, table)
             start = time.perf_counter()

@@ -1,6 +1,7 @@
 """``mdaml paper``: run the experiments of the paper, and report them."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,13 @@ import typer
 from rich.console import Console
 
 from mdaml import experiments
-from mdaml.cli._screen import CommandError, convert_errors, make_bars, run_command
+from mdaml.cli._screen import (
+    WORK_FAILED,
+    CommandError,
+    convert_errors,
+    make_bars,
+    run_command,
+)
 from mdaml.experiments import CONFIRMATION, DATASETS, METHODS, Job, make_plan, read_records
 
 _OUT = Path("mdaml-paper")
@@ -60,11 +67,15 @@ def run(
                 f"Left out, because their files are not here: {', '.join(left_out)}. Set "
                 "MDAML_DATA to the folder that holds them."
             )
-        before = len(read_records(path))
+        if out.exists() and not out.is_dir():
+            raise CommandError(f"--out: {out} is a file. Name a folder, or one to be made.")
+        with convert_errors():
+            before = len(read_records(path))
         if before:
             screen.print(f"Going on: {path} holds {before} records.")
         with (
             convert_errors(BlockingIOError),
+            _explain_loss(path),
             _show_jobs(screen.console) as show,
             joblib.parallel_config("loky", inner_max_num_threads=1),
         ):
@@ -83,9 +94,9 @@ def report(
     ] = None,
 ) -> None:
     """Write tables, figures and one page with all of it from the records of a run."""
-    from mdaml.experiments.report import write_report
-
     with run_command() as screen:
+        from mdaml.experiments.report import write_report
+
         if records is None:
             found = sorted(_OUT.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
             if not found:
@@ -95,9 +106,22 @@ def report(
             records = found[-1]
         elif not records.exists():
             raise CommandError(f"--records: there is no file {records}.")
-        with convert_errors(OSError), screen.console.status("Writing the report …"):
+        with convert_errors(), screen.console.status("Writing the report …"):
             page = write_report(read_records(records), out or records.parent / "report")
         screen.print(f"Report: {page}")
+
+
+@contextmanager
+def _explain_loss(path: Path) -> Iterator[None]:
+    """Say what is left when a worker was killed."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise CommandError(
+            "A worker process was killed; perhaps memory ran out. Nothing is lost: run the same "
+            f"again to go on, with fewer --jobs. {path}",
+            code=WORK_FAILED,
+        ) from error
 
 
 @contextmanager

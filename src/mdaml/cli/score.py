@@ -36,10 +36,10 @@ def score(
 
     Scores on what a model has learned from flatter it: keep some comparisons for this.
     """
-    from mdaml.estimators import Euclidean
-
     files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        from mdaml.estimators import Euclidean
+
         check_scored(files, labels)
         screen.document["command"] = "score"
         estimator, features = load_model(model)

@@ -56,10 +56,10 @@ def search(
 
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """
-    from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
-
     files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
+
         if method == "mdamlcv":
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
         check_usage(method, bool(files), labels)
@@ -68,7 +68,8 @@ def search(
         grids = _choose_grids(method, parse_grid(grid), seed)
         n_fits = len(ParameterGrid(grids)) * folds
         columns = choose_columns(id_column, drop, labels)
-        with replace_output(out, (".mdaml",)) as part:
+        inputs = (data, id_column, labels, *(path for _, path in files))
+        with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             scale = scale and not has_unit_rows(table.X)
             if scale:  # inside the search: the scale of held-out points must not be known to a fit

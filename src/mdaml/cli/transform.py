@@ -39,6 +39,7 @@ def transform(
         Precision | None,
         typer.Option(help="Precision of the numbers; by default that of the data."),
     ] = None,
+    raw: options.Raw = False,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
@@ -48,15 +49,14 @@ def transform(
     Files are read and written in blocks: they may be larger than memory.
     """
     with run_command(as_json) as screen:
-        if out.resolve() == data.resolve():
-            raise CommandError(f"--out: {out} is the data itself. Choose another name.")
         estimator, features = load_model(model)
         check_file(data)
         blocks = read_blocks(data, **choose_columns(id_column, drop, features=features))
         mapped = _map_blocks(estimator, model, blocks, dtype)
         progress = screen.show_progress(f"transforming {data}")
-        with replace_output(out, SUFFIXES) as part, convert_errors(), progress:
-            n_rows = write_blocks(part, out.suffix.lower(), mapped)
+        inputs = (model, data, id_column)
+        with replace_output(out, SUFFIXES, inputs=inputs) as part, convert_errors(), progress:
+            n_rows = write_blocks(part, out.suffix.lower(), mapped, raw=raw)
         names = list(estimator.get_feature_names_out())
         screen.print(f"{n_rows} rows of {len(names)} numbers: {out}")
         screen.document = {

@@ -2,11 +2,9 @@
 
 import csv
 import io
+import math
 import os
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -17,6 +15,7 @@ import numpy.typing as npt
 from mdaml.constraints._table import COLUMNS, KINDS, MEMBERS, LineReader, Problem
 from mdaml.constraints.checks import check_points
 from mdaml.io.atomic import replace_file
+from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.texts import check_suffix, load_arrow, read_texts
 
 if TYPE_CHECKING:  # the class takes its method from here
@@ -24,13 +23,7 @@ if TYPE_CHECKING:  # the class takes its method from here
 
 _SUFFIXES = (".csv", ".parquet", ".npz")
 _PARTS = {"triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points"}
-# What NumPy and zipfile raise for archives that are not as they should be. A header of an array is
-# Python source to NumPy, hence the errors of a parser.
-_DAMAGE = (
-    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, tokenize.TokenError),
-    *(ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, RuntimeError),
-    *(SyntaxError, TypeError, ValueError),
-)
+_MOST_COMPRESSED = 100  # times; row numbers never are
 
 
 def read(
@@ -125,6 +118,7 @@ def _get_parts(value: "Constraints") -> dict[str, Any]:
 def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
     try:
         with path.open("rb") as file:  # np.load would leave a damaged one open
+            _check_sizes(file, path.stat().st_size)
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it holds a single array")
@@ -134,9 +128,25 @@ def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
         if arrays["n_points"].shape != () or arrays["n_points"].dtype.kind != "i":
             raise ValueError("n_points is no integer")
         return cls(**arrays | {"n_points": int(arrays["n_points"])})
-    except _DAMAGE as error:
+    except ARRAY_DAMAGE as error:
         message = f"{path}: not an NPZ file of Constraints.write, or damaged: {error}"
         raise ValueError(message.rstrip(".") + ".") from None
+
+
+def _check_sizes(file: BinaryIO, size: int) -> None:
+    """Refuse an archive whose arrays claim much more memory than it has bytes; read none."""
+    claimed = 0
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as entry:
+                    major, _ = np.lib.format.read_magic(entry)
+                    read = "read_array_header_1_0" if major == 1 else "read_array_header_2_0"
+                    shape, _, dtype = getattr(np.lib.format, read)(entry)
+                    claimed += math.prod(shape) * dtype.itemsize
+    file.seek(0)
+    if claimed > _MOST_COMPRESSED * size:
+        raise ValueError(f"it claims to hold {claimed} bytes, but has only {size}")
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:

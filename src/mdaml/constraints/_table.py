@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mdaml._typing import IntArray
 from mdaml.constraints.checks import MOST_POINTS, compares_nothing
+from mdaml.io.texts import shorten
 
 KINDS = ("triplet", "pair", "quadruplet")
 MEMBERS = ("a", "b", "c", "d")
@@ -129,7 +130,7 @@ class LineReader:
             return None
         unknown = [name for name in columns if name not in COLUMNS]
         if unknown or len(set(columns)) < len(columns):
-            what = f"unknown column {unknown[0]!r}" if unknown else "a column twice"
+            what = f"unknown column {shorten(unknown[0])!r}" if unknown else "a column twice"
             raise ValueError(f"{self._path}: the header has {what}. {_ADVICE}")
         if "kind" not in columns and _kind_of(columns) is None:
             what = f"the header {','.join(columns)} fits no kind of constraint"
@@ -138,12 +139,14 @@ class LineReader:
 
     def _find_columns_without_header(self, row: Sequence[str], line: int) -> tuple[str, ...]:
         if line == 0:  # names of columns, which no file without a header has
-            raise ValueError(f"{self._path}: there are no columns a and b, but {', '.join(row)}.")
+            raise ValueError(
+                f"{self._path}: there are no columns a and b, but {shorten(', '.join(row))}."
+            )
         wrong = [cell for cell in row if self._points[cell] < 0]
         if wrong:
             raise ValueError(
-                f"{self._path}: the first line, {','.join(row)}, is no header (a,b,c or a,b,label "
-                f"or a,b,c,d) and holds no constraint: {self._describe_point(wrong[0])}."
+                f"{self._path}: the first line, {shorten(','.join(row))}, is no header (a,b,c or "
+                f"a,b,label or a,b,c,d) and holds no constraint: {self._describe_point(wrong[0])}."
             )
         if len(row) not in (3, 4):
             advice = " Pairs need a header: a,b,label." if len(row) == 2 else ""
@@ -184,7 +187,8 @@ class LineReader:
         text = ",".join(row)
         if text.strip(", \t"):  # spreadsheets end in lines of commas
             self.n_lines += 1
-            self.problems.append(Problem(line, text, self._find_reason(row)))
+            reason = shorten(self._find_reason(row))
+            self.problems.append(Problem(line, shorten(text), reason))
 
     def _find_reason(self, row: Sequence[str]) -> str:
         """Return the first thing that is wrong with a line."""

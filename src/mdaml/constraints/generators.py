@@ -219,6 +219,9 @@ def _chunk_of_points(groups: Any, n_points: int | None) -> IntArray:
         "groups must be integers, the chunk of each point or -1 for none, or a list of chunks, "
         "each a list of row numbers"
     )
+    groups = groups.to_numpy() if hasattr(groups, "to_numpy") else groups
+    if not isinstance(groups, Sequence | np.ndarray) or isinstance(groups, str | bytes):
+        raise TypeError(f"{wanted}; got {type(groups).__name__}.")
     if len(groups) == 0:
         raise ValueError(f"{wanted}; got nothing.")
     if np.ndim(groups[0]) == 0:
@@ -366,10 +369,13 @@ def with_noise(
     return noisy, flipped
 
 
+_MOST = 2**31
+
+
 def _check_count(name: str, value: Any, high: int | None = None, what: str = "") -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
-    if value < 1 or (high is not None and value > high):
-        most = "" if high is None else f" and at most the {high}{what}"
+    if not 1 <= value <= (_MOST if high is None else high):
+        most = f" and at most {_MOST}" if high is None else f" and at most the {high}{what}"
         raise ValueError(f"{name} must be at least 1{most}, got {value}.")
     return int(value)

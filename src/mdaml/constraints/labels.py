@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest
 
 Pairing = Literal["grid", "zip"]
@@ -52,6 +54,7 @@ def sample_triplets(
     (8, 3)
     """
     classes = Classes.from_labels("sample_triplets", y)
+    _check_partners(n_similar, n_dissimilar, pairing)
     rng = np.random.default_rng(random_state)
     return classes.random_triplets(n_similar, n_dissimilar, pairing, rng)
 
@@ -104,10 +107,25 @@ def neighbor_triplets(
            [3, 2, 1]])
     """
     classes = Classes.from_labels("neighbor_triplets", y)
+    X = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+    if len(X) != len(np.asarray(y)):
+        raise ValueError(f"X has {len(X)} rows, but y has {len(np.asarray(y))} labels.")
+    _check_partners(n_similar, n_dissimilar, pairing)
     near, far = nearest_places(X[classes.rows], classes, n_similar, n_dissimilar)
     return classes.neighbor_triplets(near, far, pairing)
 
 
+def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
+    for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
+        if not 1 <= int(value) < _MOST_PARTNERS:
+            raise ValueError(f"{name} must be from 1 to {_MOST_PARTNERS - 1}, got {value}.")
+    if pairing not in ("grid", "zip"):
+        raise ValueError(f"pairing must be 'grid' or 'zip', got {pairing!r}.")
+
+
+_MOST_PARTNERS = 1_000_000
 _EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
 _CELL = 16_384  # rows of a cell, at most; at least half as many
 
@@ -265,19 +283,44 @@ def _combine(
     return triplets.reshape(-1, 3)
 
 
+def find_labelled(y: npt.NDArray[Any]) -> BoolArray:
+    """Return which rows have a label, not ``-1``; refuse what is no list of labels."""
+    if y.ndim != 1:
+        raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
+    missing = np.zeros(len(y), bool)
+    if y.dtype.kind == "f":
+        missing = ~np.isfinite(y)
+    elif y.dtype.kind == "O":
+        missing = np.array([_is_missing(label) for label in y], bool)
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(
+            f"y has no label in row {row}, but {y[row]!r}. Mark rows without a label by -1."
+        )
+    if y.dtype.kind not in "iufO":
+        return np.ones(len(y), bool)
+    known: BoolArray = y != -1
+    return known
+
+
+def _is_missing(label: Any) -> bool:
+    """Say whether an object stands for nothing: None, NaN, or the NA of pandas."""
+    equal = label == label  # NaN is not equal to itself, NA neither equal nor not
+    return label is None or not isinstance(equal, bool | np.bool) or not equal
+
+
 def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
 
     Refuse labels from which nothing can be learned.
     """
+    labelled = find_labelled(y)
     if y.dtype.kind == "f" and np.any(y != np.floor(y)):
         raise ValueError(
             f"y must hold class labels, got continuous values such as {y[y != np.floor(y)][0]}. "
             f"{caller} compares classes; cut the values into classes, or pass triplets."
         )
-    rows = np.arange(len(y))
-    if y.dtype.kind in "iufO":
-        rows = np.flatnonzero(y != -1)
+    rows = np.flatnonzero(labelled)
     try:
         classes, codes = np.unique(y[rows], return_inverse=True)
     except TypeError:

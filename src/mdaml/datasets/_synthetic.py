@@ -24,6 +24,9 @@ _BLOCK = 1 << 13
 _TIE = 1e-9
 
 
+_MOST = 2**31  # of anything that is counted
+
+
 def make_multimodal(
     n_samples: int = 300,
     *,
@@ -305,4 +308,6 @@ def _reflection_to_u(n_features: int) -> NDArray[np.float64]:
 def _check_count(name: str, value: int, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    if value > _MOST:
+        raise ValueError(f"{name} must be at most {_MOST}, got {value}.")
     return int(value)

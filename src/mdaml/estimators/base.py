@@ -1,5 +1,6 @@
 """What every learner of a Mahalanobis distance can do once it is fitted."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -227,7 +228,14 @@ class MahalanobisTransformer(
             raise ValueError(
                 f"A and B must have the same shape, one pair per row, got {a.shape} and {b.shape}."
             )
-        return np.linalg.norm(self._map(a - b), axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
+            distances = _lengths(self._map(a - b))
+        if not np.all(np.isfinite(distances)):
+            raise ValueError(
+                f"Distances of these A and B exceed {distances.dtype}. Pass them in double "
+                "precision, or scale the features, for instance by StandardScaler."
+            )
+        return distances
 
     def _map(self, X: FloatArray) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
@@ -238,13 +246,30 @@ class MahalanobisTransformer(
         The largest entry of each row of ``components`` is made positive. Without X, features and
         their names are those of before.
         """
+        with np.errstate(over="ignore"):  # checked below
+            stored = components.astype(dtype, copy=False)
+        # Row by row: features may be so many that a copy does not fit into memory. Not by
+        # np.negative(row, out=row), which NumPy 2.4 gets wrong where rows have strides.
+        for row in stored:
+            if row[np.abs(row).argmax()] < 0:
+                row *= -1.0
+        fitted["components_"] = stored
+        self._check_finite(fitted)
         if X is not None:
             validate_data(self, X, skip_check_array=True)
         for name, value in fitted.items():
             setattr(self, name, value)
-        largest = np.abs(components).argmax(axis=1)[:, None]
-        signs = np.where(np.take_along_axis(components, largest, axis=1) < 0, -1.0, 1.0)
-        self.components_ = (components * signs).astype(dtype)
+
+    def _check_finite(self, fitted: Mapping[str, Any]) -> None:
+        """Refuse what was learned if an array holds infinities or no numbers."""
+        for name, value in fitted.items():
+            is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+            if is_float and not np.all(np.isfinite(value)):
+                raise ValueError(
+                    f"{type(self).__name__} cannot be fitted to X: {name} would hold values that "
+                    f"are not finite in {value.dtype}. Scale the features, for instance by "
+                    "StandardScaler, and fit again."
+                )
 
     @property
     def _n_features_out(self) -> int:
@@ -259,3 +284,12 @@ class MahalanobisTransformer(
 
     def _check(self, X: ArrayLike) -> FloatArray:
         return validate_data(self, X, dtype=_FLOATS, reset=False)
+
+
+def _lengths(Y: FloatArray) -> FloatArray:
+    """Return the lengths of the rows; squares neither overflow nor vanish.
+
+    Rows are scaled by powers of two, which changes no digit.
+    """
+    _, exponents = np.frexp(np.abs(Y).max(axis=1, initial=0.0))
+    return np.ldexp(np.linalg.norm(np.ldexp(Y, -exponents[:, None]), axis=1), exponents)

@@ -104,6 +104,12 @@ class Past:
 
 def past_of(model: Any) -> Past:
     """Return what a fitted model knows; of one that was loaded, what its file held."""
+    for name in ("n_samples_seen_", "n_comparisons_seen_"):
+        if not hasattr(model, name):
+            raise ValueError(
+                f"partial_fit cannot go on with this {type(model).__name__}: it has no {name}, so "
+                "that nobody knows what a new chunk is worth beside the old ones. Fit it anew."
+            )
     d = model.n_features_in_
     kept = getattr(model, "_stream", None)
     if kept is None:

@@ -57,7 +57,7 @@ class Euclidean(MahalanobisTransformer):
         2
         """
         samples = check_array(X, dtype=[np.float64, np.float32], input_name="X", estimator=self)
-        self._store(X, np.eye(samples.shape[1]), samples.dtype)
+        self._store(X, np.eye(samples.shape[1], dtype=samples.dtype), samples.dtype)
         return self
 
     def __sklearn_tags__(self) -> Tags:

@@ -5,23 +5,25 @@ is a few words; the process that runs it loads the data. So jobs can run in othe
 cluster, and an interrupted run continues with the jobs that have no record yet.
 """
 
+import os
 import platform
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 from mdaml import estimators
+from mdaml._validation import ignore_warnings
 from mdaml.experiments.config import CONFIG, CONFIRMATION, DATASETS, METHODS, combinations, spread
 from mdaml.experiments.records import Record, appending, read_records
 from mdaml.experiments.splits import TrialData, load_folds, load_samples, load_split, seed_of, sizes
@@ -180,9 +182,8 @@ def do_job(job: Job, params: dict[str, Any]) -> tuple[Job, Record]:
         "sensitivity": _sensitivity,
     }[job.kind]
     start = time.perf_counter()
-    with warnings.catch_warnings():
-        # The grids contain values at which methods warn, of slow convergence for instance.
-        warnings.simplefilter("ignore", UserWarning)
+    # The grids contain values at which methods warn, of slow convergence for instance.
+    with ignore_warnings(UserWarning):
         result = work(job, params)
     record = {name: value for name, value in vars(job).items() if value != ""}
     if job.kind != "sensitivity":
@@ -311,6 +312,13 @@ def _find_names(what: str, names: Iterable[str], all_names: Sequence[str]) -> tu
 
 
 def _check_presets(path: Path, records: list[Record], presets: set[str]) -> None:
+    for number, record in enumerate(records, 1):
+        missing = {"kind", "dataset", "method", "preset", "params"} - record.keys()
+        if missing:
+            raise ValueError(
+                f"Line {number} of {path} is no record of a run: it has no {min(missing)}. Remove "
+                "the line, or choose another --out."
+            )
     others = {record["preset"] for record in records} - presets
     if presets and others:
         raise ValueError(
@@ -323,15 +331,38 @@ def _key(record: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(record.get(name, default) for name, default in vars(Job("", "", "")).items())
 
 
+def _do_job_of(driver: int, job: Job, params: dict[str, Any]) -> tuple[Job, Record]:
+    """Do a job in a process of its own, which ends soon after the one that started it."""
+    if os.getppid() == driver:
+        _end_with_parent(driver)
+    return do_job(job, params)
+
+
+@cache
+def _end_with_parent(parent: int) -> None:
+    """Watch the parent: one that was killed cannot stop its children."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    Thread(target=watch, name="mdaml-watch", daemon=True).start()
+
+
 def _run_parallel(
     calls: list[tuple[Job, dict[str, Any]]], n_jobs: int
 ) -> Iterator[tuple[Job, Record]]:
     """Yield results when they are ready, or batch by batch if the backend cannot do that."""
     backend, _ = get_active_backend()
+    if not calls:
+        return
+    n_jobs = min(effective_n_jobs(n_jobs), len(calls))  # a worker without a job watches nobody
     if backend.supports_return_generator:
         parallel = Parallel(n_jobs, return_as="generator_unordered")
-        yield from parallel(delayed(do_job)(*call) for call in calls)
+        yield from parallel(delayed(_do_job_of)(os.getpid(), *call) for call in calls)
         return
-    step = max(8, 4 * abs(n_jobs))
+    step = max(8, 4 * n_jobs)
     for begin in range(0, len(calls), step):
-        yield from Parallel(n_jobs)(delayed(do_job)(*call) for call in calls[begin : begin + step])
+        some = calls[begin : begin + step]
+        yield from Parallel(n_jobs)(delayed(_do_job_of)(os.getpid(), *call) for call in some)

@@ -25,12 +25,15 @@ def read_records(path: str | Path) -> list[Record]:
     records = []
     for number, line in enumerate(_complete_lines(Path(path)), 1):
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
             raise ValueError(
-                f"Line {number} of {path} is not JSON. Another program has changed this file: "
-                "remove the line, or start again with another --out."
-            ) from None
+                f"Line {number} of {path} is not JSON of a record. Another program has changed "
+                "this file: remove the line, or start again with another --out."
+            )
+        records.append(record)
     return records
 
 

@@ -18,6 +18,7 @@ from mdaml.features._images import FULL_SCALE, Images, Pixels, check_count, desc
 # below which it does not amplify. Filters: the highest frequency in cycles per pixel, the ratio of
 # successive frequencies, and the sharpness along and across.
 _MARGIN = 5
+_MOST_VALUES = 2**31  # of all filters together: 16 GiB
 _CONTRAST_FLOOR = 0.2
 _TOP_FREQUENCY = 0.3
 _FREQUENCY_RATIO = 1.85
@@ -151,6 +152,12 @@ def _check_options(
         raise ValueError("n_orientations must have a number for at least one scale, got none.")
     for count in n_orientations:
         check_count("n_orientations", count, 1)
+    n_values = (size + 2 * boundary) ** 2 * sum(n_orientations)
+    if n_values > _MOST_VALUES:
+        raise ValueError(
+            f"size={size}, boundary={boundary} and {sum(n_orientations)} orientations need filters "
+            f"of {n_values:.1e} values; at most {_MOST_VALUES:.1e} are computed. Make size smaller."
+        )
     if isinstance(cutoff, bool) or not isinstance(cutoff, Real) or not 0 < cutoff < np.inf:
         raise ValueError(f"cutoff must be a finite number greater than 0, got {cutoff!r}.")
     if dtype not in (np.float64, np.float32):

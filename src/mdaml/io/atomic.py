@@ -39,21 +39,61 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path).resolve()
     if target.is_dir():
         raise ValueError(f"{os.fspath(path)} is a folder. Name a file in it.")
-    part = target.with_name(f".mdaml-{secrets.token_hex(8)}.part")
+    _remove_orphans(target.parent)
     try:
-        part.touch(exist_ok=False)  # unlike tempfile, with the permissions of any new file
+        part, handle = _create(target.parent)
     except (FileNotFoundError, NotADirectoryError) as error:
         message = f"There is no folder {target.parent} to write to. Create it first."
         raise type(error)(message) from error
     try:
-        yield part
-        _sync(part)
+        try:
+            yield part
+            _sync(part)
+        finally:
+            os.close(handle)  # Windows renames closed files only
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     with contextlib.suppress(OSError):  # folders cannot be opened on Windows
         _sync(target.parent)
+
+
+def _create(folder: Path) -> tuple[Path, int]:
+    """Create a new file, locked for as long as its handle is open."""
+    while True:
+        part = folder / f".mdaml-{secrets.token_hex(8)}.part"
+        # Unlike tempfile, with the permissions of any new file.
+        handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        _lock(handle)
+        if part.exists():  # otherwise another process took it for an orphan before it was locked
+            return part, handle
+        os.close(handle)
+
+
+def _remove_orphans(folder: Path) -> None:
+    """Delete new files of processes that were killed: those that nobody has locked."""
+    for part in folder.glob(".mdaml-*.part"):
+        with contextlib.suppress(OSError):  # another user's, or gone by now
+            handle = os.open(part, os.O_RDWR)
+            try:
+                if _lock(handle):
+                    part.unlink()
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Lock a file until its handle is closed; return False if it is locked or cannot be."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows: open files cannot be deleted there anyway
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _sync(path: Path) -> None:

@@ -11,7 +11,9 @@ import math
 import os
 import stat
 import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
 
@@ -27,6 +29,13 @@ DTYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", 
 DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, RuntimeError, EOFError, struct.error),
     *(LookupError, OverflowError),
+)
+# What NumPy raises for damaged arrays and archives of them. A header is Python source to NumPy,
+# hence the errors of a parser.
+ARRAY_DAMAGE = (
+    *DAMAGE,
+    *(zlib.error, tokenize.TokenError, ArithmeticError, MemoryError, SyntaxError),
+    *(TypeError, ValueError),
 )
 _DOCUMENT = "model.json"
 _MAX_ENTRIES = 1000

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray
+from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.texts import (
     BLOCK_ROWS,
     Texts,
@@ -23,6 +24,7 @@ from mdaml.io.texts import (
     load_arrow,
     open_parquet,
     read_records,
+    shorten,
     to_texts,
 )
 
@@ -83,7 +85,7 @@ class Table:
         unknown = [name for name in names if name not in rows]
         if unknown:
             kind = "row" if self.ids is None else "id"
-            raise ValueError(f"There is no {kind} {unknown[0]!r}. {self.describe_names()}")
+            raise ValueError(f"There is no {kind} {shorten(unknown[0])!r}. {self.describe_names()}")
         return [rows[name] for name in names]
 
     def encode_labels(self) -> npt.NDArray[np.int64]:
@@ -305,7 +307,7 @@ def _describe_cell(cell: str) -> str:
         return "is empty"
     if cell.lower() in {"na", "n/a", "nan", "null", "none"}:
         return f"is {cell!r}: fill in what is missing, or leave the row out"
-    return f"holds {cell!r}, not a finite number"
+    return f"holds {shorten(cell)!r}, not a finite number"
 
 
 def _is_finite(cell: str) -> bool:
@@ -382,9 +384,13 @@ def _read_npy_texts(array: Texts, path: Path, option: str, name: str | None) -> 
 
 def _map_npy(path: Path) -> npt.NDArray[Any]:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            array.close()
+            raise ValueError("it is an archive of several arrays")
+    except (*ARRAY_DAMAGE, OSError) as error:
         raise ValueError(f"{path}: it is no NPY file of numbers, or damaged: {error}.") from None
+    return array
 
 
 def slice_rows(n_rows: int, n_columns: int, n_values: int = 1 << 20) -> Iterator[slice]:

@@ -28,6 +28,19 @@ def check_suffix(path: Path, suffixes: Sequence[str]) -> str:
     return suffix
 
 
+def shorten(text: str, most: int = 200) -> str:
+    """Return a text without the middle of an endless one: the cells of a table can have any size.
+
+    Examples
+    --------
+    >>> from mdaml.io.texts import shorten
+    >>> shorten("0123456789", 4)
+    '01 … 89'
+    """
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
 def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     r"""Read a CSV or Parquet file in blocks: the numbers of lines, and the columns of their cells.
 

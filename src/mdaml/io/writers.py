@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,15 +14,18 @@ import numpy as np
 from mdaml.io.tables import Table
 from mdaml.io.texts import load_arrow
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NEEDS_QUOTES = re.compile(r'[",\r\n]')
 
 
-def write_blocks(path: Path, suffix: str, blocks: Iterable[Table]) -> int:
+def write_blocks(path: Path, suffix: str, blocks: Iterable[Table], *, raw: bool = False) -> int:
     """Write tables one below the other, in the format of a suffix; return the number of rows.
 
-    Numbers in CSV files are written such that reading them gives the same numbers. Ids have no
-    place in NPY files.
+    Numbers in CSV files are written such that reading them gives the same numbers, ids so that no
+    spreadsheet runs them, unless ``raw``. Ids have no place in NPY files.
     """
+    if suffix == ".csv" and not raw:
+        blocks = map(_disarm_block, blocks)
     write = {".csv": _write_csv, ".parquet": _write_parquet, ".npy": _write_npy}
     n_rows = 0
 
@@ -36,12 +40,38 @@ def write_blocks(path: Path, suffix: str, blocks: Iterable[Table]) -> int:
     return n_rows
 
 
-def write_frame(path: Path, suffix: str, frame: Any) -> None:
-    """Write a data frame without its index, as CSV or Parquet."""
+def write_frame(path: Path, suffix: str, frame: Any, *, raw: bool = False) -> None:
+    """Write a data frame without its index, as CSV or Parquet; ``raw`` as in `write_blocks`."""
     if suffix == ".csv":
+        frame = frame if raw else frame.map(disarm)
         frame.to_csv(path, index=False)
     else:
         frame.to_parquet(path, index=False, engine="pyarrow")
+
+
+def disarm(cell: Any) -> Any:
+    """Return a text that a spreadsheet would take for a formula with a ' in front; all else as is.
+
+    Examples
+    --------
+    >>> from mdaml.io.writers import disarm
+    >>> [disarm(cell) for cell in ("=1+1", "-12", "cat")]
+    ["'=1+1", '-12', 'cat']
+    """
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)  # a number is none
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def _disarm_block(block: Table) -> Table:
+    ids = block.ids
+    if ids is not None and any(text.startswith(_FORMULA) for text in ids):
+        ids = np.array([disarm(text) for text in ids], dtype=object)
+    return replace(block, ids=ids, id_column=disarm(block.id_column))
 
 
 def _write_csv(file: BinaryIO, blocks: Iterator[Table]) -> None:

@@ -4,8 +4,11 @@
 its first call. Then it is compiled, and so are the loops that it calls.
 """
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property, partial
+from pickle import UnpicklingError
 from typing import Any
 
 
@@ -33,7 +36,65 @@ class Loop:
 
 
 def _njit(fastmath: frozenset[str]) -> Callable[[Any], Any]:
-    return lambda numba: numba.njit(nogil=True, cache=True, fastmath=set(fastmath) or False)
+    def make(numba: Any) -> Callable[[Any], Any]:
+        compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False)
+        return lambda function: _with_cache(compiled(function))
+
+    return make
+
+
+def _with_cache(compiled: Any) -> Any:
+    """Let compiled code outlast the process, where that is possible.
+
+    ``cache=True`` of Numba would fail where no file can be written or one is damaged.
+    """
+    from numba.core.caching import FunctionCache
+
+    class SafeCache(FunctionCache):
+        """Numba's own, which compiles where it cannot read, and goes on where it cannot write."""
+
+        def load_overload(self, *args: Any) -> Any:
+            try:
+                return super().load_overload(*args)
+            except _DAMAGE as error:
+                _warn_once(error)
+            with suppress(OSError):
+                self.flush()  # an empty file in place of the damaged one
+            return None
+
+        def save_overload(self, *args: Any) -> None:
+            try:
+                super().save_overload(*args)
+            except _DAMAGE as error:
+                _warn_once(error)
+
+    try:
+        # What cache=True sets to a FunctionCache; there is no public way to another one.
+        compiled._cache = SafeCache(compiled.py_func)
+    except (OSError, RuntimeError) as error:  # there is no folder that can be written
+        _warn_once(error)
+    return compiled
+
+
+# What unpickling a file that was cut off or changed may raise, and files that cannot be written.
+_DAMAGE = (
+    *(OSError, EOFError, UnpicklingError, MemoryError, ImportError),
+    *(AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+)
+_warned = False
+
+
+def _warn_once(error: Exception) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            f"Compiled code cannot be kept or read: {error}. It is compiled again in every "
+            "process, which takes up to a minute. Set NUMBA_CACHE_DIR to a folder with free space "
+            "that can be written.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for

@@ -8,11 +8,12 @@ A tall matrix may be an array, or anything else with ``shape``, ``dtype`` and ``
 block of its rows when it is asked for ``Y[begin:end]``.
 """
 
+import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
-from threading import current_thread, main_thread
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -39,15 +40,49 @@ def blocks(begin: int, end: int, n_rows: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + n_rows, end)
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread for a while, if called in the main thread.
+class _OneBlasThread:
+    """The limit holds for the whole process: of fits that overlap the last one lifts it."""
 
-    The limit holds for the whole process. Set and lifted by several threads whose fits overlap, it
-    would be lifted too early or never; so only the main thread sets it.
-    """
-    if current_thread() is not main_thread():
-        return nullcontext()
-    return _controller().limit(limits=1, user_api="blas")
+    def __init__(self) -> None:
+        self.lock, self.n_users, self.limit = Lock(), 0, None
+
+    def enter(self) -> None:
+        """Set the limit, unless it is set."""
+        with self.lock:
+            if self.n_users == 0:
+                self.limit = _controller().limit(limits=1, user_api="blas")
+            self.n_users += 1
+
+    def leave(self) -> None:
+        """Lift the limit, unless others need it."""
+        with self.lock:
+            self.n_users -= 1
+            if self.n_users == 0 and self.limit is not None:
+                self.limit.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread for a while, in the whole process."""
+    limit = _one_blas_thread  # a child that is forked meanwhile has another
+    limit.enter()
+    try:
+        yield
+    finally:
+        limit.leave()
+
+
+def _after_fork() -> None:
+    """Forget the fits of threads that do not live on in a child."""
+    global _one_blas_thread
+    _one_blas_thread = _OneBlasThread()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache

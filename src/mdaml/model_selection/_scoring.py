@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import Constraints
+from mdaml.constraints.labels import find_labelled
 from mdaml.constraints.nearest import nearest_was_near
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -22,6 +23,7 @@ from mdaml.kernels.products import one_blas_thread
 from mdaml.model_selection._split import check_constraints
 
 _BLOCK = 2**21  # distances at a time
+_FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
 
 
 class Metric(Protocol):
@@ -302,8 +304,23 @@ def _check_k(name: str, k: Any) -> None:
         raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
 
 
-def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:
+def _transform(metric: Metric, X: ArrayLike) -> FloatArray:
+    if isinstance(metric, type) or not hasattr(metric, "fit") or not hasattr(metric, "transform"):
+        raise TypeError(
+            f"metric must be a fitted estimator of mdaml, or a pipeline that ends in one, got "
+            f"{type(metric).__name__}."
+        )
     Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
+    if not np.abs(Y).max(initial=0.0) < _FARTHEST:
+        raise ValueError(
+            f"X, mapped by the metric, has values beyond {_FARTHEST:.0e}: squared distances "
+            "overflow. Scale the features, for instance by StandardScaler, and fit again."
+        )
+    return Y
+
+
+def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:
+    Y: FloatArray = _transform(metric, X)
     if constraints.n_points > len(Y):
         raise ValueError(
             f"constraints refer to {constraints.n_points} points, but X has {len(Y)} rows. Pass "
@@ -387,13 +404,13 @@ def _smallest(values: FloatArray, n: int) -> IntArray:
 
 def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
     """Return the mapped samples that have a label, and their labels."""
-    Y, labels = np.asarray(metric.transform(X), np.float64), np.asarray(y)
+    Y, labels = _transform(metric, X), np.asarray(y)
     if labels.shape != (len(Y),):
         raise ValueError(
             f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
         )
-    if labels.dtype.kind in "iufO":
-        Y, labels = Y[labels != -1], labels[labels != -1]
+    known = find_labelled(labels)
+    Y, labels = Y[known], labels[known]
     if len(labels) == 0:
         raise ValueError("No point has a label: all are -1.")
     return Y, labels

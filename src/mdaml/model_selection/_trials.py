@@ -1,6 +1,5 @@
 """One candidate on one split: fitted to what is left, scored by what is held out."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 
 from mdaml._typing import BoolArray, FloatArray
+from mdaml._validation import ignore_warnings
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
 from mdaml.estimators import MDaML
@@ -189,9 +189,8 @@ def _try(
     start = perf_counter()
     try:
         model = _make(task, params, short is not None, before)
-        with warnings.catch_warnings():
-            # Candidates are meant to differ; what is wrong with one shows in its score.
-            warnings.simplefilter("ignore", UserWarning)
+        # Candidates are meant to differ; what is wrong with one shows in its score.
+        with ignore_warnings(UserWarning):
             fit(model, *learned)
     except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         what = f"{_described(params)} cannot be fitted."

@@ -44,6 +44,8 @@ def lower_point(path: Path, start: Trial, step: float) -> tuple[Any, float] | No
         else:
             high = trial
         if high is not None:
+            if high.step == low.step:  # so short that no number lies between them
+                break
             step = cubic_minimum(low, high)
         elif step < path.limit:
             # Where the slope would vanish if it went on changing as it did.

@@ -1,6 +1,5 @@
 """First weights of samples in the modes, by scikit-learn: a Gaussian mixture, or k-means."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import ignore_warnings
 
 # Rows that the start is estimated from; all rows get their weights from the estimate.
 MAX_ROWS_FOR_START = 20_000
@@ -109,6 +109,5 @@ def _quiet() -> Iterator[None]:
     where samples coincide, some modes begin without samples of their own.
     """
     # The samples are NumPy arrays; scikit-learn refuses k-means++ while it dispatches on others.
-    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with ignore_warnings(ConvergenceWarning, "sklearn"), config_context(array_api_dispatch=False):
         yield

@@ -1,0 +1,105 @@
+"""How a command ends when something goes wrong: a sentence, an exit code, a JSON document.
+
+Needs no extra, so that a missing one can be reported too.
+"""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import NoReturn
+
+from mdaml.io.texts import shorten
+
+WORK_FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+_CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
+_IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
+
+# Messages for packages that a command imports and that may be missing.
+_HINTS = {
+    **dict.fromkeys(("typer", "rich", "matplotlib", "pandas", "pyarrow", "jinja2"), _CLI),
+    **dict.fromkeys(("PIL", "skimage"), _IMAGES),
+}
+_TRACEBACK = "MDAML_TRACEBACK"  # if this variable is set, tracebacks are printed
+_LENGTH = 2000  # of a message
+
+
+class CommandError(Exception):
+    """Ends a command with a message for its user.
+
+    Attributes
+    ----------
+    code : int
+        Exit code of the command.
+    details : sequence of str
+        Lines to print above the message.
+    """
+
+    def __init__(self, message: str, *, code: int = BAD_INPUT, details: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
+def end_command(
+    error: BaseException, *, as_json: bool, interrupted: str = "Interrupted."
+) -> NoReturn:
+    """Print what went wrong, also as a document if one is wanted, and exit."""
+    failure = _explain(error, interrupted)
+    if os.environ.get(_TRACEBACK) and failure.code != INTERRUPTED:
+        traceback.print_exception(error)
+    message = shorten(str(failure), _LENGTH)
+    details = [shorten(line, _LENGTH) for line in failure.details]
+    for line in (*details, message):
+        sys.stderr.write(f"{line}\n")
+    if as_json:
+        print_document_of(message, details, failure.code)
+    raise SystemExit(failure.code) from None
+
+
+def print_document_of(message: str, details: list[str], code: int) -> None:
+    """Print the document that says what went wrong."""
+    document = {"error": {"message": message, "details": details}, "exit_code": code}
+    try:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except OSError:  # a full disk: the sentence is all there can be; Python would try again at exit
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (until the process ends)
+
+
+def _explain(error: BaseException, interrupted: str) -> CommandError:
+    """Return a sentence and an exit code for any error."""
+    failed = CommandError("Not enough memory.", code=WORK_FAILED)
+    if any(isinstance(each, KeyboardInterrupt) for each in _walk(error)):
+        return CommandError(interrupted, code=INTERRUPTED)
+    if isinstance(error, CommandError):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        hint = _HINTS.get((error.name or "").partition(".")[0])
+        if hint is not None:
+            return CommandError(hint, code=WORK_FAILED)
+    if isinstance(error, BrokenProcessPool):
+        failed.args = ("A worker process was killed; perhaps memory ran out. Try fewer --jobs.",)
+    elif isinstance(error, OSError):
+        where = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        failed.args = (f"{error.strerror}{where}." if error.strerror else str(error),)
+    elif not isinstance(error, MemoryError):
+        failed.args = (
+            f"This should not have happened: {type(error).__name__}: {error}. Please report it, "
+            f"with what is printed if you set {_TRACEBACK}=1.",
+        )
+    return failed
+
+
+def _walk(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that led to it: packages turn an interruption into their own."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__

@@ -1,0 +1,355 @@
+"""Commands at their limits: damaged inputs, errors of all kinds, interruptions, full disks."""
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import mdaml.cli.features as features_module
+import mdaml.cli.fit as fit_module
+from mdaml import Euclidean, MDaML
+from mdaml.cli import build_app, main
+from mdaml.cli.audit import audit
+from mdaml.cli.fit import fit
+from mdaml.cli.search import search
+from mdaml.cli.transform import transform
+from mdaml.io.atomic import replace_file
+from mdaml.io.tables import read_table
+
+N = 30
+MAIN = "from mdaml.cli import main; main()"
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(build_app(), [str(word) for word in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """A table, triplets and models in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    frame = pd.DataFrame(X, columns=["u", "v", "w"])
+    frame.insert(0, "id", [f"i{n}" for n in range(N)])
+    frame.assign(y=np.arange(N) % 2).to_csv("items.csv", index=False)
+    np.save("items.npy", X)
+    np.save("ids.npy", frame["id"].to_numpy(str))
+    np.save("y.npy", np.arange(N) % 2)
+    rows = [rng.choice(N, 3, replace=False) for _ in range(40)]
+    Path("said.csv").write_text("a,b,c\n" + "".join(f"i{a},i{b},i{c}\n" for a, b, c in rows))
+    Euclidean().fit(X).save("plain.mdaml")
+
+
+COMMANDS = {
+    "fit": (fit, {"data": "items.csv", "triplets": "said.csv", "id_column": "ids.npy"}),
+    "search": (search, {"data": "items.csv", "triplets": "said.csv", "labels": "y.npy"}),
+    "audit": (audit, {"model": "plain.mdaml", "data": "items.csv", "triplets": "said.csv"}),
+    "transform": (transform, {"model": "plain.mdaml", "data": "items.npy", "id_column": "ids.npy"}),
+}
+SUFFIX = {"fit": ".mdaml", "search": ".mdaml", "audit": ".csv", "transform": ".npy"}
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(command, name) for command, (_, given) in COMMANDS.items() for name in given],
+)
+@pytest.mark.parametrize("link", [False, True])
+def test_no_command_writes_to_what_it_reads(command, name, link):
+    function, given = COMMANDS[command]
+    read = Path(given[name])
+    out = Path(f"same{SUFFIX[command]}")
+    if link:
+        out.symlink_to(read)
+    else:
+        out.hardlink_to(read)
+        read = out
+    before = read.read_bytes()
+    given = given | {name: str(out) if not link else given[name]}
+    parameters = inspect.signature(function).parameters
+    words = [command]
+    for key, value in given.items():
+        is_argument = parameters[key].default is inspect.Parameter.empty
+        option = {"id_column": "--id"}.get(key, f"--{key}")
+        words += [value] if is_argument else [option, value]
+    if command in ("fit", "search"):
+        words += ["--drop", "y"]
+    if command == "search" and name != "labels":
+        words = [word for word in words if word not in ("--labels", "y.npy")]
+    if name == "labels":
+        words = [word for word in words if word not in ("--triplets", "said.csv")]
+    result = run(*words, "--out", out, "--json", code=2)
+    assert "the same file as" in json.loads(result.stdout)["error"]["message"]
+    assert read.read_bytes() == before
+
+
+def test_audit_leaves_its_triplets_alone():
+    before = Path("said.csv").read_bytes()
+    common = ("audit", "plain.mdaml", "items.csv", "--drop", "y", "--triplets", "said.csv")
+    run(*common, "--out", "said.csv", code=2)
+    assert Path("said.csv").read_bytes() == before
+
+
+def damage_npy():
+    whole = Path("items.npy").read_bytes()
+    yield "empty.npy", b""
+    yield "cut.npy", whole[:150]
+    yield "archive.npy", _npz(x=np.eye(3))
+    yield "words.npy", Path("items.csv").read_bytes()
+    yield "header.npy", whole.replace(b"'shape'", b"'shape(")
+    yield "huge.npy", whole.replace(b"(30, 3)", b"(1<<9)")
+    yield "brace.npy", whole.replace(b"{", b"(", 1)
+
+
+def _npz(**arrays):
+    np.savez("made.npz", **arrays)
+    return Path("made.npz").read_bytes()
+
+
+def test_damaged_arrays_are_refused_in_a_sentence():
+    for name, content in damage_npy():
+        Path(name).write_bytes(content)
+        result = run("fit", name, "--method", "euclidean", "--out", "m.mdaml", "--json", code=2)
+        assert json.loads(result.stdout)["error"]["message"].startswith(name)
+
+
+def test_an_archive_that_claims_more_than_it_has_is_not_read():
+    n = 1 << 24
+    parts = {"triplets": np.zeros((n, 3), np.int64), "pairs": np.zeros((0, 2), np.int64)}
+    parts |= {"pair_labels": np.zeros(0, np.int64), "quadruplets": np.zeros((0, 4), np.int64)}
+    np.savez_compressed("bomb.npz", **parts, weights=np.ones(1), n_points=np.array(N))
+    result = run(
+        *("fit", "items.csv", "--drop", "y", "--constraints", "bomb.npz", "--out", "m.mdaml"),
+        code=2,
+    )
+    assert "claims to hold" in result.stderr
+
+
+def test_long_cells_are_not_printed_whole():
+    Path("long.csv").write_text(f"a,b\n1,2\n3,{'x' * 10**5}\n")
+    result = run("fit", "long.csv", "--method", "euclidean", "--out", "m.mdaml", code=2)
+    assert "long.csv:3: column 'b' holds 'xxx" in result.stderr
+    assert len(result.stderr) < 1000
+    Path("long_said.csv").write_text(f"a,b,c\n{'x' * 10**5},i1,i2\n")
+    common = ("fit", "items.csv", "--drop", "y", "--out", "m.mdaml", "--json")
+    result = run(*common, "--triplets", "long_said.csv", code=2)
+    assert len(result.stderr) < 2000
+    result = run("neighbors", "plain.mdaml", "items.npy", "--query", "1" * 5000, code=2)
+    assert "There is no row '111" in result.stderr
+    assert len(result.stderr) < 1000
+
+
+def test_names_of_many_columns_are_checked_in_linear_time():
+    names = [f"c{n}" for n in range(100_000)]
+    Path("wide.csv").write_text(",".join([*names, "c5"]) + "\n")
+    start = time.process_time()
+    with pytest.raises(ValueError, match="the column 'c5' is there twice"):
+        read_table(Path("wide.csv"))
+    assert time.process_time() - start < 10.0  # it was more than a minute
+
+
+@pytest.mark.parametrize("out", ["", "/", pytest.param("a" * 300 + ".mdaml", id="long")])
+def test_impossible_outputs_are_refused(out):
+    result = run("fit", "items.csv", "--drop", "y", "--triplets", "said.csv", "--out", out, code=2)
+    assert result.stderr.startswith("--out: cannot write ")
+
+
+def test_an_error_of_ours_is_a_sentence_and_a_document(monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("no such number")
+
+    monkeypatch.setattr(fit_module, "read_inputs", fail)
+    common = ("fit", "items.csv", "--triplets", "said.csv", "--out", "m.mdaml", "--json")
+    result = run(*common, code=1)
+    document = json.loads(result.stdout)
+    assert document["exit_code"] == 1
+    assert "ZeroDivisionError: no such number" in document["error"]["message"]
+    assert "MDAML_TRACEBACK=1" in result.stderr
+    assert "Traceback" not in result.stderr
+    monkeypatch.setenv("MDAML_TRACEBACK", "1")
+    assert "Traceback" in run(*common, code=1).stderr
+
+
+def test_wrong_arguments_give_a_document(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["mdaml", "fit", "items.csv", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert "--out" in json.loads(printed.out)["error"]["message"]
+    assert "--out" in printed.err
+
+
+@pytest.mark.parametrize("line", ['{"kind":', "[1]", '{"kind": "trial"}', "[" * 10**5])
+def test_broken_records_are_named(line):
+    Path("records.jsonl").write_text(f"{line}\n" + '{"kind": "trial"}\n')
+    result = run("paper", "run", "--out", ".", "--datasets", "balance", "--jobs", 1, code=2)
+    assert "Line 1 of records.jsonl" in result.stderr
+
+
+def test_records_need_a_folder():
+    result = run("paper", "run", "--out", "items.csv", "--quick", code=2)
+    assert "items.csv is a file" in result.stderr
+
+
+def test_formulas_in_ids_are_disarmed():
+    names = ["=HYPERLINK(1)", "+cmd", "-3", "@x", "plain", "-x"]
+    frame = pd.DataFrame({"id": names, "u": range(6), "v": 0, "w": 1})
+    frame.to_csv("formulas.csv", index=False)
+    common = ("transform", "plain.mdaml", "formulas.csv", "--out")
+    run(*common, "out.csv")
+    shown = ["'=HYPERLINK(1)", "'+cmd", "-3", "'@x", "plain", "'-x"]
+    assert pd.read_csv("out.csv")["id"].tolist() == shown
+    run(*common, "raw.csv", "--raw")
+    assert pd.read_csv("raw.csv")["id"].tolist() == names
+    run(*common, "out.parquet")
+    assert pd.read_parquet("out.parquet")["id"].tolist() == names
+    said = "a,b,c\n=HYPERLINK(1),plain,@x\n"
+    Path("formulas_said.csv").write_text(said)
+    run("audit", "plain.mdaml", "formulas.csv", "--triplets", "formulas_said.csv", "--out", "a.csv")
+    assert pd.read_csv("a.csv").loc[0, ["a", "b", "c"]].tolist() == [shown[0], "plain", shown[3]]
+
+
+def test_a_model_that_single_precision_cannot_hold_is_refused():
+    X = np.load("items.npy").astype(np.float32) * np.float32(1e-41)
+    np.save("tiny.npy", X)
+    result = run(
+        *("fit", "tiny.npy", "--labels", "y.npy", "--method", "kissme", "--no-scale"),
+        *("--out", "m.mdaml"),
+        code=2,
+    )
+    assert "Scale the features" in result.stderr
+    assert not Path("m.mdaml").exists()
+
+
+def start(*arguments, **options):
+    words = [sys.executable, "-c", MAIN, *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, **pipes, **options)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("seconds", [0.0, 0.4])
+def test_ctrl_c_gives_130_and_a_document(seconds):
+    Path("m.mdaml").write_bytes(b"old")
+    slow = (
+        "import signal, sys, threading; from mdaml.cli import main; print('up', file=sys.stderr, "
+    )
+    slow += "flush=True); main()"
+    words = ("fit", "items.csv", "--drop", "y", "--triplets", "said.csv", "--out", "m.mdaml")
+    options = ("--param", "max_iter=100000", "--param", "tol=0", "--param", "n_modes=3", "--json")
+    process = subprocess.Popen(
+        [sys.executable, "-c", slow, *words, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr.readline() == "up\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["exit_code"] == 130
+    assert "Traceback" not in err
+    assert Path("m.mdaml").read_bytes() == b"old"
+    assert not list(Path().glob(".mdaml-*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
+def test_what_a_killed_writer_left_goes_with_the_next_one():
+    code = "import os, signal; from mdaml.io.atomic import replace_file\n"
+    code += "with replace_file('m') as part: part.write_bytes(b'x'); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert len(list(Path().glob(".mdaml-*.part"))) == 1
+    with replace_file("other") as one, replace_file("m") as two:
+        assert sorted(Path().glob(".mdaml-*.part")) == sorted([Path(one.name), Path(two.name)])
+        one.write_bytes(b"1")
+        two.write_bytes(b"2")
+    assert not list(Path().glob(".mdaml-*.part"))
+    assert Path("m").read_bytes() == b"2"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_full_disk_is_a_sentence(suffix, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    Path("images").mkdir()
+    for n in range(4):
+        pixels = np.random.default_rng(n).integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        image.fromarray(pixels).save(f"images/{n}.png")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(features_module, "write_frame", fail)
+    result = run("features", "images", "--kind", "lab", "--out", f"t{suffix}", code=1)
+    assert result.stderr == "No space left on device.\n"
+    assert not [path for path in Path().iterdir() if path.name.startswith((".mdaml", "t."))]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_behind_stdout_is_a_sentence():
+    words = ("transform", "plain.mdaml", "items.npy", "--out", "o.npy", "--json")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "No space left on device.\n"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["driver", "worker"])
+def test_workers_and_their_driver_end_together(victim):
+    words = ("paper", "run", "--datasets", "letter,segment", "--jobs", "2", "--out", "r")
+    process = start(*words, "--methods", "DML-dc")
+    workers = wait_for_workers(process)
+    os.kill(process.pid if victim == "driver" else workers[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    if victim == "worker":
+        assert process.returncode == 1
+        assert "A worker process was killed" in err
+        assert "Traceback" not in err
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def wait_for_workers(process):
+    """Return the workers of a run once they have a job."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+        children = [pid for task in tasks for pid in task.read_text().split()]
+        names = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children}
+        found = [int(pid) for pid, words in names.items() if "popen_loky" in words]
+        if len(found) == 2:
+            time.sleep(8.0)  # until they have loaded what they need, and begun a job
+            return found
+        time.sleep(0.1)
+    raise AssertionError("no workers")
+
+
+def test_partial_fit_needs_counts():
+    X = np.load("items.npy")
+    model = MDaML(n_modes=1, max_iter=1).fit(X, np.arange(N) % 2)
+    del model.n_comparisons_seen_
+    with pytest.raises(ValueError, match="n_comparisons_seen_"):
+        model.partial_fit(X, np.arange(N) % 2)
