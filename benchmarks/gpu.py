@@ -32,6 +32,7 @@ import torch
 
 from mdaml import MDaML, __version__
 from mdaml.constraints import Constraints
+from mdaml.constraints.labels import Classes
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.conjugate_gradient import conjugate_gradient
 from mdaml.solver.modes import clustering_scatter
@@ -40,6 +41,7 @@ from mdaml.solver.start import start_metric, start_modes
 from mdaml.stores.arrays import Turns
 from mdaml.stores.torch import TorchStore, pairs
 from mdaml.stores.torch.modes import center_sq_dists
+from mdaml.stores.torch.neighbors import nearest_places
 
 CLASSES = 20
 PER_SAMPLE, ETA = 10, 3.0
@@ -311,6 +313,67 @@ def compare(name, n, d, arguments):
     }
 
 
+def make_labelled(n_samples, n_features, n_classes=20, seed=0):
+    """Return samples of classes made of ten kinds each, in 16 dimensions and noise, and labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n_samples)
+    kinds = 1.2 * rng.normal(size=(10 * n_classes, 16)).astype(np.float32)
+    Z = kinds[10 * y + rng.integers(0, 10, n_samples)]
+    Z = Z + 0.7 * rng.standard_normal(Z.shape, np.float32)
+    X = Z @ (rng.normal(size=(16, n_features)) / 4).astype(np.float32)
+    X += 0.3 * rng.standard_normal(X.shape, np.float32)
+    return X, y
+
+
+def from_labels(name, n, d, arguments):
+    """Time ``MDaML().fit(X, y)``, neighbours searched twice, and measure how many are found."""
+    print(f"{name}: N = {n}, d = {d}, 20 classes")
+    X, y = make_labelled(n, d)
+    warm = make_labelled(2000, d)
+    MDaML(device=arguments.device, random_state=0).fit(*warm)
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        model = MDaML(device=arguments.device, random_state=0).fit(X, y)
+        settle(arguments.device)
+        seconds.append(time.perf_counter() - start)
+    classes = Classes.from_labels("MDaML", y)
+    Y = torch.tensor(X - X.mean(axis=0), device=arguments.device)
+    Y = Y[torch.tensor(classes.rows, device=arguments.device)]
+    start = time.perf_counter()
+    found = nearest_places(Y, classes, 5, 5)
+    search = time.perf_counter() - start
+    recall = [
+        measure_recall(Y, classes, places, kind)
+        for places, kind in zip(found, (True, False), strict=True)
+    ]
+    print(
+        f"  whole fit {min(seconds):.2f} s, one search {search:.2f} s, found of the true "
+        f"neighbours {recall[0]:.3f} and {recall[1]:.3f}\n"
+    )
+    return {
+        "N": n,
+        "d": d,
+        "fit_seconds": seconds,
+        "search_seconds": search,
+        "recall": recall,
+        "rounds": model.n_iter_,
+    }
+
+
+def measure_recall(Y, classes, found, same, n_tried=300):
+    """Return the share of the five true neighbours of some places that was found."""
+    of = torch.tensor(classes.of, device=Y.device)
+    hits = 0
+    tried = np.random.default_rng(1).choice(len(Y), n_tried, replace=False)
+    for place in tried:
+        dists = (Y - Y[place]).square().sum(dim=1)
+        dists[(of == of[place]) != same] = torch.inf
+        dists[place] = torch.inf
+        hits += len(set(dists.topk(5, largest=False).indices.tolist()) & set(found[place]))
+    return hits / (5 * n_tried)
+
+
 def describe(device):
     gpu = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
     try:
@@ -338,6 +401,10 @@ def main():
         "low": (200_000, 1024),
         "compare": (50_000, 64),
         "compare_low": (20_000, 1024),
+        "labels": (100_000, 128),
+        "labels_more": (300_000, 128),
+        "labels_most": (10**6, 128),
+        "labels_wide": (10**6, 768),
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {[*parts]}; default: all")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
@@ -356,7 +423,8 @@ def main():
     results = {"machine": describe(arguments.device)}
     print(results["machine"])
     for part in arguments.parts or parts:
-        measure = compare if part.startswith("compare") else whole_fit
+        kinds = {"compare": compare, "labels": from_labels}
+        measure = kinds.get(part.partition("_")[0], whole_fit)
         results[part] = measure(part, *getattr(arguments, part), arguments)
         if arguments.out:
             arguments.out.write_text(json.dumps(results, indent=1) + "\n")

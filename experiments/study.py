@@ -31,6 +31,8 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import sample_triplets
+from mdaml.constraints.labels import Classes
+from mdaml.estimators.mdaml_folds import other_start
 from mdaml.experiments.config import CONFIG, CONFIRMATION, combinations
 from mdaml.experiments.protocol import make
 from mdaml.experiments.records import appending, read_records
@@ -138,7 +140,8 @@ def tune(dataset, method):
     if method == "MDaML":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return MDaMLCV(random_state=0).fit(samples, y).best_params_
+            # Where the start is the metric of another method, this names it.
+            return MDaMLCV(random_state=0).fit(samples, y).cv_results_["params"][0]
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     parts = []
     for train, valid in folds.split(X, y):
@@ -151,8 +154,14 @@ def tune(dataset, method):
     return grid[int(np.argmax(scores))]
 
 
-def tuned_model(method, params, seed):
-    return MDaML(**params, random_state=seed) if method == "MDaML" else make(method, params, seed)
+def tuned_model(method, params, seed, samples, y):
+    if method != "MDaML":
+        return make(method, params, seed)
+    params = dict(params)
+    if "start" in params:
+        classes = Classes.from_labels("MDaML", y)
+        params["init_metric"] = other_start(params.pop("start"), samples, classes)
+    return MDaML(**params, random_state=seed)
 
 
 def do_job(dataset, method):
@@ -167,7 +176,7 @@ def do_job(dataset, method):
         if method in untuned:
             model, triplets = untuned[method](trial), None
         else:
-            model = tuned_model(method, params, trial)
+            model = tuned_model(method, params, trial, samples, y)
             triplets = None if method == "MDaML" else triplets_for(method, y, dataset, trial)
         score, took = accuracy(model, samples, y, held_out, y_test, triplets)
         accuracies.append(score)
