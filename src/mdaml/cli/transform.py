@@ -13,8 +13,8 @@ from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_file, choose_columns
 from mdaml.cli._models import check_width, load_model
 from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
-from mdaml.io.tables import SUFFIXES, Table, read_blocks, slice_rows
-from mdaml.io.writers import write_blocks
+from mdaml.io.tables import Table, read_blocks, slice_rows
+from mdaml.io.writers import SUFFIXES, write_blocks
 
 
 class Precision(StrEnum):

@@ -1,4 +1,4 @@
-"""Tables of numbers in CSV, Parquet and NPY files, with ids and labels, whole or in blocks.
+"""Tables of numbers in files, with ids and labels, whole or in blocks.
 
 Messages name the options of the command line, by which people choose the columns.
 """
@@ -16,17 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray
+from mdaml.io.formats import TEXT_SUFFIXES, TextFormat, copy_sheet, detect_format, get_suffix
 from mdaml.io.texts import (
     BLOCK_ROWS,
+    TABLE_SUFFIXES,
     Texts,
     check_suffix,
     load_arrow,
-    open_parquet,
+    open_columns,
     read_records,
     to_texts,
 )
 
-SUFFIXES = (".csv", ".parquet", ".npy")
+SUFFIXES = (*TABLE_SUFFIXES, ".npy")
 _BLOCK_BYTES = 8 << 20  # of a CSV file, parsed at a time
 # Data frames write their index like this; it is never a feature.
 _INDEX = re.compile(r"|__index_level_\d+__")
@@ -132,7 +134,8 @@ def read_blocks(
     Parameters
     ----------
     path : Path
-        A CSV file in UTF-8 with commas, and a header unless all its cells are numbers; a Parquet
+        Text with a header, unless all its cells are numbers: commas, semicolons or tabs, UTF-8 or
+        UTF-16, also compressed by gzip; the first sheet of an Excel file; a Parquet or Feather
         file; or an NPY file with a matrix.
     id_column, label_column : str or None
         Columns of ids and labels, with NPY other NPY files. None: ids are in a column that is
@@ -146,10 +149,10 @@ def read_blocks(
     ------
     block : Table
     """
-    read = {".csv": _read_csv, ".parquet": _read_parquet, ".npy": _read_npy}
+    read = {".parquet": _read_columns, ".feather": _read_columns, ".npy": _read_npy}
     suffix = check_suffix(path, SUFFIXES)
     columns = {"id_column": id_column, "label_column": label_column, "drop": drop}
-    yield from read[suffix](path, columns | {"features": features})
+    yield from read.get(suffix, _read_lines)(path, columns | {"features": features})
 
 
 def _choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, Any]) -> Table:
@@ -183,10 +186,11 @@ def _choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, Any]
 
 
 def _locate(path: Path, row: int) -> str:
-    """Return file and line of a row; only lines of CSV files are numbered from 1."""
-    if path.suffix.lower() == ".csv":
-        _, n_skipped, _ = _read_head(path)
-        lines = (line for line, _ in read_records(path) if line > n_skipped)
+    """Return file and line of a row; only lines of text files and sheets are numbered from 1."""
+    if get_suffix(path, (*TEXT_SUFFIXES, ".xlsx")):
+        form = _detect(path)
+        _, n_skipped, _ = _read_head(path, form)
+        lines = (line for line, _ in read_records(path, form) if line > n_skipped)
         return f"{path}:{next(line for n, line in enumerate(lines) if n == row)}"
     return f"{path}: row {row} (from 0)"
 
@@ -219,22 +223,23 @@ def _check_block(block: Table, n_before: int) -> None:
     raise ValueError(f"{block.path}: row {n_before + row} (from 0): {what}.")
 
 
-def _read_csv(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
+def _detect(path: Path) -> TextFormat:
+    """Return the format of a text file, or that of the copy of a sheet."""
+    if get_suffix(path, (".xlsx",)):
+        return TextFormat("utf-8-sig", is_gzip=False, delimiter=",", decimal=".")
+    return detect_format(path)
+
+
+def _read_lines(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
     """Read with Arrow, and once more line by line if something is wrong."""
-    arrow = load_arrow()
-    names, n_skipped, is_header = _read_head(path)
+    form = _detect(path)
+    names, n_skipped, is_header = _read_head(path, form)
     if not is_header:
         columns = {**columns, "features": None}
     table = replace(_choose_columns(path, names, columns), is_named=is_header)
-    texts = [name for name in (table.id_column, table.label_column) if name is not None]
-    types = dict.fromkeys(table.features, "float64") | dict.fromkeys(texts, "string")
-    options = arrow.csv.ReadOptions(
-        column_names=names, skip_rows=n_skipped, block_size=_BLOCK_BYTES
-    )
-    conversion = arrow.csv.ConvertOptions(column_types=types, include_columns=list(types))
     n_rows = 0
     try:
-        for batch in arrow.csv.open_csv(path, options, convert_options=conversion):
+        for batch in _open_csv(table, form, names, n_skipped):
             if batch.num_rows:
                 block = _to_block(table, batch, trim=True)
                 _check_block(block, n_rows)
@@ -242,24 +247,47 @@ def _read_csv(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
                 yield block
     except ValueError as error:  # errors of Arrow are ValueErrors too
         if "Empty CSV file" not in str(error):
-            fault = _find_fault(table, names, n_skipped, by_name=columns["features"] is not None)
+            by_name = columns["features"] is not None
+            fault = _find_fault(table, form, names, n_skipped, by_name=by_name)
             raise ValueError(fault or f"{path}: it cannot be read: {error}") from None
     if n_rows == 0:
         raise ValueError(f"{path}: there is a header, but no row under it.")
 
 
-def _read_head(path: Path) -> tuple[tuple[str, ...], int, bool]:
+def _open_csv(table: Table, form: TextFormat, names: Sequence[str], n_skipped: int) -> Any:
+    """Return Arrow's batches of the rows of a text file or sheet."""
+    arrow = load_arrow()
+    is_sheet = get_suffix(table.path, (".xlsx",))
+    compression = "gzip" if form.is_gzip else None
+    source = arrow.input_stream(
+        copy_sheet(table.path) if is_sheet else str(table.path), compression=compression
+    )
+    texts = [name for name in (table.id_column, table.label_column) if name is not None]
+    types = dict.fromkeys(table.features, "float64") | dict.fromkeys(texts, "string")
+    return arrow.csv.open_csv(
+        source,
+        arrow.csv.ReadOptions(
+            column_names=names,
+            skip_rows=min(1, n_skipped) if is_sheet else n_skipped,
+            block_size=_BLOCK_BYTES,
+            encoding="utf8" if form.encoding == "utf-8-sig" else form.encoding,
+        ),
+        arrow.csv.ParseOptions(delimiter=form.delimiter),
+        arrow.csv.ConvertOptions(
+            column_types=types, include_columns=list(types), decimal_point=form.decimal
+        ),
+    )
+
+
+def _read_head(path: Path, form: TextFormat) -> tuple[tuple[str, ...], int, bool]:
     """Return names of columns, the lines before the first row, and whether one is a header."""
-    line, cells = next(read_records(path), (0, []))
+    line, cells = next(read_records(path, form), (0, []))
     cells = [cell.strip() for cell in cells]
     if not cells:
         raise ValueError(f"{path}: the file is empty.")
-    if len(cells) == 1 and any(mark in cells[0] for mark in ";\t"):
-        mark = "semicolons" if ";" in cells[0] else "tabs"
-        raise ValueError(f"{path}:{line}: cells are separated by {mark}; use commas.")
     # Data frames without names write 0,1,2,... for a header.
     numbered = len(cells) > 1 and cells == [str(n) for n in range(len(cells))]
-    if all(map(_is_finite, cells)) and not numbered:
+    if all(_is_finite(cell, form) for cell in cells) and not numbered:
         return tuple(f"x{n}" for n in range(len(cells))), line - 1, False
     unnamed = [place for place, cell in enumerate(cells) if not cell and place]
     if unnamed:
@@ -268,11 +296,13 @@ def _read_head(path: Path) -> tuple[tuple[str, ...], int, bool]:
     return tuple(cells), line, True
 
 
-def _find_fault(table: Table, names: Sequence[str], n_skipped: int, by_name: bool) -> str | None:
+def _find_fault(
+    table: Table, form: TextFormat, names: Sequence[str], n_skipped: int, *, by_name: bool
+) -> str | None:
     """Return what is wrong with the first line that is wrong, and where."""
     path, id_column = table.path, table.id_column
     first = None
-    for line, row in read_records(path):
+    for line, row in read_records(path, form):
         if line <= n_skipped:
             continue
         if len(row) != len(names):
@@ -281,21 +311,21 @@ def _find_fault(table: Table, names: Sequence[str], n_skipped: int, by_name: boo
         cells = dict(zip(names, map(str.strip, row), strict=True))
         first = first or cells
         for name in table.features:
-            if not _is_finite(cells[name]):
-                advice = "" if by_name else _advise(names, name, first[name])
+            if not _is_finite(cells[name], form):
+                advice = "" if by_name else _advise(names, name, first[name], form)
                 return f"{path}:{line}: column {name!r} {_describe_cell(cells[name])}.{advice}"
         if id_column is not None and not cells[id_column]:
             return f"{path}:{line}: the id, column {id_column!r}, is empty."
     return None
 
 
-def _advise(names: Sequence[str], name: str, first: str) -> str:
+def _advise(names: Sequence[str], name: str, first: str, form: TextFormat) -> str:
     """Return advice on a column that holds no numbers, rather than one wrong number."""
-    if _is_finite(first) or not first:
+    if _is_finite(first, form) or not first:
         return ""
     advice = f" If it names the rows, pass --id {name}; if it is their class, --labels {name}; "
     advice += f"--drop {name} leaves it out."
-    if any(map(_is_finite, names)):
+    if any(_is_finite(each, form) for each in names):
         advice += " Line 1 is taken for the header; if it is none, add one."
     return advice
 
@@ -308,18 +338,19 @@ def _describe_cell(cell: str) -> str:
     return f"holds {cell!r}, not a finite number"
 
 
-def _is_finite(cell: str) -> bool:
+def _is_finite(cell: str, form: TextFormat) -> bool:
+    if form.decimal == ",":
+        cell = cell.replace(".", "_").replace(",", ".")
     try:
         return math.isfinite(float(cell)) and "_" not in cell
     except ValueError:
         return False
 
 
-def _read_parquet(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
+def _read_columns(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
     types = load_arrow().types
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    with open_parquet(path) as file:
-        schema = file.schema_arrow
+    with open_columns(path) as (schema, iterate):
         table = _choose_columns(path, schema.names, columns)
         for name in table.features:
             kind = schema.field(name).type
@@ -327,9 +358,9 @@ def _read_parquet(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
                 advice = f" Pass --id {name}, --labels {name} or --drop {name}."
                 advice = advice if columns["features"] is None else ""
                 raise ValueError(f"{path}: column {name!r} holds {kind}, not numbers.{advice}")
-        used = {*table.features, table.id_column, table.label_column} - {None}
+        used = {*table.features, table.id_column, table.label_column}
         n_rows = 0
-        for batch in file.iter_batches(BLOCK_ROWS, columns=list(used)):
+        for batch in iterate([name for name in used if name is not None]):
             block = _to_block(table, batch)
             _check_block(block, n_rows)
             n_rows += batch.num_rows

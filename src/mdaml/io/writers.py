@@ -13,6 +13,7 @@ import numpy as np
 from mdaml.io.tables import Table
 from mdaml.io.texts import load_arrow
 
+SUFFIXES = (".csv", ".parquet", ".npy")
 _NEEDS_QUOTES = re.compile(r'[",\r\n]')
 
 
