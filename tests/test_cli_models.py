@@ -217,10 +217,10 @@ WRONG_TABLES = {
     "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: 4 cells, but 3 are wanted",
     "id,x,y\na,1,2\nb,1,two\n": "t.csv:3: column 'y' holds 'two', not a finite number.\n",
     "# remark\nid,x,y\na,1,2\nb,1,two\n": "t.csv:4: column 'y'",
-    "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds 'cat', not a finite number. If it names",
-    "id,x,y\na,1,2\nb,,2\n": "t.csv:3: column 'x' is empty",
-    "id,x,y\na,1,2\nb,NA,2\n": "t.csv:3: column 'x' is 'NA'",
-    "id,x,y\na,1,2\nb,nan,2\n": "t.csv:3: column 'x' is 'nan'",
+    "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds text, such as 'cat'. If it names",
+    "id,x,y\na,1,2\nb,,2\n": "t.csv:3: column 'x': empty cell. Fill them in, or pass --missing",
+    "id,x,y\na,1,2\nb,NA,2\n": "t.csv:3: column 'x': 'NA' counts as an empty cell",
+    "id,x,y\na,1,2\nb,nan,2\n": "t.csv:3: column 'x': 'nan' counts as an empty cell",
     "id,x,y\na,1,2\nb,-inf,2\n": "t.csv:3: column 'x' holds '-inf', not a finite number",
     "id,x,y\na,1,2\nb,1e999,2\n": "t.csv:3: column 'x' holds '1e999', not a finite number",
     "id,x,y\na,1,2\nb,1_0,2\n": "t.csv:3: column 'x' holds '1_0'",
@@ -310,11 +310,11 @@ FRAME = {"id": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"id": ["a", "b", None]}, "row 2 (from 0): the id, column 'id', is missing"),
-        ({"x": [1.0, None, 3.0]}, "row 1 (from 0): column 'x' is missing"),
-        ({"x": [1.0, np.inf, 3.0]}, "row 1 (from 0): column 'x' is inf, not finite"),
+        ({"id": ["a", "b", None]}, "row 2 (from 0): the id, column 'id', is empty"),
+        ({"x": [1.0, None, 3.0]}, "row 1 (from 0): column 'x': empty cell"),
+        ({"x": [1.0, np.inf, 3.0]}, "row 1 (from 0): column 'x' holds 'inf', not a finite"),
         ({"id": ["a", "b", "a"]}, "row 2 (from 0): the id 'a' was there before, at t.parquet: row"),
-        ({"name": ["x", "y", "z"]}, "column 'name' holds"),
+        ({"name": ["x", "y", "z"]}, "row 0 (from 0): column 'name' holds text"),
         ({"id": [], "x": []}, "there are columns, but no row"),
     ],
 )
@@ -344,7 +344,7 @@ def test_parquet_takes_whole_numbers_and_the_index_of_a_frame():
         (np.ones(60), "it must hold numbers of shape (rows, features); got float64 of shape (60,)"),
         (np.array([["a", "b"]]), "it must hold numbers"),
         (np.array([[None]]), "it is no NPY file of numbers"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1 (from 0): column 'x1' is missing"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1 (from 0), column 'x1': empty cell"),
         (None, "it is no NPY file of numbers, or damaged"),
     ],
 )
@@ -469,7 +469,6 @@ def test_rows_out_of_range_say_how_rows_are_counted():
         (("search", "items.csv"), "nothing to learn from"),
         (("fit", "nowhere.csv", *FIT[4:6]), "There is no file nowhere.csv"),
         (("fit", "items.txt", *FIT[4:6]), "the name must end in .csv, .tsv, .csv.gz"),
-        (("fit", "items.csv", "--triplets", "nowhere.csv"), "column 'class' holds"),
         ((*FIT[:5], "nowhere.csv"), "There is no file nowhere.csv"),
     ],
 )

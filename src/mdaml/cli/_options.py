@@ -11,7 +11,7 @@ from mdaml import estimators
 from mdaml.estimators.base import MahalanobisTransformer
 
 _HELP = {
-    "DATA": "Table of vectors, one a row: .csv, .parquet or .npy.",
+    "DATA": "Table, one item a row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
     "MODEL": "Model that mdaml fit or mdaml search wrote.",
     "--out": "Where to write the model; the name ends in .mdaml.",
     "--id": "Column that names the rows. By default the column 'id', if there is one; otherwise "
@@ -19,6 +19,10 @@ _HELP = {
     "--labels": "Column of class labels, empty or -1 where unknown. With .npy data: an .npy file.",
     "--drop": "Columns to leave out, separated by commas. What is learned from must be numbers; a "
     "model finds its columns again by name.",
+    "--missing": "What to do about empty cells: refuse the table, drop the row, or fill in the "
+    "median of the column (the most frequent category). The model remembers it.",
+    "--categorical": "Columns that hold categories, separated by commas, or 'auto' for all that "
+    "hold text: each category becomes a feature of zeros and ones. The model remembers them.",
     "--triplets": "Columns a,b,c: a is nearer to b than to c.",
     "--pairs": "Columns a,b,label: label 1 if a and b are similar, -1 if not.",
     "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
@@ -62,6 +66,14 @@ def _check_method(name: str) -> str:
     return name
 
 
+class Missing(StrEnum):
+    """What to do about empty cells."""
+
+    ERROR = "error"
+    DROP = "drop"
+    MEDIAN = "median"
+
+
 class HoldOut(StrEnum):
     """What a search holds out to score by."""
 
@@ -79,6 +91,8 @@ ModelOut: TypeAlias = Annotated[Path, _option("--out", "MODEL", show_default=Fal
 Id: TypeAlias = Annotated[str | None, _option("--id", "COLUMN", _COLUMNS)]
 Labels: TypeAlias = Annotated[str | None, _option("--labels", "COLUMN", _COLUMNS)]
 Drop: TypeAlias = Annotated[_Texts, _option("--drop", "COLUMNS", _COLUMNS)]
+MissingRule: TypeAlias = Annotated[Missing, _option("--missing", None, _COLUMNS)]
+Categorical: TypeAlias = Annotated[_Texts, _option("--categorical", "COLUMNS", _COLUMNS)]
 Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISONS)]
 Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
 Quadruplets: TypeAlias = Annotated[_Files, _option("--quadruplets", "FILE", _COMPARISONS)]

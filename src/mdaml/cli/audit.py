@@ -12,7 +12,7 @@ from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import check_width, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 from mdaml.constraints import Constraints
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 from mdaml.io.writers import write_frame
 
 _MEMBERS = ("a", "b", "c", "d")
@@ -53,9 +53,9 @@ def audit(
         if not files:
             raise CommandError("There is nothing to audit: give --triplets, --pairs or others.")
         screen.document["command"] = "audit"
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, features=features)
+        columns = choose_columns(id_column, drop, known=known)
         output = nullcontext() if out is None else replace_output(out, (".csv", ".parquet"))
         with output as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)

@@ -19,9 +19,10 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
+from mdaml.cli._options import Missing
 from mdaml.cli._screen import Screen, convert_errors, replace_output, run_command
 from mdaml.constraints import Constraints
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 
 
 def fit(
@@ -35,6 +36,8 @@ def fit(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    missing: options.MissingRule = Missing.ERROR,
+    categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     param: options.Params = None,
     scale: options.Scale = True,
@@ -50,7 +53,9 @@ def fit(
         check_usage(method, bool(files), labels)
         estimator = make_estimator(method, parse_params(param), seed)
         screen.document["command"] = "fit"
-        columns = choose_columns(id_column, drop, labels)
+        columns = choose_columns(
+            id_column, drop, labels, missing=str(missing), categorical=categorical
+        )
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             supervision = choose_supervision(compared, table)

@@ -10,10 +10,10 @@ from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
-from mdaml.cli._models import check_width, fold_scaling, load_model
+from mdaml.cli._models import check_width, fold_scaling, get_labels, load_model
 from mdaml.cli._screen import convert_errors, run_command
 from mdaml.constraints import Constraints
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 
 
 def score(
@@ -40,11 +40,12 @@ def score(
 
     files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
-        check_scored(files, labels)
         screen.document["command"] = "score"
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
+        labels = labels if files else get_labels(labels, known)
+        check_scored(files, labels)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, features)
+        columns = choose_columns(id_column, drop, labels, known)
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
         with screen.show_progress("scoring"), convert_errors():

@@ -25,7 +25,7 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import METHODS, HoldOut
+from mdaml.cli._options import METHODS, HoldOut, Missing
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
 _STEP = "metric"
@@ -42,6 +42,8 @@ def search(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    missing: options.MissingRule = Missing.ERROR,
+    categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     grid: options.Grid = None,
     param: options.Params = None,
@@ -67,7 +69,9 @@ def search(
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
         n_fits = len(ParameterGrid(grids)) * folds
-        columns = choose_columns(id_column, drop, labels)
+        columns = choose_columns(
+            id_column, drop, labels, missing=str(missing), categorical=categorical
+        )
         with replace_output(out, (".mdaml",)) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             scale = scale and not has_unit_rows(table.X)

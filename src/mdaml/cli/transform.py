@@ -1,5 +1,6 @@
 """``mdaml transform``: vectors to vectors whose Euclidean distance is the learned one."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -10,10 +11,11 @@ import numpy as np
 import typer
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import check_file, choose_columns
+from mdaml.cli._inputs import check_file, choose_columns, name_problems
 from mdaml.cli._models import check_width, load_model
-from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
-from mdaml.io.tables import Table, read_blocks, slice_rows
+from mdaml.cli._screen import CommandError, replace_output, run_command
+from mdaml.io.columns import Table
+from mdaml.io.tables import read_blocks, slice_rows
 from mdaml.io.writers import SUFFIXES, write_blocks
 
 
@@ -50,30 +52,41 @@ def transform(
     with run_command(as_json) as screen:
         if out.resolve() == data.resolve():
             raise CommandError(f"--out: {out} is the data itself. Choose another name.")
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
         check_file(data)
-        blocks = read_blocks(data, **choose_columns(id_column, drop, features=features))
-        mapped = _map_blocks(estimator, model, blocks, dtype)
+        blocks = read_blocks(data, **choose_columns(id_column, drop, known=known))
+        changes = Counter[str]()
+        mapped = _map_blocks(estimator, model, blocks, dtype, changes)
         progress = screen.show_progress(f"transforming {data}")
-        with replace_output(out, SUFFIXES) as part, convert_errors(), progress:
+        with replace_output(out, SUFFIXES) as part, name_problems(), progress:
             n_rows = write_blocks(part, out.suffix.lower(), mapped)
         names = list(estimator.get_feature_names_out())
-        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}")
+        told = "".join(f"; {n} {what}" for what, n in changes.items())
+        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}{told}")
         screen.document = {
             "command": "transform",
             "out": str(out),
             "rows": n_rows,
             "columns": names,
+            "prepared": dict(changes),
         }
 
 
 def _map_blocks(
-    estimator: Any, model: Path, blocks: Iterable[Table], dtype: Precision | None
+    estimator: Any,
+    model: Path,
+    blocks: Iterable[Table],
+    dtype: Precision | None,
+    changes: Counter[str],
 ) -> Iterator[Table]:
-    """Yield mapped rows, few enough at a time for a memory map that is larger than memory."""
+    """Yield mapped rows, few enough at a time for a memory map that is larger than memory.
+
+    What had to be done about empty cells and unknown categories is added to `changes`.
+    """
     names = tuple(map(str, estimator.get_feature_names_out()))
     for block in blocks:
         check_width(estimator, model, block)
+        changes.update(block.changes)
         for rows in slice_rows(*block.X.shape):
             Y = estimator.transform(block.X[rows])
             if dtype is not None:

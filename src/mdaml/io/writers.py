@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 from mdaml.io.texts import load_arrow
 
 SUFFIXES = (".csv", ".parquet", ".npy")
