@@ -11,6 +11,7 @@ import typer
 
 from mdaml._typing import FloatArray
 from mdaml.cli import _screen
+from mdaml.cli._help import make_argument
 from mdaml.cli._screen import CommandError, StartBar, replace_output, run_command, show_progress
 from mdaml.features import gist, lab_histogram, list_images
 from mdaml.features._images import unreadable
@@ -34,7 +35,7 @@ _FUNCTIONS: dict[Kind, tuple[_Function, ...]] = {
 
 
 def features(
-    folder: Annotated[Path, typer.Argument(help="The folder of the images.", show_default=False)],
+    folder: Annotated[Path, make_argument("FOLDER", "The folder of the images.")],
     out: Annotated[
         Path, typer.Option(help="Where to write the table, .parquet or .csv.", show_default=False)
     ],

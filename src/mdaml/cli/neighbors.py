@@ -35,7 +35,7 @@ def neighbors(
             help="Vectors to look for, a table like DATA; or .txt with an id a line.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many neighbours.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many neighbours.")] = 10,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,

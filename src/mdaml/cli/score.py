@@ -26,7 +26,7 @@ def score(
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     neighbors: Annotated[
-        int, typer.Option("-k", min=1, help="Neighbours that vote for a label.")
+        int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
     ] = 3,
     id_column: options.Id = None,
     drop: options.Drop = None,

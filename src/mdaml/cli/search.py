@@ -51,7 +51,9 @@ def search(
     hold_out: options.HeldOut = HoldOut.COMPARISONS,
     scale: options.Scale = True,
     seed: options.Seed = 0,
-    jobs: Annotated[int, typer.Option(help="Folds at a time; -1 is one for every core.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="Folds at a time; -1 is one for every core.")
+    ] = 1,
     as_json: options.Json = False,
 ) -> None:
     """Choose parameters by what is held out, learn with the best, and save the model.

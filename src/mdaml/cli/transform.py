@@ -39,7 +39,9 @@ def transform(
     ],
     dtype: Annotated[
         Precision | None,
-        typer.Option(help="Precision of the numbers; by default that of the data."),
+        typer.Option(
+            metavar="float32|float64", help="Precision of the numbers; by default that of the data."
+        ),
     ] = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
