@@ -148,6 +148,21 @@ def test_later_commands_need_no_options(model, frame):
     assert len(audited["most_suspicious"]) == 3
 
 
+def test_ids_are_found_again_under_the_name_they_had(frame):
+    named = frame.assign(tag=[f"bird {n}" for n in range(len(frame))]).drop(columns="species")
+    named.to_csv("tagged.csv", index=False)
+    said = "".join(f"bird {n},bird {n + 1},bird {n + 2}\n" for n in range(60))
+    Path("said.csv").write_text(f"a,b,c\n{said}")
+    arguments = ("tagged.csv", "--id", "tag", "--triplets", "said.csv", *PREPARED)
+    for command in (("fit",), ("search", "--grid", "n_modes=1", "--folds", 2)):
+        run(command[0], *arguments, *command[1:], "--out", "m.mdaml")
+        document = run_json("neighbors", "m.mdaml", "tagged.csv", "--query", "bird 3", "-k", 1)
+        assert document["data"]["id"] == "tag"
+        assert document["queries"][0]["neighbors"][0]["id"].startswith("bird")
+    named.drop(columns="tag").to_csv("bare.csv", index=False)
+    assert run_json("neighbors", "m.mdaml", "bare.csv", "--query", 3)["data"]["id"] is None
+
+
 @pytest.mark.usefixtures("model")
 def test_gaps_of_later_tables_get_the_medians_of_the_fit(frame):
     one = frame.dropna().head(1)
@@ -269,7 +284,16 @@ def test_audit_of_labels_finds_a_wrong_one(frame):
 
 
 def test_a_made_up_preparation_is_refused(model):
-    for plain in ({}, {"columns": 3}, model.preparation_ | {"missing": "guess"}, "x"):
+    good = model.preparation_
+    for change in (
+        *({"columns": 3}, {"columns": ["bill"]}, {"columns": ["bill", 3]}, {"missing": "guess"}),
+        *({"fills": {}}, {"fills": []}, {"categories": ["sex"]}, {"categories": {"sex": "male"}}),
+        *({"id_column": 3}, {"is_named": "yes"}, {"more": 1}),
+    ):
+        model.preparation_ = good | change
+        model.save("odd.mdaml")
+        assert "preparation_" in run("score", "odd.mdaml", "birds.csv", code=1).stderr
+    for plain in ({}, "x", ["columns"]):
         model.preparation_ = plain
         model.save("odd.mdaml")
         assert "preparation_" in run("score", "odd.mdaml", "birds.csv", code=1).stderr

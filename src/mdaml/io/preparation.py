@@ -129,20 +129,32 @@ class Preparation:
     @classmethod
     def from_dict(cls, plain: Any) -> "Preparation":
         """Return the preparation of a model file, which may hold anything."""
-        problem = "its preparation_ is not one that mdaml fit writes"
-        names = {"columns", "is_named", "id_column", "label_column", "missing", "fills"}
-        if not isinstance(plain, dict) or set(plain) != names | {"categories"}:
-            raise ValueError(problem)
-        known = cls(**plain | {"columns": tuple(plain["columns"])})
-        texts = [known.columns, *known.categories.values(), known.fills, known.categories]
-        if (
-            not all(isinstance(text, str) for group in texts for text in group)
-            or known.missing not in RULES
-            or not all(isinstance(value, float | str) for value in known.fills.values())
-            or not {*known.fills, *known.categories} <= set(known.columns)
-        ):
-            raise ValueError(problem)
+        try:
+            known = cls(**plain | {"columns": tuple(plain["columns"])})
+            is_known = _is_consistent(known)
+        except (AttributeError, KeyError, TypeError):
+            is_known = False
+        if not is_known:
+            raise ValueError("its preparation_ is not one that mdaml fit writes")
         return known
+
+
+def _is_consistent(known: Preparation) -> bool:
+    """Return whether values of a file have the right types, and fit together."""
+    kinds = {name: str if name in known.categories else float for name in known.columns}
+    texts = [known.columns, *known.categories.values()]
+    return (
+        all(isinstance(text, str) for group in texts for text in group)
+        and not any(isinstance(group, str) for group in texts)
+        and all(
+            name is None or isinstance(name, str) for name in (known.id_column, known.label_column)
+        )
+        and isinstance(known.is_named, bool)
+        and known.missing in RULES
+        and set(known.categories) <= set(known.columns)
+        and set(known.fills) == (set(known.columns) if known.missing == "median" else set())
+        and all(type(value) is kinds[name] for name, value in known.fills.items())
+    )
 
 
 def _list_categories(name: str, cells: Texts) -> tuple[str, ...]:
