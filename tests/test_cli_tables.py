@@ -171,7 +171,7 @@ def test_gaps_of_later_tables_get_the_medians_of_the_fit(frame):
     holed.to_csv("holed.csv", index=False)
     run("transform", "model.mdaml", "filled.csv", "--out", "a.npy")
     result = run("transform", "model.mdaml", "holed.csv", "--out", "b.npy")
-    assert "1 cells filled in" in result.stdout
+    assert "1 cell filled in" in result.stdout
     np.testing.assert_allclose(np.load("a.npy"), np.load("b.npy"))
 
 

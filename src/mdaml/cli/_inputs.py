@@ -76,7 +76,8 @@ def read_inputs(
     screen.add_fact("data", _describe_table(table), describe_data(table))
     if constraints is not None:
         _describe_comparisons(constraints, [str(path) for _, path in files], problems, screen)
-    describe_changes(table.changes, screen)
+    if table.changes:
+        screen.add_fact("prepared", describe_changes(table.changes), dict(table.changes))
     if table.labels is not None:
         with convert_errors():
             codes = table.encode_labels()
@@ -114,11 +115,13 @@ def describe_data(table: Table) -> dict[str, Any]:
     }
 
 
-def describe_changes(changes: Mapping[str, int], screen: Screen) -> None:
-    """Add what was done about empty cells and unknown categories."""
-    if changes:
-        text = ", ".join(f"{n} {what}" for what, n in changes.items())
-        screen.add_fact("prepared", text, dict(changes))
+def describe_changes(changes: Mapping[str, int]) -> str:
+    """Return what was done about empty cells and unknown categories."""
+    parts = (what.partition(" ") for what in changes)
+    return ", ".join(
+        f"{count(n, noun[:-1])} {rest}"
+        for n, (noun, _, rest) in zip(changes.values(), parts, strict=True)
+    )
 
 
 def _describe_table(table: Table) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import check_file, choose_columns, name_problems
+from mdaml.cli._inputs import check_file, choose_columns, describe_changes, name_problems
 from mdaml.cli._models import check_width, load_model
 from mdaml.cli._screen import CommandError, replace_output, run_command
 from mdaml.io.columns import Table
@@ -63,7 +63,7 @@ def transform(
         with replace_output(out, SUFFIXES) as part, name_problems(), progress:
             n_rows = write_blocks(part, out.suffix.lower(), mapped)
         names = list(estimator.get_feature_names_out())
-        told = "".join(f"; {n} {what}" for what, n in changes.items())
+        told = f"; {describe_changes(changes)}" if changes else ""
         screen.print(f"{n_rows} rows of {len(names)} numbers: {out}{told}")
         screen.document = {
             "command": "transform",
