@@ -105,3 +105,55 @@ def test_a_sheet_may_have_empty_rows_and_whole_numbers():
     table = read_table(Path("t.xlsx"))
     assert table.ids.tolist() == ["7", "9"]
     np.testing.assert_array_equal(table.X, [[1], [2.5]])
+
+
+def test_every_kind_of_problem_is_in_the_report():
+    Path("t.csv").write_text(
+        "id,x,y,z,day\na,1,2,3,2020-01-01\n,,2,3,2020-01-02\na,1,NA,inf,2020-01-03\nb,1\nc,1,2,3,2020-01-04\n"
+        "d,1,oops,3,2020-01-05\n"
+    )
+    with pytest.raises(ValueError, match="8 problems") as caught:
+        read_table(Path("t.csv"))
+    for line in (
+        "t.csv:5: 2 cells, but 5 are wanted",
+        "t.csv:3: the id, column 'id', is empty",
+        "t.csv:4: the id 'a' was there before, at t.csv:2. Ids must differ",
+        "t.csv:2: column 'day' holds dates, such as '2020-01-01' (5 of 5 rows)",
+        "t.csv:3: column 'x': empty cell",
+        "t.csv:4: column 'y': 'NA' counts as an empty cell",
+        "t.csv:4: column 'z' holds 'inf', not a finite number",
+    ):
+        assert line in str(caught.value).split("\n")
+    assert "column 'y' holds 'oops'" in str(caught.value)
+
+
+def test_long_cells_are_shortened_in_messages():
+    Path("t.csv").write_text(f"x,y\n1,2\n3,{'z' * 10000}\n")
+    with pytest.raises(ValueError, match="column 'y' holds 'zzz") as caught:
+        read_table(Path("t.csv"))
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [("1,250", "with a decimal point"), ("1.5.2", "'1.5.2', not a finite"), ("1_0", "'1_0'")],
+)
+def test_a_cell_that_is_nearly_a_number_is_named(cell, words):
+    Path("t.csv").write_text(f"x;y\n1;2.5\n3;4\n5;6\n7;{cell}\n")
+    with pytest.raises(ValueError, match=words):
+        read_table(Path("t.csv"))
+
+
+def test_columns_of_arrow_types_are_read():
+    frame = pd.DataFrame(
+        {
+            "kind": pd.Categorical(["b", "a", "b", "c"]),
+            "count": pd.array([1, None, 3, 4], dtype="Int64"),
+            "ok": [True, False, True, True],
+        }
+    )
+    for name in ("t.parquet", "t.feather"):
+        getattr(frame, f"to_{name[2:]}")(name)
+        table = read_table(Path(name), categorical=["auto"], missing="median")
+        assert table.features == ("kind=a", "kind=b", "kind=c", "count", "ok")
+        np.testing.assert_array_equal(table.X[1], [1, 0, 0, 3, 0])
