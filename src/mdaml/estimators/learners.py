@@ -35,7 +35,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples, dense; single precision stays single.
+            Samples; single precision stays single. Sparse arrays in GMML and KISSME only.
         y : array-like of shape (n_samples,), optional
             Class labels; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
