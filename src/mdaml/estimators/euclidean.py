@@ -57,7 +57,8 @@ class Euclidean(MahalanobisTransformer):
         Examples
         --------
         >>> from mdaml import Euclidean
-        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0], [5.0, 3.0]], triplets=[[0, 1, 2]]).n_features_in_
+        >>> X = [[0.0, 1.0], [2.0, 3.0], [5.0, 3.0]]
+        >>> Euclidean().fit(X, triplets=[[0, 1, 2]]).n_features_in_
         2
         """
         options = {"dtype": [np.float64, np.float32], "input_name": "X", "accept_sparse": "csr"}
