@@ -1,6 +1,7 @@
 """Data and comparisons in files: read, checked against each other, counted and described."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import numpy as np
 
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.constraints import Constraints, read_constraints
-from mdaml.io.tables import Table, read_table
+from mdaml.io.columns import Table
+from mdaml.io.preparation import Preparation
+from mdaml.io.tables import read_table
 
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
@@ -30,11 +33,19 @@ def choose_columns(
     id_column: str | None,
     drop: Sequence[str] | None,
     labels: str | None = None,
-    features: Sequence[str] | None = None,
+    known: Preparation | None = None,
+    **preparation: Any,
 ) -> dict[str, Any]:
-    """Return the options of :func:`read_table`; names to drop may be separated by commas."""
-    dropped = [name.strip() for names in drop or () for name in names.split(",")]
-    return {"id_column": id_column, "label_column": labels, "drop": dropped, "features": features}
+    """Return the options of :func:`read_table`; names may be separated by commas."""
+    given = {name: _split(value) for name, value in (("drop", drop), *preparation.items())}
+    return {"id_column": id_column, "label_column": labels, "known": known} | given
+
+
+def _split(names: Any) -> Any:
+    """Return names that are separated by commas one by one; other values as they are."""
+    if names is None or isinstance(names, list):
+        return [name.strip() for part in names or () for name in part.split(",")]
+    return names
 
 
 def list_files(*by_kind: Sequence[Path] | None) -> list[tuple[str, Path]]:
@@ -65,8 +76,11 @@ def read_inputs(
     screen.add_fact("data", _describe_table(table), describe_data(table))
     if constraints is not None:
         _describe_comparisons(constraints, [str(path) for _, path in files], problems, screen)
+    if table.changes:
+        screen.add_fact("prepared", describe_changes(table.changes), dict(table.changes))
     if table.labels is not None:
-        codes = table.encode_labels()
+        with convert_errors():
+            codes = table.encode_labels()
         n_classes, n_without = len(np.unique(codes[codes != -1])), int(np.sum(codes == -1))
         text = f"{n_classes} classes; {count(n_without, 'row')} without a label"
         screen.add_fact("labels", text, {"classes": n_classes, "rows_without": n_without})
@@ -76,8 +90,18 @@ def read_inputs(
 def read_data(path: Path, columns: dict[str, Any]) -> Table:
     """Read a table; report what is wrong with it as bad input."""
     check_file(path)
-    with convert_errors():
+    with name_problems():
         return read_table(path, **columns)
+
+
+@contextmanager
+def name_problems() -> Iterator[None]:
+    """Report what is wrong with a table as bad input; problems are lines above the message."""
+    try:
+        yield
+    except ValueError as error:
+        *details, message = str(error).split("\n")
+        raise CommandError(message, details=details) from error
 
 
 def describe_data(table: Table) -> dict[str, Any]:
@@ -91,13 +115,24 @@ def describe_data(table: Table) -> dict[str, Any]:
     }
 
 
+def describe_changes(changes: Mapping[str, int]) -> str:
+    """Return what was done about empty cells and unknown categories."""
+    parts = (what.partition(" ") for what in changes)
+    return ", ".join(
+        f"{count(n, noun[:-1])} {rest}"
+        for n, (noun, _, rest) in zip(changes.values(), parts, strict=True)
+    )
+
+
 def _describe_table(table: Table) -> str:
     where = table.id_column or "the first column, which has no name"
     if table.is_named and table.id_column:
         where = f"column {table.id_column!r}"
     n, d = table.X.shape
-    ids = "row numbers" if table.ids is None else f"ids in {where}"
-    return f"{table.path}: {n} rows, {d} features, {ids}"
+    ids = "row numbers" if table.id_column is None else f"ids in {where}"
+    columns = () if table.preparation is None else table.preparation.columns
+    of = f" from {len(columns)} columns" if len(columns) not in (0, d) else ""
+    return f"{table.path}: {n} rows, {d} features{of}, {ids}"
 
 
 def _describe_comparisons(

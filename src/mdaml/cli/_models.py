@@ -12,7 +12,8 @@ from mdaml.cli._options import METHODS
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.constraints import Constraints
 from mdaml.estimators.learners import LabelLearner
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
+from mdaml.io.preparation import Preparation
 
 _HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
 
@@ -110,20 +111,22 @@ def fold_scaling(model: Any, scaler: StandardScaler) -> Any:
 
 
 def save_model(model: Any, path: Path, table: Table) -> None:
-    """Write a model with the names of its columns, without its callback."""
+    """Write a model with what it must know of its table, without its callback."""
     if "callback" in model.get_params():
         model.set_params(callback=None)
     if table.is_named:
         for metric in _list_metrics(model):
             metric.feature_names_in_ = np.array(table.features, dtype=object)
+    if table.preparation is not None:
+        model.preparation_ = table.preparation.to_dict()
     with convert_errors():
         model.save(path)
 
 
-def load_model(path: Path) -> tuple[Any, tuple[str, ...] | None]:
-    """Return a model, and the names of its columns if it knows them.
+def load_model(path: Path) -> tuple[Any, Preparation | None]:
+    """Return a model, and how to prepare tables for it, if it knows.
 
-    They are taken off the model, so that it takes arrays without a warning.
+    The names of its features are taken off the model, so that it takes arrays without a warning.
     """
     from mdaml.persistence import load
 
@@ -131,7 +134,21 @@ def load_model(path: Path) -> tuple[Any, tuple[str, ...] | None]:
     with convert_errors(code=WORK_FAILED):
         model = load(path)
     found = [vars(metric).pop("feature_names_in_", None) for metric in _list_metrics(model)]
-    return model, None if found[0] is None else tuple(found[0].tolist())
+    plain = vars(model).pop("preparation_", None)
+    if plain is not None:
+        try:
+            known = Preparation.from_dict(plain)
+            if len(known.features) != model.n_features_in_:
+                raise ValueError("its preparation_ has another number of features")
+        except (TypeError, ValueError) as error:
+            raise CommandError(f"{path} cannot be used: {error}.", code=WORK_FAILED) from None
+        return model, known
+    return model, None if found[0] is None else Preparation(tuple(found[0].tolist()))
+
+
+def get_labels(labels: str | None, known: Preparation | None) -> str | None:
+    """Return the column of labels that was asked for, or the one that the model learned from."""
+    return known.label_column if labels is None and known is not None else labels
 
 
 def check_width(model: Any, path: Path, table: Table) -> None:

@@ -10,10 +10,10 @@ from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
-from mdaml.cli._models import check_width, fold_scaling, load_model
+from mdaml.cli._models import check_width, fold_scaling, get_labels, load_model
 from mdaml.cli._screen import convert_errors, run_command
 from mdaml.constraints import Constraints
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 
 
 def score(
@@ -26,7 +26,7 @@ def score(
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     neighbors: Annotated[
-        int, typer.Option("-k", min=1, help="Neighbours that vote for a label.")
+        int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
     ] = 3,
     id_column: options.Id = None,
     drop: options.Drop = None,
@@ -40,11 +40,12 @@ def score(
     with run_command(as_json) as screen:
         from mdaml.estimators import Euclidean
 
-        check_scored(files, labels)
         screen.document["command"] = "score"
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
+        labels = labels if files else get_labels(labels, known)
+        check_scored(files, labels)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, features)
+        columns = choose_columns(id_column, drop, labels, known)
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
         with screen.show_progress("scoring"), convert_errors():

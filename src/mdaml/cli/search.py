@@ -25,7 +25,7 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import METHODS, HoldOut
+from mdaml.cli._options import METHODS, HoldOut, Missing
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
 _STEP = "metric"
@@ -42,6 +42,8 @@ def search(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    missing: options.MissingRule = Missing.ERROR,
+    categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     grid: options.Grid = None,
     param: options.Params = None,
@@ -49,7 +51,9 @@ def search(
     hold_out: options.HeldOut = HoldOut.COMPARISONS,
     scale: options.Scale = True,
     seed: options.Seed = 0,
-    jobs: Annotated[int, typer.Option(help="Folds at a time; -1 is one for every core.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="Folds at a time; -1 is one for every core.")
+    ] = 1,
     as_json: options.Json = False,
 ) -> None:
     """Choose parameters by what is held out, learn with the best, and save the model.
@@ -67,7 +71,9 @@ def search(
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
         n_fits = len(ParameterGrid(grids)) * folds
-        columns = choose_columns(id_column, drop, labels)
+        columns = choose_columns(
+            id_column, drop, labels, missing=str(missing), categorical=categorical
+        )
         inputs = (data, id_column, labels, *(path for _, path in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)

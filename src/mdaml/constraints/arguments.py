@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
+from mdaml._samples import explain_samples
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
@@ -49,7 +50,7 @@ def check_supervision(
     samples, labels = _check_arrays(estimator, X, y)
     if labels is not None:
         return samples, Classes.from_labels(name, labels)
-    return samples, constraints_of(len(samples), **given)
+    return samples, constraints_of(samples.shape[0], **given)
 
 
 def constraints_of(
@@ -80,6 +81,14 @@ def constraints_of(
     if constraints.n_constraints == 0:
         raise ValueError("constraints are empty: at least one constraint is needed.")
     return constraints.about(n_samples)
+
+
+def check_ignored(name: str, n_samples: int, given: dict[str, Any]) -> None:
+    """Refuse comparisons that are none, and unknown arguments, though nothing is learned."""
+    given = {form: value for form, value in given.items() if value is not None}
+    if given:
+        check_forms(name, EVERY_FORM, None, given)
+        constraints_of(n_samples, **given)
 
 
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
@@ -114,15 +123,14 @@ def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) 
 
 
 def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
-    options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": estimator}
-    try:
+    takes_sparse = bool(getattr(estimator, "takes_sparse", False))
+    options = {
+        "dtype": [np.float64, np.float32],
+        "ensure_min_samples": 2,
+        "estimator": estimator,
+        "accept_sparse": "csr" if takes_sparse else False,
+    }
+    with explain_samples(estimator, X, sparse=takes_sparse):
         if y is None:
             return check_array(X, input_name="X", **options), None
         return check_X_y(X, y, **options)
-    except ValueError as error:
-        if "could not convert string to float" not in str(error):
-            raise
-        raise ValueError(
-            f"X must hold numbers only: {error}. Encode words as numbers first, for instance "
-            "by OneHotEncoder."
-        ) from error

@@ -1,20 +1,28 @@
 """What every learner of a Mahalanobis distance can do once it is fitted."""
 
+import inspect
+import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mdaml._samples import explain_samples
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.handover import Handover
+from mdaml.estimators.packing import PackedRows
 from mdaml.kernels.pairs import pair_sq_dists
 
+SITE = "https://mdaml.github.io/mdaml"
 _FLOATS = [np.float64, np.float32]
 
 
@@ -25,6 +33,23 @@ def principal_components(F: FloatArray, n_components: int | None = None) -> Floa
     """
     axes, lengths, _ = np.linalg.svd(F, full_matrices=False)
     return (axes * lengths).T[:n_components]
+
+
+def _answer_typos(init: Any) -> Any:
+    """Return a constructor that refuses unknown parameters with what may have been meant."""
+    known = list(inspect.signature(init).parameters)[1:]
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **params: Any) -> None:
+        for name in params:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                advice = f"Its parameters are {', '.join(known)}." if known else "It has none."
+                advice = f"Did you mean {close[0]!r}?" if close else advice
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {advice}")
+        init(self, *args, **params)
+
+    return checked
 
 
 class PairScores:
@@ -150,15 +175,39 @@ class MahalanobisTransformer(
     """
 
     components_: FloatArray  # (n_components, d)
+    takes_sparse: ClassVar[bool] = False  # in fit; whatever follows needs products only
     # What ``mdaml search`` tries; as ``param_grid`` of MetricSearchCV.
     default_grid: ClassVar[list[dict[str, list[Any]]]] = [{}]
+
+    # Links of the HTML representation, as scikit-learn documents for libraries built on it.
+    _doc_link_module = "mdaml"
+    _doc_link_template = f"{SITE}/api/generated/mdaml.{{estimator_name}}.html"
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Let constructors answer misspelt parameters with the nearest name."""
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            cls.__init__ = _answer_typos(cls.__init__)  # type: ignore[method-assign]
+
+    if not TYPE_CHECKING:  # type checkers must go on to refuse unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Answer GridSearchCV, which looks for a score, with what to use instead."""
+            if name == "score" and sys._getframe(1).f_code.co_name == "check_scoring":
+                raise TypeError(
+                    f"{type(self).__name__} learns a metric and has no score of its own. "
+                    "mdaml.model_selection.MetricSearchCV searches its parameters, by comparisons "
+                    "or by labels; for GridSearchCV put it in a pipeline before a classifier, such "
+                    "as KNeighborsClassifier."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Map samples so that Euclidean distance between them is the learned distance.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse array of shape (n_samples, n_features)
             Samples.
 
         Returns
@@ -175,8 +224,7 @@ class MahalanobisTransformer(
         (300, 1)
         """
         check_is_fitted(self, "components_")
-        samples: FloatArray = validate_data(self, X, dtype=_FLOATS, reset=False)
-        return self._map(samples)
+        return self._map(self._check(X, sparse=True))
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix ``M`` of the learned distance.
@@ -206,7 +254,7 @@ class MahalanobisTransformer(
 
         Parameters
         ----------
-        A, B : array-like of shape (n_pairs, n_features)
+        A, B : array-like or sparse array of shape (n_pairs, n_features)
             The two members of each pair.
 
         Returns
@@ -222,12 +270,16 @@ class MahalanobisTransformer(
         array([5., 1.])
         """
         check_is_fitted(self, "components_")
-        a: FloatArray = validate_data(self, A, dtype=_FLOATS, reset=False)
-        b: FloatArray = check_array(B, dtype=_FLOATS, input_name="B", estimator=self)
+        a = self._check(A, "A", sparse=True)
+        with explain_samples(self, B, "B", sparse=True):
+            options = {"dtype": _FLOATS, "input_name": "B", "accept_sparse": "csr"}
+            b: FloatArray = check_array(B, estimator=self, **options)
         if a.shape != b.shape:
             raise ValueError(
                 f"A and B must have the same shape, one pair per row, got {a.shape} and {b.shape}."
             )
+        if issparse(a) != issparse(b):
+            a, b = csr_array(a), csr_array(b)
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             distances = _lengths(self._map(a - b))
         if not np.all(np.isfinite(distances)):
@@ -237,7 +289,7 @@ class MahalanobisTransformer(
             )
         return distances
 
-    def _map(self, X: FloatArray) -> FloatArray:
+    def _map(self, X: Any) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
     def _store(self, X: Any, components: FloatArray, dtype: Any, **fitted: Any) -> None:
@@ -271,6 +323,20 @@ class MahalanobisTransformer(
                     "StandardScaler, and fit again."
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pack row numbers of comparisons, of which there are many; nothing is lost."""
+        state = dict(super().__getstate__())
+        for name in ("triplets_", "comparisons_"):
+            if isinstance(state.get(name), np.ndarray):
+                state[name] = PackedRows.of(state[name])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpack them."""
+        super().__setstate__(
+            {k: v.unpack() if isinstance(v, PackedRows) else v for k, v in state.items()}
+        )
+
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
@@ -279,11 +345,15 @@ class MahalanobisTransformer(
         """Keep single precision; labels are the usual supervision, comparisons replace them."""
         tags: Any = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.sparse = self.takes_sparse
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _check(self, X: ArrayLike) -> FloatArray:
-        return validate_data(self, X, dtype=_FLOATS, reset=False)
+    def _check(self, X: ArrayLike, name: str = "X", *, sparse: bool = False) -> Any:
+        """Return samples like those of the fit, sparse ones only where these will do."""
+        with explain_samples(self, X, name, sparse=sparse):
+            accepted = "csr" if sparse else False
+            return validate_data(self, X, dtype=_FLOATS, reset=False, accept_sparse=accepted)
 
 
 def _lengths(Y: FloatArray) -> FloatArray:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_magnitude
@@ -34,7 +35,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples, dense; single precision stays single.
+            Samples; single precision stays single. Sparse arrays in GMML and KISSME only.
         y : array-like of shape (n_samples,), optional
             Class labels; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
@@ -159,8 +160,14 @@ class LabelLearner(MahalanobisTransformer, ABC):
         """
 
 
-def _centred(samples: FloatArray) -> FloatArray:
-    """Return samples less their mean, in double precision: scatter matrices need it."""
+def _centred(samples: Any) -> Any:
+    """Return samples less their mean, in double precision: scatter matrices need it.
+
+    Sparse samples stay as they are: without their zeros they would be dense.
+    """
+    if issparse(samples):
+        check_magnitude(samples)
+        return csr_array(samples, dtype=np.float64)
     mean = samples.mean(axis=0, dtype=np.float64)
     shifted: FloatArray = np.subtract(samples, mean, order="C")  # rounding sees translations
     check_magnitude(shifted)
