@@ -53,8 +53,17 @@ def test_what_is_written_comes_back_bit_for_bit(suffix, value, data):
     lists = [st.lists(id_, min_size=n, max_size=n, unique=True) for id_ in (NAMES, numbers)]
     ids = data.draw(st.none() | lists[0] | lists[1])
     parts = {name: getattr(value, name) for name in ("triplets", "pairs", "pair_labels")}
+    cells = st.lists(
+        NAMES | st.just(""), min_size=value.n_constraints, max_size=value.n_constraints
+    )
+    columns = data.draw(st.dictionaries(st.sampled_from(["who", "Time, s", "Ort"]), cells))
     value = Constraints(
-        **parts, quadruplets=value.quadruplets, weights=value.weights, n_points=n, ids=ids
+        **parts,
+        quadruplets=value.quadruplets,
+        weights=value.weights,
+        n_points=n,
+        ids=ids,
+        columns=columns,
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"said{suffix}"
@@ -111,6 +120,50 @@ def test_npz_keeps_the_number_of_points_and_the_ids(tmp_path):
     assert Constraints.read(tmp_path / "said.npz", ids=list("uvwxyz")) == value
     with pytest.raises(ValueError, match="written for 6 points, but X has 7"):
         Constraints.read(tmp_path / "said.npz", n_points=7)
+
+
+# Columns of the user's own
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_own_columns_go_with_their_constraints_through_files_and_orders(suffix, tmp_path):
+    who = ["ann", "bob", "", "ann", "eve"]
+    value = small(ids=list("uvwxyz"), columns={"who": who, "Place": list("vwxyz")})
+    value.write(tmp_path / f"said{suffix}")
+    assert Constraints.read(tmp_path / f"said{suffix}", ids=list("uvwxyz")) == value
+    order = [5, 0, 3, 1, 2, 4]
+    again = Constraints.read(tmp_path / f"said{suffix}", ids=np.array(list("uvwxyz"))[order])
+    assert again == value.restrict(order)
+    assert again.columns["who"].tolist() == who
+
+
+def test_npz_keeps_numbers_and_dates_of_own_columns(tmp_path):
+    times = np.array(["2024-05-01", "NaT", "2024-05-02", "2024-05-03", "2024-05-04"], "M8[s]")
+    value = small(columns={"seconds": [0.5, np.nan, 2, 3, 4], "when": times, "n": [1, 2, 3, 4, 5]})
+    value.write(tmp_path / "said.npz")
+    again = Constraints.read(tmp_path / "said.npz", ids=list("uvwxyz"))
+    assert {name: column.dtype for name, column in again.columns.items()} == {
+        "seconds": np.float64,
+        "when": np.dtype("M8[s]"),
+        "n": np.int64,
+    }
+    np.testing.assert_array_equal(again.columns["seconds"], value.columns["seconds"])
+
+
+def test_own_columns_of_a_table_are_kept_and_lines_that_are_wrong_leave_with_theirs(write):
+    path = write("who,a,B,c,Time,\nann,0,1,2,9:30,x\nbob,0,0,2,9:31,y\n007,1,0,2,,z\n")
+    value, problems = read_constraints(path)
+    assert [problem.line for problem in problems] == [3]
+    assert {name: column.tolist() for name, column in value.columns.items()} == {
+        "who": ["ann", "007"],
+        "Time": ["9:30", ""],
+        "column 6": ["x", "z"],
+    }
+
+
+def test_a_misspelled_column_is_not_taken_for_one_of_the_users_own(write):
+    with pytest.raises(ValueError, match="unknown column 'Lable'. Did you mean 'label'"):
+        Constraints.read(write("a,b,c,Lable\n0,1,2,1\n"))
 
 
 # Writing

@@ -580,3 +580,45 @@ def test_the_nearer_point_stands_in_either_place_of_a_question():
         lambda a, b, c: asked.append((b < c).mean()) or (a < b), 50, 1000, random_state=0
     )
     assert 0.4 < asked[0] < 0.6
+
+
+# Columns
+
+
+@given(value=constraints(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_columns_follow_their_constraints_through_every_change(value, data):
+    """A column that repeats what is said must still do so after any selection."""
+    tags = [f"{said} {weight}" for said, weight in statements(value)]
+    tagged = value._replaced(columns={"tag": np.array(tags, object)})
+    which = data.draw(st.lists(st.integers(0, len(tags) - 1)))
+    some = tagged.select(which)
+    assert some.columns["tag"].tolist() == [f"{said} {weight}" for said, weight in statements(some)]
+    points = data.draw(st.permutations(range(value.n_points)))
+    inside = tagged.restrict(points[:-1])
+    back = inside._replaced(
+        **{
+            name: np.asarray(points)[getattr(inside, name)]
+            for name in ("triplets", "pairs", "quadruplets")
+        }
+    )
+    assert back.columns["tag"].tolist() == [f"{said} {weight}" for said, weight in statements(back)]
+    assert tagged.about(value.n_points + 3).columns["tag"].tolist() == tags
+    assert pickle.loads(pickle.dumps(tagged)) == tagged
+    assert tagged.with_noise(0.5)[0].columns["tag"].tolist() == tags
+
+
+def test_columns_are_checked_and_cannot_be_changed():
+    value = small(columns={"who": np.array(["ann", None, 3, "bob", float("nan")], object)})
+    assert value.columns["who"].tolist() == ["ann", "", "3", "bob", ""]
+    assert value != small()
+    with pytest.raises(ValueError, match="read-only"):
+        value.columns["who"][0] = "eve"
+    with pytest.raises(TypeError):
+        value.columns["who"] = 1
+    with pytest.raises(ValueError, match=r"each of the 5 constraints; column 'who' has shape \(4,"):
+        small(columns={"who": [1, 2, 3, 4]})
+    with pytest.raises(ValueError, match="got the name 'Weight'"):
+        small(columns={"Weight": [1, 2, 3, 4, 5]})
+    with pytest.raises(TypeError, match="columns must map names .* got list"):
+        small(columns=["who"])

@@ -162,13 +162,23 @@ def _name_option(reason: str) -> str:
 
 
 def _join(parts: Sequence[Constraints]) -> Constraints:
-    """Return all constraints in one value; weights go with their kinds."""
+    """Return all constraints in one value; weights and columns go with their kinds."""
     if len(parts) == 1:
         return parts[0]
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in (*KINDS, "pair_labels")
     }
-    by_part = [np.split(p.weights, np.cumsum([len(p.triplets), len(p.pairs)])) for p in parts]
-    weights = np.concatenate([w for of_kind in zip(*by_part, strict=True) for w in of_kind])
-    return Constraints(**arrays, weights=weights, n_points=parts[0].n_points)
+
+    def in_order(columns: Sequence[Any]) -> Any:
+        ends = [np.cumsum([len(part.triplets), len(part.pairs)]) for part in parts]
+        by_part = [np.split(column, end) for column, end in zip(columns, ends, strict=True)]
+        return np.concatenate([c for of_kind in zip(*by_part, strict=True) for c in of_kind])
+
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    own = {
+        name: in_order([p.columns.get(name, np.full(p.n_constraints, "", object)) for p in parts])
+        for name in names
+    }
+    weights = in_order([part.weights for part in parts])
+    return Constraints(**arrays, weights=weights, columns=own, n_points=parts[0].n_points)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mdaml.constraints._table import COLUMNS, KINDS, MEMBERS, LineReader, Problem
-from mdaml.constraints.checks import check_points
+from mdaml.constraints._table import KINDS, MEMBERS, LineReader, Problem
+from mdaml.constraints.checks import COLUMNS, check_points
 from mdaml.io.atomic import replace_file
 from mdaml.io.texts import check_suffix, load_arrow, read_texts
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the class takes its method from here
 
 _SUFFIXES = (".csv", ".parquet", ".npz")
 _PARTS = {"triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points"}
+_COLUMN = "column "  # what the names of columns begin with in an NPZ file
 # What NumPy and zipfile raise for archives that are not as they should be. A header of an array is
 # Python source to NumPy, hence the errors of a parser.
 _DAMAGE = (
@@ -46,7 +47,8 @@ def read(
     The columns say what a table holds: ``a,b,c`` triplets, ``a,b,label`` pairs, ``a,b,c,d``
     quadruplets, ``kind,a,b,c,d,label`` a mixture with ``triplet``, ``pair`` or ``quadruplet``
     as kind; ``weight`` may be added. Labels are 1 and -1, 1 and 0, similar and dissimilar or
-    same and different. A CSV file without a header holds triplets or quadruplets.
+    same and different. A CSV file without a header holds triplets or quadruplets. All other
+    columns, such as who answered and when, are kept as texts in ``columns``.
 
     Parameters
     ----------
@@ -88,6 +90,49 @@ def read(
     return value
 
 
+def read_constraints(
+    path: str | os.PathLike[str],
+    *,
+    ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+    n_points: int | None = None,
+) -> tuple["Constraints", list[Problem]]:
+    r"""Read the constraints of a file as :meth:`Constraints.read` does, and its wrong lines.
+
+    Parameters
+    ----------
+    path : str or path
+        As for :meth:`Constraints.read`.
+    ids : sequence of str or int, default=None
+        Ids of the rows of X, in their order. If None, the file must hold row numbers.
+    n_points : int, default=None
+        Rows of X, if there are no ids. If None, the highest row that is named, plus one.
+
+    Returns
+    -------
+    constraints : Constraints
+        The lines that are right, at least one.
+    problems : list of Problem
+        The others.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from mdaml.constraints import read_constraints
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "said.csv"
+    ...     _ = path.write_text("a,b,c\n0,1,2\n0,x,1\n")
+    ...     value, problems = read_constraints(path)
+    >>> value
+    Constraints(1 triplet, n_points=3)
+    >>> print(problems[0])
+    line 3: b is 'x', not an integer; if points have names, pass ids= (0,x,1)
+    """
+    from mdaml.constraints.value import Constraints
+
+    value, problems, _ = read_lines(Constraints, path, ids, n_points)
+    return value, problems
+
+
 def read_lines(
     cls: type["Constraints"], path: str | os.PathLike[str], ids: Any, n_points: int | None
 ) -> tuple["Constraints", list[Problem], int]:
@@ -108,18 +153,23 @@ def read_lines(
             ids = stored.ids if names is None else names
             return _restore(_get_parts(stored) | {"ids": ids}), [], stored.n_constraints
         # Rows may have another order by now: read the lines of text with the same content.
-        table = _to_columns(_get_parts(stored))
+        places = {"place": np.arange(stored.n_constraints)}
+        table = _to_columns(_get_parts(stored) | {"columns": places})
         cells = [["" if cell is None else str(cell) for cell in cells] for cells in table.values()]
         blocks = iter([([0], [[name] for name in table]), (range(1, len(cells[0]) + 1), cells)])
     else:
+        stored = None
         blocks = read_texts(path)
     reader = LineReader(path, names, n_points)
     parts = reader.read(blocks) | {"ids": names, "n_points": n_points}
+    if stored is not None:
+        kept = parts["columns"]["place"].astype(np.int64)
+        parts["columns"] = {name: column[kept] for name, column in stored.columns.items()}
     return _restore(parts), reader.problems, reader.n_lines  # checked line by line
 
 
 def _get_parts(value: "Constraints") -> dict[str, Any]:
-    return {name: getattr(value, name) for name in (*_PARTS, "ids")}
+    return {name: getattr(value, name) for name in (*_PARTS, "ids", "columns")}
 
 
 def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
@@ -129,11 +179,13 @@ def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
             if isinstance(archive, np.ndarray):
                 raise ValueError("it holds a single array")
             arrays = {name: archive[name] for name in archive.files}
+        columns = {name: arrays.pop(name) for name in [*arrays] if name.startswith(_COLUMN)}
         if not arrays.keys() >= _PARTS >= arrays.keys() - {"ids"}:
             raise ValueError(f"it holds {', '.join(arrays) or 'nothing'}")
         if arrays["n_points"].shape != () or arrays["n_points"].dtype.kind != "i":
             raise ValueError("n_points is no integer")
-        return cls(**arrays | {"n_points": int(arrays["n_points"])})
+        own = {name.removeprefix(_COLUMN): column for name, column in columns.items()}
+        return cls(**arrays | {"n_points": int(arrays["n_points"]), "columns": own})
     except _DAMAGE as error:
         message = f"{path}: not an NPZ file of Constraints.write, or damaged: {error}"
         raise ValueError(message.rstrip(".") + ".") from None
@@ -145,17 +197,25 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> Non
     arrow = load_arrow() if suffix == ".parquet" else None
     with replace_file(path) as part, part.open("wb") as file:
         if suffix == ".npz":
-            np.savez(file, **{name: value for name, value in arrays.items() if value is not None})
+            own = {_COLUMN + name: _plain(c) for name, c in arrays["columns"].items()}
+            parts = {name: part for name, part in arrays.items() if name != "columns"} | own
+            np.savez(file, **{name: part for name, part in parts.items() if part is not None})
         elif arrow is None:
             _write_csv(file, _to_columns(arrays))
         else:
             arrow.parquet.write_table(arrow.table(_to_columns(arrays)), file)
 
 
+def _plain(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return texts in the one form that needs no pickle."""
+    return column.astype(np.str_) if column.dtype == object else column
+
+
 def _write_csv(file: BinaryIO, table: Mapping[str, list[Any]]) -> None:
     # Cells that begin with a space or hold the end of a line keep them only within quotes.
-    texts = (cell for name in MEMBERS for cell in table.get(name, []) if isinstance(cell, str))
-    plain = all(cell.isprintable() and cell[0] != " " for cell in texts)
+    free = [cells for name, cells in table.items() if name in MEMBERS or name not in COLUMNS]
+    texts = (cell for cells in (*free, table) for cell in cells if isinstance(cell, str))
+    plain = all(cell.isprintable() and cell[:1] != " " for cell in texts)
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(
         text, quoting=csv.QUOTE_MINIMAL if plain else csv.QUOTE_ALL, lineterminator="\n"
@@ -180,4 +240,5 @@ def _to_columns(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
     unused = {"weight"} if np.all(arrays["weights"] == 1) else set()
     if sum(len(part) > 0 for part in parts.values()) == 1:
         unused |= {"kind"} | {name for name in columns if columns[name][0] is None}
-    return {name: column for name, column in columns.items() if name not in unused}
+    own = {name: column.tolist() for name, column in arrays["columns"].items()}
+    return {name: column for name, column in columns.items() if name not in unused} | own

@@ -1,6 +1,7 @@
 """Lines of a file of constraints: its columns, and the meaning of each line."""
 
 import contextlib
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import IntArray
-from mdaml.constraints.checks import MOST_POINTS, compares_nothing
+from mdaml.constraints.checks import COLUMNS, MOST_POINTS, compares_nothing
 
 KINDS = ("triplet", "pair", "quadruplet")
 MEMBERS = ("a", "b", "c", "d")
-COLUMNS = ("kind", *MEMBERS, "label", "weight")
 _TRIPLET, _PAIR, _QUADRUPLET = range(3)
 _WIDTH = np.array([3, 2, 4])
 _LAYOUTS = {("a", "b", "c"): _TRIPLET, ("a", "b", "label"): _PAIR, MEMBERS: _QUADRUPLET}
 _ADVICE = (
     "Columns are a,b,c (triplets), a,b,label (pairs) or a,b,c,d (quadruplets), or "
-    "kind,a,b,c,d,label for a mixture; a column weight may be added to each."
+    "kind,a,b,c,d,label for a mixture; a column weight may be added to each, and columns of your "
+    "own, such as who."
 )
 
 _ROW_NUMBERS = re.compile("[0-9 ,]*")  # integers that are parsed faster than looked up
@@ -83,6 +84,7 @@ class LineReader:
         self.n_lines = 0
         self._path, self._n_points, self._has_ids = path, n_points, ids is not None
         self._columns: Sequence[str] = ()
+        self._texts: dict[str, str] = {}  # one string for all cells that say the same
         names = [] if ids is None else map(str, ids.tolist())
         rows = chain(zip(names, range(MOST_POINTS), strict=False), [("", _EMPTY)])
         self._points = _Lookup(rows, self._parse_point)
@@ -90,9 +92,7 @@ class LineReader:
         self._labels = _Lookup([("", _EMPTY)], lambda text: _LABELS.get(_strip(text).lower(), 0))
         self._weights = _Lookup([("", 1.0)], _parse_weight)
 
-    def read(
-        self, blocks: Iterator[tuple[Sequence[int], list[list[str]]]]
-    ) -> dict[str, npt.NDArray[Any]]:
+    def read(self, blocks: Iterator[tuple[Sequence[int], list[list[str]]]]) -> dict[str, Any]:
         """Return the parts of a :class:`Constraints` that lines hold; refuse a file with none.
 
         Blocks are those of :func:`mdaml.io.texts.read_texts`.
@@ -117,20 +117,36 @@ class LineReader:
                 f"{self._path}: the labels 0 and -1 both occur: does 0 mean dissimilar, or not "
                 "known? Use 1 and -1, or 1 and 0, and leave out pairs that are not known."
             )
-        kind, members, label, weight = map(np.concatenate, zip(*found, strict=True))
-        parts = {f"{name}s": members[kind == k, : _WIDTH[k]] for k, name in enumerate(KINDS)}
-        weights = weight[np.argsort(kind, kind="stable")]
-        return parts | {"pair_labels": label[kind == _PAIR], "weights": weights}
+        kind, members, label, weight, *others = map(np.concatenate, zip(*found, strict=True))
+        parts: dict[str, Any] = {
+            f"{name}s": members[kind == k, : _WIDTH[k]] for k, name in enumerate(KINDS)
+        }
+        order = np.argsort(kind, kind="stable")
+        own = dict(zip(self._own_columns(), (column[order] for column in others), strict=True))
+        return parts | {
+            "pair_labels": label[kind == _PAIR],
+            "weights": weight[order],
+            "columns": own,
+        }
+
+    def _own_columns(self) -> list[str]:
+        """Return the columns that say something else than the constraints."""
+        return [name for name in self._columns if name not in COLUMNS]
 
     def _find_columns(self, names: Sequence[str]) -> tuple[str, ...] | None:
         """Return the columns that a header names; None if it is no header."""
-        columns = tuple(name.strip().lower() for name in names)
+        columns = tuple(_name_column(name, place) for place, name in enumerate(names, 1))
         if not {"a", "b"} <= set(columns):
             return None
-        unknown = [name for name in columns if name not in COLUMNS]
-        if unknown or len(set(columns)) < len(columns):
-            what = f"unknown column {unknown[0]!r}" if unknown else "a column twice"
-            raise ValueError(f"{self._path}: the header has {what}. {_ADVICE}")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"{self._path}: the header has a column twice. {_ADVICE}")
+        for name in set(columns) - set(COLUMNS):
+            meant = difflib.get_close_matches(name.lower(), ("kind", "label", "weight"), 1, 0.75)
+            if meant:
+                raise ValueError(
+                    f"{self._path}: the header has the unknown column {name!r}. Did you mean "
+                    f"{meant[0]!r}? If not, give it a name that is less like it."
+                )
         if "kind" not in columns and _kind_of(columns) is None:
             what = f"the header {','.join(columns)} fits no kind of constraint"
             raise ValueError(f"{self._path}: {what}. {_ADVICE}")
@@ -156,7 +172,7 @@ class LineReader:
     def _parse_block(
         self, lines: Sequence[int], columns: Sequence[Sequence[str]]
     ) -> tuple[npt.NDArray[Any], ...] | None:
-        """Return kind, members, label and weight of the lines that are constraints, if any."""
+        """Return kind, members, label, weight and own columns of lines that are constraints."""
         if len(columns) != len(self._columns):
             self._refuse(lines[0], [cell for (cell,) in columns])
             return None
@@ -172,12 +188,19 @@ class LineReader:
             label = self._labels.get_all(cells["label"])
         if "weight" in cells:
             weight = self._weights.get_all(cells["weight"], np.float64)
-        block = kind, members, label, weight
-        valid = _are_valid(*block)
+        valid = _are_valid(kind, members, label, weight)
+        own = (self._share(cells[name]) for name in self._own_columns())
+        block = (kind, members, label, weight, *own)
         self.n_lines += int(valid.sum())
         for place in np.flatnonzero(~valid).tolist():
             self._refuse(lines[place], [column[place] for column in columns])
         return block if valid.all() else tuple(part[valid] for part in block)
+
+    def _share(self, cells: Sequence[str]) -> npt.NDArray[Any]:
+        """Return texts as an array in which equal ones are one string."""
+        shared = np.empty(len(cells), object)
+        shared[:] = [self._texts.setdefault(cell, cell) for cell in cells]
+        return shared
 
     def _refuse(self, line: int, row: Sequence[str]) -> None:
         """Note a line that is no constraint, unless it is blank."""
@@ -256,7 +279,13 @@ def _are_valid(
 
 
 def _kind_of(columns: Iterable[str]) -> int | None:
-    return _LAYOUTS.get(tuple(sorted(set(columns) - {"weight"})))
+    return _LAYOUTS.get(tuple(sorted(set(columns) & set(COLUMNS) - {"weight"})))
+
+
+def _name_column(name: str, place: int) -> str:
+    """Return the name of a column: in lower case if we know it, its place if it has none."""
+    name = name.strip()
+    return name.lower() if name.lower() in COLUMNS else name or f"column {place}"
 
 
 def _parse_kind(text: str) -> int:

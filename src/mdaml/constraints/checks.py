@@ -11,6 +11,8 @@ from mdaml._validation import check_integer
 
 # Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
 MOST_POINTS = 2**31
+# Names that columns of a file have for the constraints themselves.
+COLUMNS = ("kind", "a", "b", "c", "d", "label", "weight")
 
 
 def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
@@ -83,6 +85,49 @@ def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
         again = int(np.argmax(count > 1))
         raise ValueError(f"{wanted}; {distinct[again].item()!r} occurs {count[again]} times.")
     return values
+
+
+def check_columns(
+    columns: Mapping[str, ArrayLike] | None, n_constraints: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Return a read-only array of one value for each constraint under each name."""
+    wanted = f"columns must map names to one value for each of the {n_constraints} constraints"
+    if columns is not None and not hasattr(columns, "items"):
+        raise TypeError(f"{wanted}; got {type(columns).__name__}.")
+    checked = {}
+    for name, values in {} if columns is None else columns.items():
+        if not isinstance(name, str) or not name.strip() or name.strip().lower() in COLUMNS:
+            raise ValueError(
+                f"{wanted}; got the name {name!r}. It must be a text, other than "
+                f"{', '.join(COLUMNS)}, which files have for the constraints themselves."
+            )
+        array = np.asarray(values)
+        if array.shape != (n_constraints,):
+            raise ValueError(f"{wanted}; column {name!r} has shape {array.shape}.")
+        checked[name] = frozen(to_column(array), None)
+    return checked
+
+
+def to_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers and dates as they are, all else as Python strings, empty where missing."""
+    if values.dtype.kind in "biufM":
+        return values
+    if values.dtype.kind == "U":
+        return values.astype(object)
+    texts = [x if isinstance(x, str) else "" if is_missing(x) else str(x) for x in values.tolist()]
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return column
+
+
+def same_column(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Say whether two columns hold the same; what is missing in both is the same."""
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
+
+
+def is_missing(value: Any) -> bool:
+    """Say whether a value of a table stands for nothing: None, NaN or NA."""
+    return value is None or str(value) in ("nan", "NaT", "<NA>")
 
 
 def check_points(
