@@ -162,8 +162,8 @@ def test_own_columns_of_a_table_are_kept_and_lines_that_are_wrong_leave_with_the
 
 
 def test_a_misspelled_column_is_not_taken_for_one_of_the_users_own(write):
-    with pytest.raises(ValueError, match="unknown column 'Lable'. Did you mean 'label'"):
-        Constraints.read(write("a,b,c,Lable\n0,1,2,1\n"))
+    with pytest.raises(ValueError, match=r"unknown column 'Wieght'\. Did you mean 'weight'"):
+        Constraints.read(write("a,b,c,Wieght\n0,1,2,1\n"))
 
 
 # Writing

@@ -620,5 +620,5 @@ def test_columns_are_checked_and_cannot_be_changed():
         small(columns={"who": [1, 2, 3, 4]})
     with pytest.raises(ValueError, match="got the name 'Weight'"):
         small(columns={"Weight": [1, 2, 3, 4, 5]})
-    with pytest.raises(TypeError, match="columns must map names .* got list"):
+    with pytest.raises(TypeError, match=r"columns must map names .* got list"):
         small(columns=["who"])

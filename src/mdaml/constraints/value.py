@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import _files as files
-from mdaml.constraints import generators
+from mdaml.constraints import answers, generators
 from mdaml.constraints._counts import (
     ConstraintCounts,
     count_repeated_comparisons,
     count_repeated_pairs,
+    find_ties,
 )
 from mdaml.constraints.checks import (
     MOST_POINTS,
@@ -234,7 +235,15 @@ class Constraints:
         named = np.zeros(self.n_points, bool)
         for part in self._members():
             named[part] = True
-        again, opposite = count_repeated_comparisons(self.comparisons(), self.n_points)
+        compared, n_ties = self.comparisons(), 0
+        if answers.ANSWER in self.columns:
+            answer = np.delete(
+                self.columns[answers.ANSWER],
+                slice(len(self.triplets), -len(self.quadruplets) or None),
+            )
+            is_tie, n_ties = find_ties(compared, answer, self.n_points)
+            compared = compared[~is_tie]
+        again, opposite = count_repeated_comparisons(compared, self.n_points)
         pairs_again, both = count_repeated_pairs(self.pairs, self.pair_labels, self.n_points)
         return ConstraintCounts(
             triplets=len(self.triplets),
@@ -244,6 +253,7 @@ class Constraints:
             points=int(named.sum()),
             duplicates=again + pairs_again,
             contradictions=opposite + both,
+            ties=n_ties,
         )
 
     def comparisons(self) -> IntArray:
@@ -336,6 +346,12 @@ class Constraints:
     from_neighbors = classmethod(generators.from_neighbors)
     from_chunks = classmethod(generators.from_chunks)
     from_oracle = classmethod(generators.from_oracle)
+    from_odd_one_out = classmethod(answers.from_odd_one_out)
+    from_picks = classmethod(answers.from_picks)
+    from_rankings = classmethod(answers.from_rankings)
+    from_votes = classmethod(answers.from_votes)
+    from_grades = classmethod(answers.from_grades)
+    from_positives = classmethod(answers.from_positives)
     with_noise = generators.with_noise
     read = classmethod(files.read)
 
