@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from mdaml.cli import _options as options
@@ -76,14 +75,7 @@ def _audit(model: Any, table: Table, compared: Constraints | None) -> Any:
     """Return the frame of the audit, with ids for the members."""
     from mdaml.inspection import audit as audit_comparisons
 
-    frame = audit_comparisons(model, table.X, constraints=compared)
-    for name in _MEMBERS:
-        if table.ids is not None and name in frame:
-            known = frame[name].notna().to_numpy()
-            ids = np.full(len(frame), None, dtype=object)
-            ids[known] = table.ids[frame[name][known].to_numpy(np.int64)]
-            frame[name] = ids
-    return frame
+    return audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
 
 
 def _print_counts(frame: Any, screen: Screen) -> None:

@@ -6,17 +6,20 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml.constraints.checks import MOST_POINTS
 from mdaml.constraints.names import to_rows
 
 Faults = Iterator[tuple[BoolArray, str]]
 
 
-def check_odd_one_out(items: Any, odd: Any, ids: Any) -> tuple[IntArray, IntArray]:
+def check_odd_one_out(
+    items: Any, odd: Any, ids: Any, most: int = MOST_POINTS
+) -> tuple[IntArray, IntArray]:
     """Return rows of the items, (n, k), and of the odd ones, -1 for none."""
-    rows = _check_rows("items", items, ids, (None, None))
+    rows = _check_rows("items", items, ids, most, (None, None))
     if rows.shape[1] < 3:
         raise ValueError(f"items must hold at least three of each answer, got {rows.shape[1]}.")
-    return rows, _check_rows("odd", odd, ids, (len(rows),), may_miss=True)
+    return rows, _check_rows("odd", odd, ids, most, (len(rows),), may_miss=True)
 
 
 def find_places(items: IntArray, odd: IntArray) -> IntArray:
@@ -26,12 +29,12 @@ def find_places(items: IntArray, odd: IntArray) -> IntArray:
 
 
 def check_picks(
-    anchors: Any, shown: Any, picked: Any, ids: Any
+    anchors: Any, shown: Any, picked: Any, ids: Any, most: int = MOST_POINTS
 ) -> tuple[IntArray, IntArray, BoolArray, BoolArray]:
     """Return anchors, items (n, m), which were picked, and whether others were picked."""
-    anchor = _check_rows("anchors", anchors, ids, (None,))
-    shown_rows = _check_rows("shown", shown, ids, (len(anchor), None), may_miss=True)
-    picked_rows = _check_rows("picked", picked, ids, (len(anchor), None), may_miss=True)
+    anchor = _check_rows("anchors", anchors, ids, most, (None,))
+    shown_rows = _check_rows("shown", shown, ids, most, (len(anchor), None), may_miss=True)
+    picked_rows = _check_rows("picked", picked, ids, most, (len(anchor), None), may_miss=True)
     chosen = np.zeros(shown_rows.shape, bool)
     strangers = np.zeros(len(anchor), bool)
     for column in picked_rows.T:
@@ -41,15 +44,19 @@ def check_picks(
     return anchor, shown_rows, chosen, strangers
 
 
-def check_rankings(anchors: Any, rankings: Any, ids: Any) -> tuple[IntArray, IntArray]:
+def check_rankings(
+    anchors: Any, rankings: Any, ids: Any, most: int = MOST_POINTS
+) -> tuple[IntArray, IntArray]:
     """Return rows of the anchors, and of the items in order, -1 behind the last."""
-    anchor = _check_rows("anchors", anchors, ids, (None,))
-    return anchor, _check_rows("rankings", rankings, ids, (len(anchor), None), may_miss=True)
+    anchor = _check_rows("anchors", anchors, ids, most, (None,))
+    return anchor, _check_rows("rankings", rankings, ids, most, (len(anchor), None), may_miss=True)
 
 
-def check_votes(questions: Any, votes: Any, ids: Any) -> tuple[IntArray, FloatArray]:
+def check_votes(
+    questions: Any, votes: Any, ids: Any, most: int = MOST_POINTS
+) -> tuple[IntArray, FloatArray]:
     """Return rows of the questions, (n, 3), and numbers of votes, (n, 2) or (n, 3)."""
-    rows = _check_rows("questions", questions, ids, (None, 3))
+    rows = _check_rows("questions", questions, ids, most, (None, 3))
     counted = _check_numbers("votes", votes, 2)
     if counted.shape not in ((len(rows), 2), (len(rows), 3)):
         raise ValueError(
@@ -59,9 +66,11 @@ def check_votes(questions: Any, votes: Any, ids: Any) -> tuple[IntArray, FloatAr
     return rows, counted
 
 
-def check_grades(pairs: Any, grades: Any, ids: Any) -> tuple[IntArray, FloatArray]:
+def check_grades(
+    pairs: Any, grades: Any, ids: Any, most: int = MOST_POINTS
+) -> tuple[IntArray, FloatArray]:
     """Return rows of the pairs, (n, 2), and their grades."""
-    rows = check_pairs_of_points(pairs, ids)
+    rows = check_pairs_of_points(pairs, ids, most)
     graded = _check_numbers("grades", grades, 1)
     if graded.shape != (len(rows),):
         raise ValueError(
@@ -71,13 +80,19 @@ def check_grades(pairs: Any, grades: Any, ids: Any) -> tuple[IntArray, FloatArra
     return rows, graded
 
 
-def check_pairs_of_points(pairs: Any, ids: Any) -> IntArray:
+def check_pairs_of_points(pairs: Any, ids: Any, most: int = MOST_POINTS) -> IntArray:
     """Return rows of pairs, (n, 2)."""
-    return _check_rows("pairs", pairs, ids, (None, 2))
+    return _check_rows("pairs", pairs, ids, most, (None, 2))
 
 
 def _check_rows(
-    what: str, given: Any, ids: Any, shape: tuple[int | None, ...], *, may_miss: bool = False
+    what: str,
+    given: Any,
+    ids: Any,
+    most: int,
+    shape: tuple[int | None, ...],
+    *,
+    may_miss: bool = False,
 ) -> IntArray:
     rows = to_rows(what, given, ids, may_miss=may_miss)
     wanted = "(" + ", ".join("n" if size is None else str(size) for size in shape) + ")"
@@ -91,6 +106,11 @@ def _check_rows(
     low = -1 if may_miss else 0
     if rows.min() < low:
         raise ValueError(f"{what} names row {rows.min()}, but rows are counted from 0.")
+    if rows.max() >= most:
+        raise ValueError(
+            f"{what} names row {rows.max()}, but X has {most} rows. Integers are row numbers; pass "
+            "names as texts."
+        )
     return rows.astype(np.int64)
 
 
@@ -102,6 +122,17 @@ def _check_numbers(what: str, given: Any, ndim: int) -> FloatArray:
             f"{numbers.dtype} of shape {numbers.shape}."
         )
     return numbers.astype(np.float64)
+
+
+def number_groups(who: Any, n: int) -> IntArray:
+    """Return the number of the person of each answer; None is one person."""
+    if who is None:
+        return np.zeros(n, np.int64)
+    values = np.asarray(who)
+    if values.shape != (n,):
+        raise ValueError(f"who must hold one value for each of {n} answers, got {values.shape}.")
+    texts = values.astype(str) if values.dtype == object else values
+    return np.unique(texts, return_inverse=True)[1]
 
 
 # Faults of single answers

@@ -321,13 +321,7 @@ def _group_by(
         raise ValueError("Pass either who= or the column 'who', not both.")
     else:
         columns = {**(columns or {}), "who": who}
-    if who is None:
-        return np.zeros(n, np.int64), columns
-    values = np.asarray(who)
-    if values.shape != (n,):
-        raise ValueError(f"who must hold one value for each of {n} answers, got {values.shape}.")
-    texts = values.astype(str) if values.dtype == object else values
-    return np.unique(texts, return_inverse=True)[1], columns
+    return answer_checks.number_groups(who, n), columns
 
 
 def _make(

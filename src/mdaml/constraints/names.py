@@ -1,17 +1,52 @@
 """Points by their names: rows of X that texts stand for, and what was meant by one that is none."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import ArrayLike, IntArray
-from mdaml.constraints.checks import check_ids, is_missing
+from mdaml._typing import ArrayLike
 
 _MOST_NAMES = 20_000  # compared with a name that is none of them
 NOBODY = -1  # in place of a row where a cell is empty
+Names = npt.NDArray[Any] | None
+
+
+def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
+    """Return a read-only copy of an array."""
+    copy = np.array(values, dtype=dtype)
+    copy.setflags(write=False)
+    return copy
+
+
+def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
+    """Return the ids of the points, distinct strings or distinct integers, as a read-only array."""
+    wanted = "ids must be a sequence of distinct strings or distinct integers, one for each point"
+    given = np.asarray(ids, dtype=object)  # NumPy alone would turn 1 among strings into "1"
+    if given.ndim != 1 or len(given) == 0:
+        raise ValueError(f"{wanted}; got shape {given.shape}.")
+    kinds = {type(value) for value in given.tolist()}
+    if all(issubclass(kind, str) for kind in kinds):
+        if any(not text or "\0" in text for text in given.tolist()):
+            raise ValueError(f"{wanted}; got an empty one, or one with a null character.")
+        values = frozen(given, np.str_)
+    elif bool not in kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
+        values = frozen(given, np.int64)
+    else:
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"{wanted}; got values of type {names}.")
+    distinct, count = np.unique(values, return_counts=True)
+    if len(distinct) < len(values):
+        again = int(np.argmax(count > 1))
+        raise ValueError(f"{wanted}; {distinct[again].item()!r} occurs {count[again]} times.")
+    return values
+
+
+def is_missing(value: Any) -> bool:
+    """Say whether a value of a table stands for nothing: None, NaN or NA."""
+    return value is None or str(value) in ("nan", "NaT", "<NA>")
 
 
 def get_index(X: Any) -> npt.NDArray[Any] | None:
@@ -50,7 +85,8 @@ def to_rows(
     try:
         values = np.asarray(given)
     except ValueError:
-        raise ValueError(f"{what} must have rows of one length; got different lengths.") from None
+        message = f"{what} must be an array, each row of one length; got rows of different lengths."
+        raise ValueError(message) from None
     if not are_names(values):
         return _to_integers(values) if may_miss else values
     if ids is None:
@@ -108,11 +144,3 @@ def find_meant(name: str, names: Sequence[str]) -> str | None:
             return other
     close = difflib.get_close_matches(name, names[:_MOST_NAMES], 1, 0.75)
     return close[0] if close else None
-
-
-def align(
-    rows: Iterable[IntArray], ids: npt.NDArray[Any], index: npt.NDArray[Any]
-) -> list[IntArray]:
-    """Return rows of one list of names as rows of another list, which holds them too."""
-    place = to_rows("constraints", ids.astype(str), index)
-    return [place[part] for part in rows]

@@ -24,10 +24,10 @@ from mdaml.constraints.checks import (
     check_columns,
     check_points,
     check_selection,
-    frozen,
     nothing,
     same_column,
 )
+from mdaml.constraints.names import frozen
 
 _ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
 _FIELDS = (*_ARRAYS, "n_points", "ids", "columns")
@@ -43,19 +43,20 @@ class Constraints:
     Parameters
     ----------
     triplets : array-like of shape (n_triplets, 3), default=None
-        Rows of X: point a is nearer to b than to c.
+        Rows of X, or names of `ids`: point a is nearer to b than to c.
     pairs : array-like of shape (n_pairs, 2), default=None
-        Rows of X.
+        Rows of X, or names.
     pair_labels : array-like of shape (n_pairs,), default=None
-        1 if the pair is similar, -1 if it is dissimilar.
+        1 or True if the pair is similar, -1, 0 or False if it is dissimilar.
     quadruplets : array-like of shape (n_quadruplets, 4), default=None
-        Rows of X: points a and b are nearer to each other than c and d.
+        Rows of X, or names: points a and b are nearer to each other than c and d.
     weights : array-like of shape (n_constraints,), default=None
         A positive number for each, in the order triplets, pairs, quadruplets; None is 1 for all.
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     ids : sequence of str or int of length n_points, default=None
-        Names of the points, by which files refer to them.
+        Names of the points, by which files and data frames of texts refer to them. Integers in
+        `triplets`, `pairs` and `quadruplets` are always row numbers.
     columns : mapping of str to array-like of shape (n_constraints,), default=None
         What else is known of each constraint, such as ``{"who": [...], "time": [...]}``: numbers,
         dates or texts, in the order triplets, pairs, quadruplets.
@@ -109,6 +110,7 @@ class Constraints:
         names, limit = check_points(self, n_points, ids)
         parts = check_all(
             MOST_POINTS if limit is None else limit,
+            names=names,
             triplets=triplets,
             pairs=pairs,
             pair_labels=pair_labels,

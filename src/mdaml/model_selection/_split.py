@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, BoolArray, IntArray
-from mdaml._validation import check_integer
+from mdaml._validation import check_integer, check_random_state
 from mdaml.constraints import Constraints
 
 
@@ -57,7 +56,7 @@ class ConstraintKFold:
         Number of folds, at least 2.
     shuffle : bool, default=True
         Deal in random order; otherwise in the order in which the comparisons are given.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Same integer, same folds.
 
     See Also
@@ -81,7 +80,7 @@ class ConstraintKFold:
         n_splits: int = 5,
         *,
         shuffle: bool = True,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_splits = n_splits
         self.shuffle = shuffle
@@ -148,7 +147,7 @@ class PointKFold:
         Number of folds, at least 2.
     shuffle : bool, default=True
         Deal in random order; otherwise in the order of the rows.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Same integer, same folds.
 
     See Also
@@ -171,7 +170,7 @@ class PointKFold:
         n_splits: int = 5,
         *,
         shuffle: bool = True,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_splits = n_splits
         self.shuffle = shuffle
