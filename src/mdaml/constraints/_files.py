@@ -3,18 +3,30 @@
 import csv
 import io
 import os
+import re
 import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from mdaml.constraints._answer_files import (
+    ROLES,
+    AnswerReader,
+    Layout,
+    choose_layout,
+    find_columns,
+    suggest_preset,
+)
 from mdaml.constraints._table import KINDS, MEMBERS, LineReader, Problem
+from mdaml.constraints.answers import ANSWER
 from mdaml.constraints.checks import COLUMNS, check_points
 from mdaml.io.atomic import replace_file
 from mdaml.io.texts import check_suffix, load_arrow, read_texts
@@ -24,6 +36,7 @@ if TYPE_CHECKING:  # the class takes its method from here
 
 _SUFFIXES = (".csv", ".parquet", ".npz")
 _PARTS = {"triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points"}
+_ANY = Layout()  # the header says what it is
 _COLUMN = "column "  # what the names of columns begin with in an NPZ file
 # What NumPy and zipfile raise for archives that are not as they should be. A header of an array is
 # Python source to NumPy, hence the errors of a parser.
@@ -40,6 +53,8 @@ def read(
     *,
     ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
     n_points: int | None = None,
+    columns: Sequence[str] | None = None,
+    form: str | None = None,
     invalid: Literal["raise", "skip"] = "raise",
 ) -> "Constraints":
     r"""Read a file, in the format of its suffix: .csv, .parquet or .npz.
@@ -60,6 +75,32 @@ def read(
     n_points : int, default=None
         Rows of X, if there are no ids. If None, the highest row that is named, plus one, or
         the number in an NPZ file.
+    columns : sequence of str, default=None
+        Names of the columns that hold the points, if they are not a, b, c: such as ``["anchor",
+        "closer", "farther"]``. With `form`, its columns, in the order of the table below.
+    form : str, default=None
+        What the lines hold, if it is none of the above, or the program that wrote the file:
+
+        ==================== ===============================================================
+        form                 columns
+        ==================== ===============================================================
+        triplets             a, b, c
+        pairs                a, b, label
+        quadruplets          a, b, c, d
+        choices              a, b, c, answer (a name, b, c, left, right, 1, 2 or neither)
+        odd_one_out          item1, item2, item3, ..., odd (a name, or none)
+        picks                anchor, shown, picked (lists in one cell, with | or as JSON)
+        rankings             anchor, rank1, rank2, ..., or anchor and one list
+        votes                a, b, c, votes_b, votes_c and perhaps neither
+        grades               a, b, grade (and who, whose grades alone are compared)
+        positives            a, b
+        salmon               head, winner, loser
+        things               image1, image2, image3, choice (1, 2 or 3: the odd one)
+        jspsych              anchor, left, right, response (0 left, 1 right, 2 neither)
+        splink               unique_id_l, unique_id_r, clerical_match_score (1 or 0)
+        ==================== ===============================================================
+
+        They are turned into constraints as :meth:`Constraints.from_odd_one_out` and its likes do.
     invalid : {"raise", "skip"}, default="raise"
         Whether to refuse a file with lines that are no constraints, or to leave these lines
         out. :func:`read_constraints` returns them as well.
@@ -81,13 +122,24 @@ def read(
     """
     if invalid not in ("raise", "skip"):
         raise ValueError(f"invalid must be 'raise' or 'skip', got {invalid!r}.")
-    value, problems, n_lines = read_lines(cls, path, ids, n_points)
+    layout = choose_layout(form, columns)
+    value, problems, n_lines = read_lines(cls, path, ids, n_points, layout)
     if problems and invalid == "raise":
         raise ValueError(
-            f"{os.fspath(path)}, {problems[0]}. {len(problems)} of {n_lines} lines are wrong; "
-            "pass invalid='skip' to leave them out."
+            f"{os.fspath(path)}: {len(problems)} of {n_lines} lines are wrong. Correct them, or "
+            f"pass invalid='skip' to leave them out.\n{list_problems(problems)}"
         )
     return value
+
+
+def list_problems(problems: Sequence[Problem], most: int = 20) -> str:
+    """Return the first problems, one a line, and how many there are of each kind if more."""
+    shown = [f"{problem}: {problem.remedy}" for problem in problems[:most]]
+    if len(problems) > most:
+        kinds = Counter(re.sub(r"'[^']*'|[0-9]+", "...", problem.reason) for problem in problems)
+        shown.append(f"and {len(problems) - most} more; in all:")
+        shown += [f"  {n} times: {kind}" for kind, n in kinds.most_common(most)]
+    return "\n".join(shown)
 
 
 def read_constraints(
@@ -95,6 +147,8 @@ def read_constraints(
     *,
     ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
     n_points: int | None = None,
+    columns: Sequence[str] | None = None,
+    form: str | None = None,
 ) -> tuple["Constraints", list[Problem]]:
     r"""Read the constraints of a file as :meth:`Constraints.read` does, and its wrong lines.
 
@@ -106,6 +160,8 @@ def read_constraints(
         Ids of the rows of X, in their order. If None, the file must hold row numbers.
     n_points : int, default=None
         Rows of X, if there are no ids. If None, the highest row that is named, plus one.
+    columns, form
+        As for :meth:`Constraints.read`.
 
     Returns
     -------
@@ -129,12 +185,17 @@ def read_constraints(
     """
     from mdaml.constraints.value import Constraints
 
-    value, problems, _ = read_lines(Constraints, path, ids, n_points)
+    layout = choose_layout(form, columns)
+    value, problems, _ = read_lines(Constraints, path, ids, n_points, layout)
     return value, problems
 
 
 def read_lines(
-    cls: type["Constraints"], path: str | os.PathLike[str], ids: Any, n_points: int | None
+    cls: type["Constraints"],
+    path: str | os.PathLike[str],
+    ids: Any,
+    n_points: int | None,
+    layout: Layout = _ANY,
 ) -> tuple["Constraints", list[Problem], int]:
     """Return the constraints of a file, its lines that are none, and the number of its lines."""
     from mdaml.constraints.value import _restore
@@ -160,12 +221,38 @@ def read_lines(
     else:
         stored = None
         blocks = read_texts(path)
-    reader = LineReader(path, names, n_points)
+    if layout.form not in (None, "triplets", "pairs", "quadruplets"):
+        return _read_answers(cls, LineReader(path, names, n_points), path, blocks, layout)
+    roles = None if stored is not None or layout.form is None else partial(_roles, path, layout)
+    reader = LineReader(path, names, n_points, roles, suggest_preset)
     parts = reader.read(blocks) | {"ids": names, "n_points": n_points}
     if stored is not None:
         kept = parts["columns"]["place"].astype(np.int64)
         parts["columns"] = {name: column[kept] for name, column in stored.columns.items()}
     return _restore(parts), reader.problems, reader.n_lines  # checked line by line
+
+
+def _roles(path: Path, layout: Layout, header: Sequence[str]) -> dict[int, str]:
+    """Return which column of a header is a, which is b and so on."""
+    places = find_columns(path, header, layout)
+    return dict(zip(places, ROLES[layout.form or ""], strict=True))
+
+
+def _read_answers(
+    cls: type["Constraints"], points: LineReader, path: Path, blocks: Any, layout: Layout
+) -> tuple["Constraints", list[Problem], int]:
+    """Return constraints of a file of answers of another form."""
+    reader = AnswerReader(path, points, layout)
+    answers, own, weight = reader.read(blocks)
+    name = "votes" if layout.form == "choices" else layout.form
+    try:
+        value = getattr(cls, f"from_{name}")(
+            *answers, points.ids, n_points=points.n_points, columns=own
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    heavier = value.weights * weight[value.columns[ANSWER]]
+    return value._replaced(weights=heavier), reader.problems, reader.n_lines
 
 
 def _get_parts(value: "Constraints") -> dict[str, Any]:

@@ -142,5 +142,5 @@ def find_meant(name: str, names: Sequence[str]) -> str | None:
     for other in names:
         if other.strip().casefold() == plain:
             return other
-    close = difflib.get_close_matches(name, names[:_MOST_NAMES], 1, 0.75)
+    close = difflib.get_close_matches(name, names[:_MOST_NAMES], 1, 0.65)
     return close[0] if close else None
