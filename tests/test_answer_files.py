@@ -1,5 +1,7 @@
 """Files of answers of every form: as the same arrays in Python, and wrong lines named."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -281,3 +283,60 @@ def test_every_line_is_an_answer_or_a_problem(form, data, tmp_path_factory):
     assert not used & wrong
     if form != "grades":  # of two grades the lower one is only compared with
         assert used | wrong == {str(n) for n in range(n_right + len(lines))}
+
+
+# The command line
+
+
+@pytest.fixture
+def items(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    names = [f"item{n:02}" for n in range(30)]
+    lines = [",".join([name, *map(repr, row)]) for name, row in zip(names, X.tolist(), strict=True)]
+    (tmp_path / "items.csv").write_text("id,x,y,z\n" + "\n".join(lines) + "\n")
+    return X, names
+
+
+def command(*words):
+    runner = pytest.importorskip("typer.testing").CliRunner()
+    from mdaml.cli import build_app
+
+    return runner.invoke(build_app(), [*words, "--json"])
+
+
+def test_commands_take_columns_and_forms(items, write):
+    X, names = items
+    rng = np.random.default_rng(1)
+    rows = np.array([rng.permutation(30)[:3] for _ in range(200)])
+    near, far = (np.abs(X[rows[:, 0], 0] - X[rows[:, other], 0]) for other in (1, 2))
+    rows = np.where((near < far)[:, None], rows, rows[:, [0, 2, 1]])
+    lines = "".join(
+        f"{names[a]},{names[b]},{names[c]},p{n % 3}\n" for n, (a, b, c) in enumerate(rows)
+    )
+    write("anchor,closer,farther,person\n" + lines)
+    learn = ("fit", "items.csv", "--param", "n_modes=1", "--out", "m.mdaml")
+    done = command(*learn, "--triplets", "answers.csv", "--columns", "anchor,closer,farther")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["comparisons"]["triplets"] == 200
+    done = command("audit", "m.mdaml", "items.csv", "--triplets", "answers.csv", "--columns",
+                   "anchor,closer,farther", "--top", "1")  # fmt: skip
+    assert json.loads(done.stdout)["most_suspicious"][0]["a"] in names
+    done = command(*learn, "--triplets", "answers.csv", "--columns", "anchor,closer,father")
+    assert done.exit_code == 2
+    assert "Did you mean 'farther'" in done.output
+    write("item1,item2,item3,odd\n" + "".join(
+        f"{names[a]},{names[b]},{names[c]},{names[c]}\n" for a, b, c in rows
+    ) + "item00,item01,item02,item3\n")  # fmt: skip
+    done = command(*learn, "--constraints", "answers.csv", "--form", "odd-one-out")
+    assert done.exit_code == 2
+    assert "1 of 201 lines cannot be used" in done.output
+    done = command(
+        *learn, "--constraints", "answers.csv", "--form", "odd-one-out", "--skip-invalid"
+    )
+    assert json.loads(done.stdout)["comparisons"]["triplets"] == 400
+    done = command(*learn, "--constraints", "answers.csv", "--form", "odd")
+    assert done.exit_code == 2
+    assert "form must be one of" in done.output
+    done = command(*learn, "--labels", "x", "--form", "votes")
+    assert "--form is about files of answers" in done.output

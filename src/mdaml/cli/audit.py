@@ -31,6 +31,8 @@ def audit(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     out: Annotated[
         Path | None,
@@ -47,8 +49,8 @@ def audit(
 
     Suspicion is the probability that an answer is wrong, given all answers and the model.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         if not files:
             raise CommandError("There is nothing to audit: give --triplets, --pairs or others.")
         screen.document["command"] = "audit"
