@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mdaml import Constraints
+from mdaml.model_selection import ConstraintKFold
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -173,7 +174,7 @@ def test_grades(seed, n, n_others):
 
 def test_all_grades_of_a_small_group_are_compared_by_their_differences():
     pairs, grades = list(combinations(range(5), 2)), [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
-    value = Constraints.from_grades(pairs, grades)
+    value = Constraints.from_grades(pairs, grades, n_others=10)
     differences = {
         (*pairs[i], *pairs[j]): grades[i] - grades[j]
         for i, j in permutations(range(10), 2)
@@ -305,6 +306,31 @@ def test_a_choice_has_on_average_the_hessian_of_its_comparisons(m):
             difference = np.eye(m)[chosen] - np.eye(m)[other]
             star += (2 / m) * 0.25 * np.outer(difference, difference) / m
     np.testing.assert_allclose(star, (m * np.eye(m) - 1) / m**2)
+
+
+# Held out together
+
+
+@given(seed=SEEDS, n=st.integers(12, 40))
+@settings(max_examples=30, deadline=None)
+def test_comparisons_of_one_answer_are_held_out_together(seed, n):
+    rng = np.random.default_rng(seed)
+    items = draw_items(rng, n, 4, 40)
+    value = Constraints.from_rankings(items[:, 0], items[:, 1:], n_points=40)
+    tests = []
+    for split in ConstraintKFold(3, random_state=seed).split(value):
+        held_out = set(split.test.columns["answer_number"].tolist())
+        assert not held_out & set(split.train.columns["answer_number"].tolist())
+        tests += held_out
+    assert sorted(tests) == list(range(n))
+
+
+def test_answers_that_share_comparisons_with_all_others_are_still_split():
+    rng = np.random.default_rng(0)
+    rankings = np.array([rng.permutation(4) + 1 for _ in range(30)])
+    value = Constraints.from_rankings(np.zeros(30, int), rankings)
+    sizes = [split.test.n_constraints for split in ConstraintKFold(3).split(value)]
+    assert sizes == [60, 60, 60]
 
 
 # Names, columns, faults

@@ -6,6 +6,7 @@ A layout says which columns of a file have which role; presets are layouts of kn
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints import answer_checks
-from mdaml.constraints._table import BAD, EMPTY, LineReader, Problem, parse_weight
+from mdaml.constraints._table import BAD, EMPTY, LineReader, Lookup, Problem, parse_weight
 from mdaml.constraints.answers import ANSWER
 from mdaml.constraints.checks import COLUMNS
 from mdaml.constraints.names import NOBODY, find_meant
@@ -230,36 +231,32 @@ class AnswerReader:
 
     def lists(self, cells: list[str]) -> tuple[IntArray, list[Any]]:
         """Return rows of X of cells that hold several points, (n, longest), -1 behind the last."""
-        texts = [_split(cell) for cell in cells]
-        width = max(1, *map(len, texts))
-        padded = [row + [""] * (width - len(row)) for row in texts]
-        columns = [list(column) for column in zip(*padded, strict=True)]
-        rows = np.stack([self._points.find_points(column) for column in columns], axis=1)
+        joined = "|".join(cells)
+        if any(mark in joined for mark in "[; "):
+            cells = ["|".join(_split(cell)) for cell in cells]
+            joined = "|".join(cells)
+        # One list of all points, and where each line begins: a list for each line costs more.
+        points = joined.split("|")
+        lengths = np.fromiter((cell.count("|") for cell in cells), np.int64, len(cells)) + 1
+        ends = np.cumsum(lengths)
+        rows = np.full((len(cells), int(lengths.max())), EMPTY)
+        places = np.arange(len(points)) - np.repeat(ends - lengths, lengths)
+        rows[np.repeat(np.arange(len(cells)), lengths), places] = self._points.find_points(points)
 
         def describe(place: int) -> str:
-            which = int(np.argmax(rows[place] == BAD))
-            return f"a list names {self._points.describe_point(columns[which][place])}"
+            which = int(ends[place] - lengths[place] + np.argmax(rows[place] == BAD))
+            return f"a list names {self._points.describe_point(points[which])}"
 
         return np.where(rows == EMPTY, NOBODY, rows), [(np.any(rows == BAD, axis=1), describe)]
 
     def places(self, cells: list[str], options: list[list[str]]) -> tuple[IntArray, list[Any]]:
         """Return which of the options was the answer, by name or place; -1 for neither."""
-        n, first = len(options), self._layout.first_place
-        found = []
-        for cell, *names in zip(cells, *options, strict=True):
-            text = cell.strip()
-            if first is not None and text.removesuffix(".0").isdigit():
-                at = int(text.removesuffix(".0")) - first
-                found.append(at if 0 <= at < n else NOBODY if at == n == 2 else -3)
-            elif text in names:
-                found.append(names.index(text))
-            elif text.lower() in _UNDECIDED:
-                found.append(NOBODY)
-            elif n == 2 and text.lower() in _SIDES:
-                found.append(_SIDES[text.lower()])
-            else:
-                found.append(-2 if text in ("", "null") else -3)
-        place = np.array(found, np.int64)
+        place = Lookup([], partial(_find_place, len(options), self._layout.first_place)).get_all(
+            cells
+        )
+        if self._layout.first_place is None:
+            for number, option in enumerate(options):
+                place[np.array(cells, object) == np.array(option, object)] = number
 
         def describe(line: int) -> str:
             shown = ", ".join(option[line] for option in options)
@@ -291,17 +288,32 @@ def _split(cell: str) -> list[str]:
     return [part.strip() for part in text.split(mark) if part.strip()]
 
 
+def _find_place(n_options: int, first: int | None, cell: str) -> int:
+    """Return the option that a text means; -1 for neither, -2 for no answer, -3 for nonsense."""
+    text = cell.strip().lower().removesuffix(".0")
+    if first is not None and text.isdigit():
+        place = int(text) - first
+        neither = NOBODY if place == n_options == 2 else -3
+        return place if 0 <= place < n_options else neither
+    if text in _UNDECIDED:
+        return NOBODY
+    if n_options == 2 and text in _SIDES:
+        return _SIDES[text]
+    return -2 if text in ("", "null") else -3
+
+
+def _parse_number(cell: str) -> float:
+    """Return a cell as a number, NaN if it is none; a decimal comma is one."""
+    text = cell.strip()
+    text = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
+    try:
+        return float(text.replace("_", "?")) if text else np.nan
+    except ValueError:
+        return np.nan
+
+
 def _numbers(cells: Sequence[str]) -> FloatArray:
-    """Return cells as numbers, NaN where they are none; a decimal comma is one."""
-    numbers = np.empty(len(cells))
-    for place, cell in enumerate(cells):
-        text = cell.strip()
-        text = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
-        try:
-            numbers[place] = float(text.replace("_", "?")) if text else np.nan
-        except ValueError:
-            numbers[place] = np.nan
-    return numbers
+    return Lookup([], _parse_number).get_all(cells, np.float64)
 
 
 Parsed = tuple[tuple[npt.NDArray[Any], ...], list[Any]]

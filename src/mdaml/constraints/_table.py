@@ -89,7 +89,7 @@ class Problem:
         return f"line {self.line}: {self.reason} ({self.text})"
 
 
-class _Lookup(dict[str, Any]):
+class Lookup(dict[str, Any]):
     """The meaning of each text, found once: points occur in many lines."""
 
     def __init__(self, known: Iterable[tuple[str, Any]], parse: Callable[[str], Any]) -> None:
@@ -101,6 +101,7 @@ class _Lookup(dict[str, Any]):
         return self[text]
 
     def get_all(self, cells: Sequence[str], dtype: Any = np.int64) -> npt.NDArray[Any]:
+        """Return an array of the meanings of all cells."""
         return np.fromiter(map(self.__getitem__, cells), dtype, len(cells))
 
 
@@ -126,10 +127,10 @@ class LineReader:
         self._ids = [] if ids is None else list(map(str, ids.tolist()))
         self._hints: dict[str, str] = {}
         rows = chain(zip(self._ids, range(MOST_POINTS), strict=False), [("", EMPTY)])
-        self._points = _Lookup(rows, self._parse_point)
-        self._kinds = _Lookup([], _parse_kind)
-        self._labels = _Lookup([("", EMPTY)], lambda text: _LABELS.get(_strip(text).lower(), 0))
-        self._weights = _Lookup([("", 1.0)], parse_weight)
+        self._points = Lookup(rows, self._parse_point)
+        self._kinds = Lookup([], _parse_kind)
+        self._labels = Lookup([("", EMPTY)], lambda text: _LABELS.get(_strip(text).lower(), 0))
+        self._weights = Lookup([("", 1.0)], parse_weight)
 
     def read(self, blocks: Iterator[tuple[Sequence[int], list[list[str]]]]) -> dict[str, Any]:
         """Return the parts of a :class:`Constraints` that lines hold; refuse a file with none.

@@ -201,7 +201,7 @@ def from_grades(
     ids: ArrayLike | None = None,
     *,
     who: ArrayLike | None = None,
-    n_others: int = 10,
+    n_others: int = 6,
     n_points: int | None = None,
     columns: Columns | None = None,
     random_state: Seed = 0,
@@ -219,7 +219,7 @@ def from_grades(
     who : array-like of shape (n_answers,), default=None
         Who gave the grade: only grades of one person are compared, since scales differ. None is the
         column ``who``, if there is one; otherwise all grades are on one scale.
-    n_others : int, default=10
+    n_others : int, default=6
         With how many others each pair is compared, about, if there are more.
     random_state : int, Generator or None, default=0
         With which ones.

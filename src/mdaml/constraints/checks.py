@@ -85,6 +85,8 @@ def to_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values
     if values.dtype.kind == "U":
         return values.astype(object)
+    if set(map(type, values.tolist())) <= {str}:
+        return values
     texts = [x if isinstance(x, str) else "" if is_missing(x) else str(x) for x in values.tolist()]
     column = np.empty(len(texts), object)
     column[:] = texts

@@ -26,7 +26,7 @@ class Turned(NamedTuple):
 
     members: IntArray  # (n, 3) triplets or (n, 4) quadruplets
     weights: FloatArray  # (n,)
-    answer: IntArray  # (n,) the answer that each came from, ascending
+    answer: IntArray  # (n,) the answer that each came from
 
 
 def turn_odd_one_out(items: IntArray, odd: IntArray) -> Turned:
@@ -155,15 +155,17 @@ def turn_grades(
         (low[here] != low[there]) | (high[here] != high[there])
     )
     here, there = here[kept], there[kept]
-    met = np.minimum(here, there) * len(order) + np.maximum(here, there)
-    once = np.unique(met, return_index=True)[1]  # in a small group two steps may lead there
-    here, there = here[once], there[once]
+    if size.min(where=size > 0, initial=len(order)) <= 2 * len(steps):
+        # In a small group two steps may lead to the same couple.
+        met = np.minimum(here, there) * len(order) + np.maximum(here, there)
+        once = np.unique(met, return_index=True)[1]
+        here, there = here[once], there[once]
     higher = grades[here] > grades[there]
     near, far = np.where(higher, here, there), np.where(higher, there, here)
     weights = grades[near] - grades[far]
     total = np.bincount(group[near], weights, len(size))[group[near]]
     weights = weights * ((size[group[near]] - 1) / total)
-    return _in_order(np.hstack([pairs[near], pairs[far]]), weights, near)
+    return Turned(np.hstack([pairs[near], pairs[far]]), weights, near)
 
 
 def turn_positives(pairs: IntArray, negatives: IntArray) -> Turned:

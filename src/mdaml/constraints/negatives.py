@@ -24,7 +24,23 @@ def draw_negatives(
     """
     if Z is not None and len(Z) != n_points:
         raise ValueError(f"X must have one row for each of the {n_points} points, got {len(Z)}.")
-    known = np.unique(np.concatenate([_keys(pairs, n_points), _keys(pairs[:, ::-1], n_points)]))
+    known = np.sort(np.concatenate([_keys(pairs, n_points), _keys(pairs[:, ::-1], n_points)]))
+    known = known[np.append(True, known[1:] != known[:-1])]
+    order = np.argsort(pairs[:, 0], kind="stable")  # look-ups one beside the other are faster
+    negatives = np.empty((len(pairs), n_negatives), np.int64)
+    negatives[order] = _draw_sorted(pairs[order], n_points, n_negatives, known, Z, n_hard, rng)
+    return negatives
+
+
+def _draw_sorted(
+    pairs: IntArray,
+    n_points: int,
+    n_negatives: int,
+    known: IntArray,
+    Z: FloatArray | None,
+    n_hard: int,
+    rng: np.random.Generator,
+) -> IntArray:
     negatives = np.full((len(pairs), n_negatives), -1)
     if Z is not None and n_hard:
         anchors, which = np.unique(pairs[:, 0], return_inverse=True)
