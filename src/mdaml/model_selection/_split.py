@@ -49,36 +49,35 @@ class Split:
 class ConstraintKFold:
     """Hold out comparisons; every point stays on both sides.
 
-        Comparisons are dealt to `n_splits` folds, each of which is held out once. The same comparison
-        given twice, with its members in another order, or with the opposite answer, counts as one and
-        stays on one side: held out, it would otherwise be known already. So do all comparisons that come
-        from one answer, such as a ranking (the column ``answer_number``). Every fold gets its share of
-        triplets, similar pairs, dissimilar pairs and quadruplets.
+    Comparisons are dealt to `n_splits` folds, each of which is held out once. The same comparison
+    given twice, with its members in another order, or with the opposite answer, counts as one and
+    stays on one side: held out, it would otherwise be known already. So do all comparisons that
+    come from one answer, such as a ranking (column ``answer_number``). Every fold gets its share of
+    triplets, similar pairs, dissimilar pairs and quadruplets.
 
-        Parameters
-        ----------
-        n_splits : int, default=5
-            Number of folds, at least 2.
-        shuffle : bool, default=True
-            Deal in random order; otherwise in the order in which the comparisons are given.
-        random_state : int, Generator, RandomState or None, default=None
-            Same integer, same folds.
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=True
+        Deal in random order; otherwise in the order in which the comparisons are given.
+    random_state : int, Generator, RandomState or None, default=None
+        Same integer, same folds.
 
-        See Also
-        --------
-        PointKFold : To know how the metric does on points it has never seen.
+    See Also
+    --------
+    PointKFold : To know how the metric does on points it has never seen.
 
-        Examples
-        --------
-        >>> from mdaml.constraints import Constraints
-    from mdaml.constraints.answers import ANSWER
-        >>> from mdaml.model_selection import ConstraintKFold
-        >>> said = Constraints(triplets=[[0, 1, 2], [0, 2, 1], [3, 1, 2], [2, 0, 3]])
-        >>> for split in ConstraintKFold(3, shuffle=False).split(said):
-        ...     print(split.train.n_constraints, split.test.triplets.tolist())
-        2 [[0, 1, 2], [0, 2, 1]]
-        3 [[3, 1, 2]]
-        3 [[2, 0, 3]]
+    Examples
+    --------
+    >>> from mdaml.constraints import Constraints
+    >>> from mdaml.model_selection import ConstraintKFold
+    >>> said = Constraints(triplets=[[0, 1, 2], [0, 2, 1], [3, 1, 2], [2, 0, 3]])
+    >>> for split in ConstraintKFold(3, shuffle=False).split(said):
+    ...     print(split.train.n_constraints, split.test.triplets.tolist())
+    2 [[0, 1, 2], [0, 2, 1]]
+    3 [[3, 1, 2]]
+    3 [[2, 0, 3]]
     """
 
     def __init__(
@@ -95,26 +94,25 @@ class ConstraintKFold:
     def split(self, constraints: Constraints, y: Any = None) -> Iterator[Split]:  # noqa: ARG002
         """Yield one :class:`Split` for each fold.
 
-                Parameters
-                ----------
-                constraints : Constraints
-                    What is to be split.
-                y : Any
-                    Ignored; there so that both splitters are called alike.
+        Parameters
+        ----------
+        constraints : Constraints
+            What is to be split.
+        y : Any
+            Ignored; there so that both splitters are called alike.
 
-                Yields
-                ------
-                split : Split
-                    What to learn from, and what to score by.
+        Yields
+        ------
+        split : Split
+            What to learn from, and what to score by.
 
-                Examples
-                --------
-                >>> from mdaml.constraints import Constraints
-        from mdaml.constraints.answers import ANSWER
-                >>> from mdaml.model_selection import ConstraintKFold
-                >>> said = Constraints(triplets=[[0, 1, 2], [3, 1, 2], [2, 0, 3], [1, 3, 0]])
-                >>> [split.test.n_constraints for split in ConstraintKFold(2).split(said)]
-                [2, 2]
+        Examples
+        --------
+        >>> from mdaml.constraints import Constraints
+        >>> from mdaml.model_selection import ConstraintKFold
+        >>> said = Constraints(triplets=[[0, 1, 2], [3, 1, 2], [2, 0, 3], [1, 3, 0]])
+        >>> [split.test.n_constraints for split in ConstraintKFold(2).split(said)]
+        [2, 2]
         """
         if constraints is None:
             raise TypeError(
@@ -142,35 +140,34 @@ class ConstraintKFold:
 class PointKFold:
     """Hold out points: what is held out is judged on points that no fit has seen.
 
-        Points are dealt to `n_splits` folds, each of which is held out once. Comparisons among the
-        points held out are the test, comparisons among the others are learned from, and those that join
-        both go to neither side. In each of k splits ``(1 - 1/k)^3`` of the triplets of random points
-        are learned from and ``1/k^3`` tested: 51 % and 0.8 % for 5 folds, 30 % and 3.7 % for 3. Use few
-        folds where comparisons are few.
+    Points are dealt to `n_splits` folds, each of which is held out once. Comparisons among the
+    points held out are the test, comparisons among the others are learned from, and those that join
+    both go to neither side. In each of k splits ``(1 - 1/k)^3`` of the triplets of random points
+    are learned from and ``1/k^3`` tested: 51 % and 0.8 % for 5 folds, 30 % and 3.7 % for 3. Use few
+    folds where comparisons are few.
 
-        Parameters
-        ----------
-        n_splits : int, default=5
-            Number of folds, at least 2.
-        shuffle : bool, default=True
-            Deal in random order; otherwise in the order of the rows.
-        random_state : int, Generator, RandomState or None, default=None
-            Same integer, same folds.
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=True
+        Deal in random order; otherwise in the order of the rows.
+    random_state : int, Generator, RandomState or None, default=None
+        Same integer, same folds.
 
-        See Also
-        --------
-        ConstraintKFold : To hold out comparisons of points that are all known.
+    See Also
+    --------
+    ConstraintKFold : To hold out comparisons of points that are all known.
 
-        Examples
-        --------
-        >>> from mdaml.constraints import Constraints
-    from mdaml.constraints.answers import ANSWER
-        >>> from mdaml.model_selection import PointKFold
-        >>> said = Constraints(pairs=[[0, 2], [1, 3], [2, 4], [0, 1]], pair_labels=[1, 1, -1, -1])
-        >>> for split in PointKFold(2, shuffle=False).split(said):
-        ...     print(split.test_points, split.test.pairs.tolist(), split.n_dropped)
-        [0 2 4] [[0, 1], [1, 2]] 1
-        [1 3] [[0, 1]] 1
+    Examples
+    --------
+    >>> from mdaml.constraints import Constraints
+    >>> from mdaml.model_selection import PointKFold
+    >>> said = Constraints(pairs=[[0, 2], [1, 3], [2, 4], [0, 1]], pair_labels=[1, 1, -1, -1])
+    >>> for split in PointKFold(2, shuffle=False).split(said):
+    ...     print(split.test_points, split.test.pairs.tolist(), split.n_dropped)
+    [0 2 4] [[0, 1], [1, 2]] 1
+    [1 3] [[0, 1]] 1
     """
 
     def __init__(
