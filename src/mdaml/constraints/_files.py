@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from mdaml._typing import ArrayLike
 from mdaml.constraints._answer_files import (
     ROLES,
     AnswerReader,
@@ -51,7 +52,7 @@ def read(
     cls: type["Constraints"],
     path: str | os.PathLike[str],
     *,
-    ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+    ids: ArrayLike | None = None,
     n_points: int | None = None,
     columns: Sequence[str] | None = None,
     form: str | None = None,
@@ -145,7 +146,7 @@ def list_problems(problems: Sequence[Problem], most: int = 20) -> str:
 def read_constraints(
     path: str | os.PathLike[str],
     *,
-    ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+    ids: ArrayLike | None = None,
     n_points: int | None = None,
     columns: Sequence[str] | None = None,
     form: str | None = None,

@@ -1,7 +1,7 @@
 """Weak supervision as a value: triplets, labelled pairs and quadruplets of the rows of one X."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -104,7 +104,7 @@ class Constraints:
         quadruplets: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         n_points: int | None = None,
-        ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+        ids: ArrayLike | None = None,
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         names, limit = check_points(self, n_points, ids)

@@ -29,7 +29,9 @@ _BLOCK = 2**21  # distances at a time
 class Metric(Protocol):
     """Anything after whose ``transform`` Euclidean distance is the one to be scored."""
 
-    def transform(self, X: Any, /) -> Any:
+    # Not a method: that of a pipeline is a descriptor, which type checkers do not take for one.
+    @property
+    def transform(self) -> Any:
         """Map samples."""
         ...
 

@@ -266,7 +266,7 @@ def _same_comparisons(constraints: Constraints) -> tuple[IntArray, IntArray]:
     )
     order = np.lexsort((high, low))
     is_new = np.append(True, (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0))
-    group = np.empty(len(order), np.int64)
+    group: IntArray = np.empty(len(order), np.int64)
     group[order] = np.cumsum(is_new) - 1
     if ANSWER in constraints.columns:
         group = _join_answers(group, constraints.columns[ANSWER])
