@@ -161,7 +161,9 @@ def read_constraints(
         Ids of the rows of X, in their order. If None, the file must hold row numbers.
     n_points : int, default=None
         Rows of X, if there are no ids. If None, the highest row that is named, plus one.
-    columns, form
+    columns : sequence of str, default=None
+        As for :meth:`Constraints.read`.
+    form : str, default=None
         As for :meth:`Constraints.read`.
 
     Returns

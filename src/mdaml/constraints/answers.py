@@ -90,8 +90,12 @@ def from_picks(
         What could be picked; -1, None or an empty text where fewer were shown.
     picked : array-like of shape (n_answers, k)
         What was picked, in any order; -1, None or an empty text where fewer were.
-    ids, n_points, columns
-        As for :meth:`from_odd_one_out`.
+    ids : sequence of str or int, default=None
+        Names of the rows of X, in their order. Needed if points are names.
+    n_points : int, default=None
+        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+    columns : mapping of str to array-like of shape (n_answers,), default=None
+        What else is known of each answer, such as who gave it.
 
     Returns
     -------
@@ -130,8 +134,12 @@ def from_rankings(
         Rows of X, or names.
     rankings : array-like of shape (n_answers, n)
         Items, the most like the anchor first; -1, None or an empty text behind the last one.
-    ids, n_points, columns
-        As for :meth:`from_odd_one_out`.
+    ids : sequence of str or int, default=None
+        Names of the rows of X, in their order. Needed if points are names.
+    n_points : int, default=None
+        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+    columns : mapping of str to array-like of shape (n_answers,), default=None
+        What else is known of each answer, such as who gave it.
 
     Returns
     -------
@@ -170,8 +178,12 @@ def from_votes(
         Points a, b and c: rows of X, or names.
     votes : array-like of shape (n_questions, 2) or (n_questions, 3)
         How many said b, how many c and, if there is a third column, how many neither.
-    ids, n_points, columns
-        As for :meth:`from_odd_one_out`.
+    ids : sequence of str or int, default=None
+        Names of the rows of X, in their order. Needed if points are names.
+    n_points : int, default=None
+        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+    columns : mapping of str to array-like of shape (n_answers,), default=None
+        What else is known of each answer, such as who gave it.
 
     Returns
     -------
@@ -200,10 +212,10 @@ def from_grades(
     grades: ArrayLike,
     ids: ArrayLike | None = None,
     *,
-    who: ArrayLike | None = None,
-    n_others: int = 6,
     n_points: int | None = None,
     columns: Columns | None = None,
+    who: ArrayLike | None = None,
+    n_others: int = 6,
     random_state: Seed = 0,
 ) -> "Constraints":
     """Turn grades of similarity, such as 1 to 7, into quadruplets.
@@ -214,8 +226,12 @@ def from_grades(
         Rows of X, or names.
     grades : array-like of shape (n_answers,)
         Numbers, the higher the more alike.
-    ids, n_points, columns
-        As for :meth:`from_odd_one_out`.
+    ids : sequence of str or int, default=None
+        Names of the rows of X, in their order. Needed if points are names.
+    n_points : int, default=None
+        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+    columns : mapping of str to array-like of shape (n_answers,), default=None
+        What else is known of each answer, such as who gave it.
     who : array-like of shape (n_answers,), default=None
         Who gave the grade: only grades of one person are compared, since scales differ. None is the
         column ``who``, if there is one; otherwise all grades are on one scale.
@@ -255,12 +271,12 @@ def from_positives(
     pairs: ArrayLike,
     ids: ArrayLike | None = None,
     *,
+    n_points: int | None = None,
+    columns: Columns | None = None,
     n_negatives: int = 5,
     X: Any = None,
     model: Any = None,
     hard: float = 0.5,
-    n_points: int | None = None,
-    columns: Columns | None = None,
     random_state: Seed = 0,
 ) -> "Constraints":
     """Turn pairs that belong together, such as clicks or duplicates, into triplets.
@@ -271,8 +287,12 @@ def from_positives(
     ----------
     pairs : array-like of shape (n_answers, 2)
         Rows of X, or names: what was looked for, and what was found.
-    ids, n_points, columns
-        As for :meth:`from_odd_one_out`.
+    ids : sequence of str or int, default=None
+        Names of the rows of X, in their order. Needed if points are names.
+    n_points : int, default=None
+        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+    columns : mapping of str to array-like of shape (n_answers,), default=None
+        What else is known of each answer, such as who gave it.
     n_negatives : int, default=5
         Points to compare each pair with. None of them is in a pair with the first one, in either
         order, and none is drawn twice for a pair.
