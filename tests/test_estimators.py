@@ -466,15 +466,15 @@ BAD_PAIRS = {
         ValueError,
         r"got shape \(1,\) for 2 pairs",
     ),
-    "zero and one": (
-        {"pairs": [[0, 1], [1, 2]], "pair_labels": [0, 1]},
+    "zero, one and minus one": (
+        {"pairs": [[0, 1], [1, 2], [2, 3]], "pair_labels": [1, 0, -1]},
         ValueError,
-        r"got the values 0, 1\. If 0 means dissimilar, pass 2 \* pair_labels - 1",
+        "Does 0 mean dissimilar, or not known",
     ),
     "words": (
-        {"pairs": [[0, 1], [1, 2]], "pair_labels": ["yes", "no"]},
+        {"pairs": [[0, 1], [1, 2]], "pair_labels": ["same", "different"]},
         ValueError,
-        "got the values no, yes",
+        "1 if similar, -1 or 0 if dissimilar; got dtype <U9",
     ),
     "three columns": (
         {"pairs": [[0, 1, 2]], "pair_labels": [1]},

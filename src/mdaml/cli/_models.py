@@ -132,7 +132,7 @@ def load_model(path: Path) -> tuple[Any, Preparation | None]:
 
     check_file(path)
     with convert_errors(code=WORK_FAILED):
-        model = load(path)
+        model: Any = load(path)
     found = [vars(metric).pop("feature_names_in_", None) for metric in _list_metrics(model)]
     plain = vars(model).pop("preparation_", None)
     if plain is not None:

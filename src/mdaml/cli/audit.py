@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from mdaml.cli import _options as options
@@ -39,6 +38,8 @@ def audit(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     out: Annotated[
@@ -60,8 +61,8 @@ def audit(
     Without comparisons, the labels that the model has learned from are audited. Suspicion is the
     probability that an answer or a label is wrong, given all of them and the model.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         screen.document["command"] = "audit"
         estimator, known = load_model(model)
         labels = get_labels(labels, known) if not files else labels
@@ -70,7 +71,7 @@ def audit(
             raise CommandError(f"{what} comparisons, such as --triplets FILE, or --labels COLUMN.")
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
         columns = choose_columns(id_column, drop, labels, known)
-        inputs = (model, data, id_column, labels, *(path for _, path in files))
+        inputs = (model, data, id_column, labels, *(file.path for file in files))
         suffixes = (".csv", ".parquet")
         no_output = nullcontext(None)
         with no_output if out is None else replace_output(out, suffixes, inputs=inputs) as part:
@@ -111,14 +112,7 @@ def _audit(model: Any, table: Table, compared: Constraints) -> Any:
     """Return the frame of the audit, with ids for the members."""
     from mdaml.inspection import audit as audit_comparisons
 
-    frame = audit_comparisons(model, table.X, constraints=compared)
-    for name in _MEMBERS:
-        if table.ids is not None and name in frame:
-            known = frame[name].notna().to_numpy()
-            ids = np.full(len(frame), None, dtype=object)
-            ids[known] = table.ids[frame[name][known].to_numpy(np.int64)]
-            frame[name] = ids
-    return frame
+    return audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
 
 
 def _print_counts(frame: Any, screen: Screen) -> None:

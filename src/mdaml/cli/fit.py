@@ -38,6 +38,8 @@ def fit(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     id_column: options.Id = None,
@@ -55,8 +57,8 @@ def fit(
 
     For example: mdaml fit items.csv --triplets answers.csv --out model.mdaml
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         check_usage(method, bool(files), labels)
         params = parse_params(param)
         estimator = make_estimator(method, params, seed)
@@ -64,7 +66,7 @@ def fit(
         columns = choose_columns(
             id_column, drop, labels, missing=str(missing), categorical=categorical
         )
-        inputs = (data, id_column, labels, *(path for _, path in files))
+        inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             supervision = choose_supervision(compared, table)

@@ -23,6 +23,8 @@ def score(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     neighbors: Annotated[
@@ -36,10 +38,10 @@ def score(
 
     Scores on what a model has learned from flatter it: keep some comparisons for this.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         from mdaml.estimators import Euclidean
 
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         screen.document["command"] = "score"
         estimator, known = load_model(model)
         labels = labels if files else get_labels(labels, known)

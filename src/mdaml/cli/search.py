@@ -38,6 +38,8 @@ def search(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     id_column: options.Id = None,
@@ -60,10 +62,10 @@ def search(
 
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
 
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         if method == "mdamlcv":
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
         check_usage(method, bool(files), labels)
@@ -74,7 +76,7 @@ def search(
         columns = choose_columns(
             id_column, drop, labels, missing=str(missing), categorical=categorical
         )
-        inputs = (data, id_column, labels, *(path for _, path in files))
+        inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             scale = scale and not has_unit_rows(table.X)

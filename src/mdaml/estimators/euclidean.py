@@ -64,7 +64,7 @@ class Euclidean(MahalanobisTransformer):
         options = {"dtype": [np.float64, np.float32], "input_name": "X", "accept_sparse": "csr"}
         with explain_samples(self, X, sparse=True):
             samples = check_array(X, estimator=self, **options)
-        check_ignored(type(self).__name__, samples.shape[0], ignored)
+        check_ignored(type(self).__name__, X, samples.shape[0], ignored)
         self._store(X, np.eye(samples.shape[1], dtype=samples.dtype), samples.dtype)
         return self
 
