@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mdaml import features as features
     from mdaml import inspection as inspection
     from mdaml import model_selection as model_selection
+    from mdaml import people as people
     from mdaml import plot as plot
     from mdaml import verification as verification
     from mdaml.constraints import Constraints
@@ -33,8 +34,8 @@ _HOMES = {
     "suggest_queries": "mdaml.inspection",
 }
 _MODULES = (
-    *("datasets", "distributed", "features", "inspection", "model_selection", "plot"),
-    "verification",
+    *("datasets", "distributed", "features", "inspection", "model_selection", "people"),
+    *("plot", "verification"),
 )
 
 
