@@ -8,7 +8,7 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
 from mdaml._validation import check_memory_limit
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of, persons_of
 from mdaml.constraints.labels import Classes
 from mdaml.estimators import MDaML
 from mdaml.estimators.mdaml_spec import check_parameters
@@ -34,6 +34,7 @@ def fit(
     quadruplets: ArrayLike | None = None,
     constraints: Any = None,
     constraint_weight: ArrayLike | None = None,
+    who: ArrayLike | None = None,
     client: Any = None,
     n_shards: int | None = None,
     timeout: float = 60.0,
@@ -58,6 +59,9 @@ def fit(
         The same in one value.
     constraint_weight : array-like, optional
         Positive weights of the comparisons, as for :meth:`mdaml.MDaML.fit`.
+    who : array-like, optional
+        Who made each comparison, as for :meth:`mdaml.MDaML.fit`. The mapped samples then come to
+        this process a few times, to see which answers hold.
     client : distributed.Client, optional
         The cluster; by default the client that was made last.
     n_shards : int, optional
@@ -121,13 +125,14 @@ def fit(
         cluster.place(n_shards or cluster.n_workers)
         rows = Rows.from_any(X, cluster)
         said = _check_said(rows.n_samples, y, given)
+        persons = None if who is None else persons_of(said, who)
         shape = (rows.n_samples, rows.n_features)
         spec = check_parameters(estimator, shape, said, unit_rows=rows.unit_length)
         cuts = cut_rows(_anchors(said), rows.n_samples, cluster.n_shards)
         cluster.place(len(cuts) - 1)
         kind = _kind(estimator, rows, spec, said, len(cuts) - 1)
         store = DaskStore.of(cluster, rows, cuts, kind)
-        estimator._learn_in(np.empty((0, rows.n_features)), store, spec, said)
+        estimator._learn_in(np.empty((0, rows.n_features)), store, spec, said, persons)
     estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
     return estimator
 

@@ -8,6 +8,7 @@ from sklearn.utils import check_array, check_X_y
 
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 
 _FORMS = {
@@ -80,6 +81,17 @@ def constraints_of(
     if constraints.n_constraints == 0:
         raise ValueError("constraints are empty: at least one constraint is needed.")
     return constraints.about(n_samples)
+
+
+def persons_of(said: Said, who: Any) -> Persons:
+    """Return who gave each comparison; labels and pairs have no persons."""
+    if isinstance(said, Classes) or len(said.pairs):
+        what = "labels" if isinstance(said, Classes) else "pairs"
+        raise ValueError(
+            f"who= names the person behind each triplet and quadruplet; got {what}. Pass "
+            "comparisons, or leave who= out."
+        )
+    return Persons.from_who(who, said.n_constraints)
 
 
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
