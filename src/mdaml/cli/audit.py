@@ -12,6 +12,7 @@ from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import check_width, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 from mdaml.constraints import Constraints
+from mdaml.constraints.persons import column_of
 from mdaml.io.tables import Table
 from mdaml.io.writers import write_frame
 
@@ -40,6 +41,22 @@ def audit(
     top: Annotated[
         int, typer.Option(min=0, help="How many of the most suspicious comparisons to show.")
     ] = 10,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of the comparisons with who answered: judge persons too."
+        ),
+    ] = None,
+    seconds: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="With --by: how long each answer took."),
+    ] = None,
+    left: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="With --by: 1 if the one chosen was on the left, or 0."
+        ),
+    ] = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
@@ -52,6 +69,8 @@ def audit(
     with run_command(as_json) as screen:
         if not files:
             raise CommandError("There is nothing to audit: give --triplets, --pairs or others.")
+        if by is None and (seconds or left):
+            raise CommandError("--seconds and --left describe persons: give --by too.")
         screen.document["command"] = "audit"
         estimator, features = load_model(model)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
@@ -62,12 +81,16 @@ def audit(
             check_width(estimator, model, table)
             with screen.show_progress("auditing"), convert_errors():
                 frame = _audit(estimator, table, compared)
+                named = {"who": by, "seconds": seconds, "left": left}
+                persons = None if by is None else _audit_persons(estimator, table, compared, named)
             if part is not None and out is not None:
                 write_frame(part, out.suffix.lower(), frame)
         screen.document["out"] = None if out is None else str(out)
         screen.print_facts()
         _print_counts(frame, screen)
         _print_top(frame, top, screen)
+        if persons is not None:
+            _print_persons(persons, screen)
         if out is not None:
             screen.print(f"All {len(frame)} comparisons: {out}")
 
@@ -84,6 +107,35 @@ def _audit(model: Any, table: Table, compared: Constraints | None) -> Any:
             ids[known] = table.ids[frame[name][known].to_numpy(np.int64)]
             frame[name] = ids
     return frame
+
+
+def _audit_persons(
+    model: Any, table: Table, compared: Constraints | None, named: dict[str, str | None]
+) -> Any:
+    """Return the table of persons, by columns of the comparisons."""
+    from mdaml.inspection import audit as audit_comparisons
+
+    columns = {role: column_of(compared, name) for role, name in named.items() if name is not None}
+    for role, kind in (("seconds", np.float64), ("left", bool)):
+        if role in columns:
+            columns[role] = _numbers(str(named[role]), columns[role]).astype(kind)
+    return audit_comparisons(model, table.X, constraints=compared, **columns)
+
+
+def _numbers(name: str, values: Any) -> Any:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Column {name!r} must hold numbers: {error}.") from None
+
+
+def _print_persons(persons: Any, screen: Screen) -> None:
+    plain = persons.astype(object)
+    records = plain.where(plain.notna(), None).to_dict("records")
+    screen.document["persons"] = records
+    screen.print()
+    rows = [[_format_cell(value) for value in record.values()] for record in records]
+    screen.print_table("Persons", list(persons.columns), rows)
 
 
 def _print_counts(frame: Any, screen: Screen) -> None:

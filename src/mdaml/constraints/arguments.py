@@ -8,7 +8,7 @@ from sklearn.utils import check_array, check_X_y
 
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.persons import Persons
+from mdaml.constraints.persons import Persons, column_of
 from mdaml.constraints.value import Constraints
 
 _FORMS = {
@@ -91,7 +91,7 @@ def persons_of(said: Said, who: Any) -> Persons:
             f"who= names the person behind each triplet and quadruplet; got {what}. Pass "
             "comparisons, or leave who= out."
         )
-    return Persons.from_who(who, said.n_constraints)
+    return Persons.from_who(column_of(said, who), said.n_constraints)
 
 
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,20 @@ class Persons:
         """Return how many persons there are."""
         return len(self.names)
 
-    def sums(self, values: FloatArray | None = None) -> FloatArray:
+    def sums(self, values: FloatArray | BoolArray | None = None) -> FloatArray:
         """Return the sum of values of the answers of each person, by default their number, (P,)."""
         return np.bincount(self.codes, values, len(self.names)).astype(np.float64)
+
+
+def column_of(said: Any, values: Any) -> Any:
+    """Return values as they were passed, or the column of the constraints that a string names."""
+    if not isinstance(values, str):
+        return values
+    columns = getattr(said, "columns", {})
+    if values not in columns:
+        known = f"they have {', '.join(columns)}" if columns else "they have none"
+        raise ValueError(f"The comparisons have no column {values!r}; {known}.")
+    return columns[values]
 
 
 def _of_one_kind(given: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:

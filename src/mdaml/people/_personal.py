@@ -15,7 +15,7 @@ from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_integer, check_number
 from mdaml.constraints.arguments import check_supervision, constraints_of
 from mdaml.constraints.checks import check_triplets
-from mdaml.constraints.persons import Persons
+from mdaml.constraints.persons import Persons, column_of
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer
@@ -375,7 +375,7 @@ def _check_persons(said: Constraints, who: Any) -> Persons:
             "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
             "metric: MDaML learns it."
         )
-    return Persons.from_who(who, said.n_constraints)
+    return Persons.from_who(column_of(said, who), said.n_constraints)
 
 
 def _gather(
