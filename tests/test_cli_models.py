@@ -16,8 +16,8 @@ import mdaml
 import mdaml.cli.transform as transform_module
 from mdaml import GMML, KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.cli import build_app
-from mdaml.cli._models import fold_scaling
 from mdaml.constraints import Constraints
+from mdaml.estimators.pipelines import fold_steps
 from mdaml.inspection import audit
 from mdaml.io import tables
 from mdaml.io.tables import read_table
@@ -109,7 +109,7 @@ def test_folded_model_has_the_same_distances_on_raw_samples(estimator, X, T):
     scaled = scaler.transform(X)
     estimator.fit(scaled, triplets=T)
     before = distances(estimator, scaled)
-    assert fold_scaling(estimator, scaler) is estimator
+    assert fold_steps(estimator, [scaler]) is estimator
     np.testing.assert_allclose(distances(estimator, X), before, rtol=1e-9)
     mapped = estimator.transform(X)
     np.testing.assert_allclose(mapped - mapped[0], (X - X[0]) @ estimator.components_.T, atol=1e-9)
@@ -123,7 +123,7 @@ def test_folded_centres_keep_their_distances_to_the_samples(cls, X, T):
     metric = getattr(model, "best_estimator_", model)
     weights = metric.weights_.copy()
     before = [metric.pair_distance(scaled, np.tile(c, (N, 1))) for c in metric.centers_]
-    fold_scaling(model, scaler)
+    fold_steps(model, [scaler])
     after = [metric.pair_distance(X, np.tile(c, (N, 1))) for c in metric.centers_]
     np.testing.assert_allclose(after, before, rtol=1e-9)
     np.testing.assert_array_equal(metric.weights_, weights)

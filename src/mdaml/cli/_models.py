@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli._inputs import check_file
 from mdaml.cli._options import METHODS
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.constraints import Constraints
 from mdaml.estimators.learners import LabelLearner
+from mdaml.estimators.pipelines import list_metrics
 from mdaml.io.tables import Table
 
 _HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
@@ -92,28 +92,12 @@ def choose_supervision(constraints: Constraints | None, table: Table) -> dict[st
     return {} if table.labels is None else {"y": table.encode_labels()}
 
 
-def fold_scaling(model: Any, scaler: StandardScaler) -> Any:
-    """Turn a model of scaled samples into one of samples as they are, in place, and return it.
-
-    For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, since
-    distances do not depend on the means. Centers of modes go back to the units of the samples;
-    weights in the modes depend on distances only and stay.
-    """
-    for metric in _list_metrics(model):
-        L = metric.components_
-        metric.components_ = (L / scaler.scale_).astype(L.dtype)
-        if hasattr(metric, "centers_"):
-            centers = metric.centers_ * scaler.scale_ + scaler.mean_
-            metric.centers_ = centers.astype(metric.centers_.dtype)
-    return model
-
-
 def save_model(model: Any, path: Path, table: Table) -> None:
     """Write a model with the names of its columns, without its callback."""
     if "callback" in model.get_params():
         model.set_params(callback=None)
     if table.is_named:
-        for metric in _list_metrics(model):
+        for metric in list_metrics(model):
             metric.feature_names_in_ = np.array(table.features, dtype=object)
     model.save(path)
 
@@ -128,7 +112,7 @@ def load_model(path: Path) -> tuple[Any, tuple[str, ...] | None]:
     check_file(path)
     with convert_errors(code=WORK_FAILED):
         model = load(path)
-    found = [vars(metric).pop("feature_names_in_", None) for metric in _list_metrics(model)]
+    found = [vars(metric).pop("feature_names_in_", None) for metric in list_metrics(model)]
     return model, None if found[0] is None else tuple(found[0].tolist())
 
 
@@ -139,9 +123,3 @@ def check_width(model: Any, path: Path, table: Table) -> None:
             f"{table.path} has {len(table.features)} columns of features, but {path} was fitted to "
             f"{model.n_features_in_}."
         )
-
-
-def _list_metrics(model: Any) -> list[Any]:
-    """Return the model, and the one that it chose, if it chooses."""
-    best = getattr(model, "best_estimator_", None)
-    return [model] if best is None else [model, best]

@@ -9,12 +9,14 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import warn
 from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.handover import Handover
 from mdaml.kernels.pairs import pair_sq_dists
 
 _FLOATS = [np.float64, np.float32]
+_COMPARISONS = ("triplets", "pairs", "quadruplets", "constraints")
 
 
 def principal_components(F: FloatArray, n_components: int | None = None) -> FloatArray:
@@ -149,6 +151,7 @@ class MahalanobisTransformer(
     """
 
     components_: FloatArray  # (n_components, d)
+    fit: Any
     # What ``mdaml search`` tries; as ``param_grid`` of MetricSearchCV.
     default_grid: ClassVar[list[dict[str, list[Any]]]] = [{}]
 
@@ -176,6 +179,46 @@ class MahalanobisTransformer(
         check_is_fitted(self, "components_")
         samples: FloatArray = validate_data(self, X, dtype=_FLOATS, reset=False)
         return self._map(samples)
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> Any:
+        """Fit and map the samples of the fit, as a pipeline does with every step but its last.
+
+        A pipeline hands ``y`` to all steps. Where comparisons are passed too, the metric is learned
+        from these alone, and ``y`` is for the steps behind it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), optional
+            Class labels; not looked at if there are comparisons.
+        **fit_params : Any
+            As for ``fit``: triplets, constraints and so on.
+
+        Returns
+        -------
+        X_new : array of shape (n_samples, n_components)
+            ``fit(X, ...).transform(X)``.
+
+        Examples
+        --------
+        A metric from comparisons and a classifier from labels.
+
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import load_dataset, make_triplets
+        >>> X, y = load_dataset("balance", return_X_y=True)
+        >>> T, _ = make_triplets(X, y, n_triplets=500, random_state=0)
+        >>> both = make_pipeline(MDaML(), KNeighborsClassifier(3)).fit(X, y, mdaml__triplets=T)
+        >>> both.score(X, y) > 0.8
+        True
+        """
+        if any(fit_params.get(form) is not None for form in _COMPARISONS):
+            return self.fit(X, **fit_params).transform(X)
+        if y is not None:
+            _warn_of_unlabelled(y)
+        return self.fit(X, y, **fit_params).transform(X)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix ``M`` of the learned distance.
@@ -259,3 +302,15 @@ class MahalanobisTransformer(
 
     def _check(self, X: ArrayLike) -> FloatArray:
         return validate_data(self, X, dtype=_FLOATS, reset=False)
+
+
+def _warn_of_unlabelled(y: ArrayLike) -> None:
+    """Warn of labels -1, which mean nothing to a metric and a class to a classifier behind it."""
+    labels = np.asarray(y)
+    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "if" else 0
+    if 0 < n_unlabelled < labels.size:
+        warn(
+            f"{n_unlabelled} labels are -1, which marks rows without a label here; a classifier "
+            "behind this step takes -1 for one more class. Fit the metric first, then a pipeline "
+            "of FrozenEstimator(metric) and the classifier to the labelled rows alone."
+        )
