@@ -32,7 +32,9 @@ def answers():
 @pytest.fixture
 def prior():
     rng = np.random.default_rng(1)
-    return Prior(rng.normal(size=(2, 4)), np.array([0.3, 0.7]), rng.uniform(0.2, 1, 4), np.zeros(4))
+    root = 0.3 * rng.normal(size=(4, 4))
+    V = root @ root.T + 0.2 * np.eye(4)
+    return Prior(rng.normal(size=(2, 4)), np.array([0.3, 0.7]), V, 0.1 * np.eye(4))
 
 
 def literal_features(answers, t):
@@ -47,7 +49,7 @@ def literal_features(answers, t):
 
 def literal_objective(answers, prior, posterior, covariances):
     """Return minus the evidence bound, with loops."""
-    value, q = 0.0, 4
+    value, q, precision = 0.0, 4, np.linalg.inv(prior.covariance)
     for p in range(3):
         m, C = posterior.means[p], covariances[p]
         for t in range(answers.bounds[p], answers.bounds[p + 1]):
@@ -56,20 +58,20 @@ def literal_objective(answers, prior, posterior, covariances):
             bound = -np.log(1 + np.exp(-level)) + (f @ m - level) / 2
             value -= answers.weights[t] * bound
         for g in range(len(prior.means)):
-            r, u, v = posterior.groups[p, g], prior.means[g], prior.variances
+            r, off = posterior.groups[p, g], m - prior.means[g]
             if r > 0.0:
                 value += r * np.log(r / prior.shares[g])
-            divergence = -q - np.log(np.linalg.det(C))
-            for k in range(q):
-                divergence += np.log(v[k]) + (C[k, k] + (m[k] - u[k]) ** 2) / v[k]
+            divergence = np.log(np.linalg.det(prior.covariance) / np.linalg.det(C)) - q
+            divergence += np.trace(precision @ C) + off @ precision @ off
             value += r * divergence / 2
-    return value
+    known = np.trace(precision @ prior.before) + np.log(np.linalg.det(prior.covariance))
+    return value + 2 * q / 2 * known
 
 
 def covariances_of(answers, prior, levels):
     out = []
     for p in range(3):
-        precision = np.diag(1 / prior.variances)
+        precision = np.linalg.inv(prior.covariance)
         for t in range(answers.bounds[p], answers.bounds[p + 1]):
             f, x = literal_features(answers, t), levels[t]
             precision += 2 * answers.weights[t] * np.tanh(x / 2) / (4 * x) * np.outer(f, f)
@@ -114,7 +116,7 @@ def test_objective_never_rises(seed):
     start = Prior.around(given.coordinates.identity(), 0.5)
     if seed % 3:
         means = start.means + rng.normal(size=(3, given.coordinates.size))
-        start = Prior(means, np.full(3, 1 / 3), start.variances, start.narrowest)
+        start = Prior(means, np.full(3, 1 / 3), start.covariance, start.before)
     _, _, history = fit_persons(given, start, max_iter=50, tol=0.0)
     assert np.all(np.diff(history) <= 1e-9 * np.abs(history[:-1]))
     assert history[-1] < history[0]
@@ -127,9 +129,12 @@ def test_prior_is_at_its_minimum(answers, prior):
     rng = np.random.default_rng(2)
     for _ in range(20):
         means = best.means + 0.01 * rng.normal(size=(2, 4))
-        variances = best.variances * np.exp(0.05 * rng.normal(size=4))
+        change = 0.02 * rng.normal(size=(4, 4))
+        covariance = best.covariance + (change + change.T) * np.sqrt(
+            np.outer(best.covariance.diagonal(), best.covariance.diagonal())
+        )
         shares = best.shares * np.exp(0.05 * rng.normal(size=2))
-        other = Prior(means, shares / shares.sum(), variances, best.narrowest)
+        other = Prior(means, shares / shares.sum(), covariance, best.before)
         assert objective(other, posterior) > lowest
 
 

@@ -42,11 +42,11 @@ class PersonalMetrics(BaseEstimator):
     A metric learned from all answers gives the space. In it a person p has the metric
     ``L^T diag(S_p, c_p I) L`` with a symmetric ``S_p`` on the leading axes: q numbers ``b_p``, the
     *coefficients*. An answer of p is right with the probability ``sigmoid(d2(far) - d2(near))``
-    under that metric. Coefficients are drawn to those of a group, ``b_p ~ N(u_g, diag(v))``. Groups
-    u, their shares, and the variances v, which say how much persons differ in each respect, are
-    learned from the answers of all. So whoever answered little has nearly the metric of the group,
-    whoever answered much has one of their own, and there is nothing to tune. One group alone is a
-    multiple of the metric of all answers.
+    under that metric. Coefficients are drawn to those of a group, ``b_p ~ N(u_g, V)``. Groups u,
+    their shares, and the covariance V, which says in what and how much persons differ, are learned
+    from the answers of all. So whoever answered little has nearly the metric of the group, whoever
+    answered much has one of their own, and there is nothing to tune. One group alone is a multiple
+    of the metric of all answers.
 
     **Objective**: minus a lower bound of the log evidence of all answers (variational Bayes with a
     Gaussian for each person and the bound of Jaakkola and Jordan for the sigmoid). Each update is
@@ -64,8 +64,9 @@ class PersonalMetrics(BaseEstimator):
         ``n_directions (n_directions + 1) / 2``, and one more if there are other axes, which each
         person stretches by a number of their own.
     n_groups : int or "auto", default="auto"
-        Number of groups of persons. "auto" takes more, up to 8, as long as the bound grows by more
-        than ``(q + 1)/2 log P`` for each, as BIC has it.
+        Number of groups of persons. "auto" takes more, up to 8, as long as BIC falls: the
+        objective, plus ``log(n)/2`` for each number of G > 1 groups, ``G q + G - 1``, and for the
+        one of a single group.
     max_iter : int, default=200
         Most rounds of persons and groups.
     tol : float, default=1e-5
@@ -86,8 +87,8 @@ class PersonalMetrics(BaseEstimator):
         The most probable group.
     group_coefficients_, group_shares_ : arrays of shape (n_groups, q) and (n_groups,)
         The groups, the largest first.
-    variances_ : array of shape (q,)
-        How much persons of a group differ in each coefficient.
+    covariance_ : array of shape (q, q)
+        How persons of a group differ in their coefficients.
     history_ : array
         The objective after every round.
     n_iter_ : int
@@ -339,14 +340,15 @@ class PersonalMetrics(BaseEstimator):
         whole = fit_persons(answers, _first_prior(answers), max_iter=max_iter, tol=tol)
         is_auto = self.n_groups == "auto"
         most = min(_MOST_GROUPS, answers.n_persons) if is_auto else self.n_groups
-        price = 0.5 * (answers.coordinates.size + 1) * np.log(answers.n_persons)
-        found = whole
+        q, each = answers.coordinates.size, 0.5 * np.log(answers.n_answers)
+        found, lowest = whole, whole.history[-1] + each
         for n_groups in range(2 if is_auto else max(most, 2), most + 1):
             split, groups = _split(whole, n_groups)
             tried = fit_persons(answers, split, max_iter=max_iter, tol=tol, groups=groups)
-            if is_auto and tried.history[-1] + price > found.history[-1]:
+            bic = tried.history[-1] + each * (n_groups * (q + 1) - 1)
+            if is_auto and bic >= lowest:
                 break
-            found = tried
+            found, lowest = tried, bic
         return found
 
     def _keep(self, metric: Any, coordinates: Coordinates, names: Any, found: Fitted) -> None:
@@ -360,7 +362,7 @@ class PersonalMetrics(BaseEstimator):
         self.shrinkage_ = _shrinkage(prior, posterior)
         self.group_of_person_ = posterior.groups[:, order].argmax(axis=1)
         self.group_coefficients_, self.group_shares_ = self._prior.means, self._prior.shares
-        self.variances_ = prior.variances
+        self.covariance_ = prior.covariance
         self.history_, self.n_iter_ = np.array(history), len(history) - 1
         self.n_features_in_ = metric.n_features_in_
 
@@ -400,7 +402,7 @@ def _first_prior(answers: Answers) -> Prior:
 def _split(whole: Fitted, n_groups: int) -> tuple[Prior, FloatArray]:
     """Return groups to start from, by k-means of the persons found with one group."""
     prior, posterior, _ = whole
-    scaled = posterior.means / np.sqrt(prior.variances)
+    scaled = np.linalg.solve(np.linalg.cholesky(prior.covariance), posterior.means.T).T
     found = KMeans(n_groups, n_init=4, random_state=0).fit(scaled)
     groups = np.full((len(scaled), n_groups), 0.1 / n_groups)
     groups[np.arange(len(scaled)), found.labels_] += 0.9
@@ -410,5 +412,5 @@ def _split(whole: Fitted, n_groups: int) -> tuple[Prior, FloatArray]:
 
 
 def _shrinkage(prior: Prior, posterior: Posterior) -> FloatArray:
-    shares: FloatArray = np.mean(posterior.variances / prior.variances, axis=1)
+    shares: FloatArray = np.mean(posterior.variances / prior.covariance.diagonal(), axis=1)
     return shares

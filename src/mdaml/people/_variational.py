@@ -11,7 +11,9 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.people._features import Answers
 
 _ANSWERS_AT_ONCE = 1 << 16
-_NARROWEST = 1e-6  # variance, of that at the start: persons who do not differ at all
+# Before any person: as after two for each coefficient, who hardly differed.
+_PERSONS_BEFORE = 2.0
+_VARIANCE_BEFORE = 0.05  # of that at the start
 
 
 @dataclass(frozen=True)
@@ -20,14 +22,24 @@ class Prior:
 
     means: FloatArray  # (G, q) coefficients of the groups
     shares: FloatArray  # (G,) of the persons; sum to one
-    variances: FloatArray  # (q,) around the mean of the group
-    narrowest: FloatArray  # (q,) bound of the variances
+    covariance: FloatArray  # (q, q) around the mean of the group
+    before: FloatArray  # (q, q) what it is without any person
 
     @classmethod
     def around(cls, mean: FloatArray, width: float) -> "Prior":
         """Return one group, in which coefficients have a standard deviation."""
-        variances = np.full(len(mean), width**2)
-        return cls(mean[None], np.ones(1), variances, _NARROWEST * variances)
+        covariance = width**2 * np.eye(len(mean))
+        return cls(mean[None], np.ones(1), covariance, _VARIANCE_BEFORE * covariance)
+
+    @property
+    def n_before(self) -> float:
+        """As how many persons the covariance before any person counts."""
+        return _PERSONS_BEFORE * len(self.covariance)
+
+    @property
+    def precision(self) -> FloatArray:
+        """The inverse of the covariance."""
+        return np.linalg.inv(self.covariance)
 
     @property
     def shared(self) -> FloatArray:
@@ -41,6 +53,7 @@ class Posterior:
 
     means: FloatArray  # (P, q)
     variances: FloatArray  # (P, q)
+    covariance: FloatArray  # (q, q) sum over the persons
     groups: FloatArray  # (P, G) probability of each group
     log_dets: FloatArray  # (P,) of the covariances
     evidence: FloatArray  # (P,) bound of the expected log likelihood
@@ -81,15 +94,19 @@ def objective(prior: Prior, posterior: Posterior) -> float:
     """Return minus the evidence bound, summed over persons p with ``q_p = N(m_p, C_p)``.
 
     ``sum_p [ -sum_t w_t (log s(x_t) + (a_t - x_t)/2) + KL(r_p | shares)
-    + sum_g r_pg KL(N(m_p, C_p) | N(u_g, diag(v))) ]`` with the sigmoid s, the mean margin
-    ``a_t = f_t . m_p`` and the level ``x_t^2 = a_t^2 + f_t^T C_p f_t`` of each answer t of p: the
-    bound of Jaakkola and Jordan of ``log s`` under the Gaussian, where it touches.
+    + sum_g r_pg KL(N(m_p, C_p) | N(u_g, V)) ] + n0/2 (tr(V^-1 V0) + log det V)`` with the sigmoid
+    s, the mean margin ``a_t = f_t . m_p`` and the level ``x_t^2 = a_t^2 + f_t^T C_p f_t`` of each
+    answer t of p: the bound of Jaakkola and Jordan of ``log s`` under the Gaussian, where it
+    touches. The last term is what is known of V before any person, as of n0 persons.
     """
-    r, v = posterior.groups, prior.variances
-    spread = posterior.variances / v + _sq_offs(posterior.means, prior.means, v, r)
-    gaussian = 0.5 * (spread.sum(axis=1) + np.log(v).sum() - posterior.log_dets - len(v))
-    groups = (xlogy(r, r) - xlogy(r, prior.shares)).sum(axis=1)
-    return float(np.sum(gaussian + groups - posterior.evidence))
+    r, q = posterior.groups, len(prior.covariance)
+    spread = posterior.covariance + _scatter(posterior.means, prior.means, r)
+    spread += prior.n_before * prior.before
+    log_det = float(np.linalg.slogdet(prior.covariance)[1])
+    gaussian = np.vdot(prior.precision, spread) + (len(r) + prior.n_before) * log_det
+    gaussian -= posterior.log_dets.sum() + q * len(r)
+    groups = np.sum(xlogy(r, r) - xlogy(r, prior.shares))
+    return float(0.5 * gaussian + groups - posterior.evidence.sum())
 
 
 def update_persons(
@@ -97,13 +114,14 @@ def update_persons(
 ) -> Posterior:
     """Return the best Gaussian of each person, then the best levels, then the best groups.
 
-    ``C_p^-1 = diag(1/v) + 2 sum_t w_t l(x_t) f_t f_t^T``, ``l(x) = tanh(x/2) / (4x)``, and
-    ``C_p^-1 m_p = sum_g r_pg u_g / v + sum_t w_t f_t / 2``: exact minima of the objective.
+    ``C_p^-1 = V^-1 + 2 sum_t w_t l(x_t) f_t f_t^T``, ``l(x) = tanh(x/2) / (4x)``, and
+    ``C_p^-1 m_p = V^-1 sum_g r_pg u_g + sum_t w_t f_t / 2``: exact minima of the objective.
     """
     n_persons, q = answers.n_persons, prior.means.shape[1]
     means, variances = np.empty((n_persons, q)), np.empty((n_persons, q))
     log_dets, evidence, new = np.empty(n_persons), np.empty(n_persons), np.empty(len(levels))
-    pulls = (groups @ prior.means) / prior.variances
+    precision, total = prior.precision, np.zeros((q, q))
+    pulls = (groups @ prior.means) @ precision
     for persons in _blocks(answers.bounds):
         first, last = answers.bounds[persons[0]], answers.bounds[persons[-1] + 1]
         features, weights = answers.features(first, last)  # (n, q), (n,)
@@ -116,10 +134,11 @@ def update_persons(
                 for b, e in zip(starts, ends, strict=True)
             ]
         )
-        precisions += np.diag(1.0 / prior.variances)
+        precisions += precision
         covariances = np.linalg.inv(precisions)
         half = 0.5 * np.add.reduceat(weights[:, None] * features, starts)
         means[persons] = np.einsum("pij,pj->pi", covariances, pulls[persons] + half)
+        total += covariances.sum(axis=0)
         variances[persons] = np.einsum("pii->pi", covariances)
         log_dets[persons] = -np.linalg.slogdet(precisions)[1]
         own = np.repeat(np.arange(len(persons)), ends - starts)
@@ -131,11 +150,11 @@ def update_persons(
         bound = weights * (log_expit(touched) + 0.5 * (margins - touched))
         new[first:last], evidence[persons] = touched, np.add.reduceat(bound, starts)
     groups = _probabilities(means, prior)
-    return Posterior(means, variances, groups, log_dets, evidence, new)
+    return Posterior(means, variances, total, groups, log_dets, evidence, new)
 
 
 def update_prior(prior: Prior, posterior: Posterior) -> Prior:
-    """Return the best groups and variances: weighted means over the persons.
+    """Return the best groups and covariance: weighted means over the persons.
 
     A single group is a multiple of the metric of all answers, the best one, and no other metric:
     that was learned from the same answers, and would be fitted to them a second time.
@@ -144,38 +163,35 @@ def update_prior(prior: Prior, posterior: Posterior) -> Prior:
     sizes = r.sum(axis=0)
     sums = r.T @ posterior.means
     if len(sizes) == 1:
-        toward = prior.means[0] / prior.variances
+        toward = prior.precision @ prior.means[0]
         multiple = float(toward @ sums[0]) / (sizes[0] * float(toward @ prior.means[0]))
         means = multiple * prior.means
     else:
         means = np.where(
             sizes[:, None] > 0.0, sums / np.maximum(sizes, 1e-300)[:, None], prior.means
         )
-    ones = np.ones(means.shape[1])
-    offs = posterior.variances + _sq_offs(posterior.means, means, ones, r)
-    variances = np.maximum(offs.mean(axis=0), prior.narrowest)
-    return replace(prior, means=means, shares=sizes / len(r), variances=variances)
+    total = posterior.covariance + _scatter(posterior.means, means, r)
+    covariance = (total + prior.n_before * prior.before) / (len(r) + prior.n_before)
+    return replace(prior, means=means, shares=sizes / len(r), covariance=covariance)
 
 
 def _probabilities(means: FloatArray, prior: Prior) -> FloatArray:
     """Return the best probabilities of the groups of each person, (P, G)."""
+    offs = means[:, None] - prior.means  # (P, G, q)
     with np.errstate(divide="ignore"):  # a group that is empty stays so
-        logs = np.log(prior.shares) - 0.5 * np.stack(
-            [((means - mean) ** 2 / prior.variances).sum(axis=1) for mean in prior.means], axis=1
-        )
+        logs = np.log(prior.shares) - 0.5 * np.sum((offs @ prior.precision) * offs, axis=2)
     logs -= logs.max(axis=1, keepdims=True)
     shares = np.exp(logs)
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def _sq_offs(
-    means: FloatArray, centers: FloatArray, variances: FloatArray, groups: FloatArray
-) -> FloatArray:
-    """Return squared differences of persons and groups over variances, averaged, (P, q)."""
-    offs = np.zeros_like(means)
+def _scatter(means: FloatArray, centers: FloatArray, groups: FloatArray) -> FloatArray:
+    """Return the sum of the scatter of persons around groups, by probability, (q, q)."""
+    total = np.zeros((means.shape[1], means.shape[1]))
     for center, share in zip(centers, groups.T, strict=True):
-        offs += share[:, None] * (means - center) ** 2 / variances
-    return offs
+        off = means - center
+        total += (off.T * share) @ off
+    return total
 
 
 def _curvature(levels: FloatArray) -> FloatArray:
