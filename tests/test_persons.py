@@ -28,7 +28,7 @@ def crowd():
     return X, np.concatenate(parts), np.repeat(["ann", "bob", "cy"], 200), right
 
 
-def literal_objective(model, X, T, who, usual, unit):
+def literal_objective(model, X, T, who, first):
     """Return the objective from fitted attributes, with loops: Eq. (7), anchor, errors."""
     centred, L = X - X.mean(axis=0), model.components_
     K, (n, d) = model.n_modes_, X.shape
@@ -57,8 +57,8 @@ def literal_objective(model, X, T, who, usual, unit):
     start_weight = model.triplet_weight_ * len(T) / sum(weights)
     for _, count, error, _ in table.values():
         odds = np.log((1 - error) / error)
-        term = 2 * odds + (20 + count) * np.log(1 + np.exp(-odds))
-        value += start_weight / (K * len(T) * usual * unit) * term
+        term = (2 - first.offset * count) * odds + (20 + count) * np.log(1 + np.exp(-odds))
+        value += start_weight / (K * len(T) * first.usual * first.unit) * term
     return value
 
 
@@ -73,7 +73,7 @@ def test_history_is_the_objective_and_never_rises(crowd, n_modes, monkeypatch):
     options = {"triplet_weight": 6.0, "anchor": 0.1, "floor": 0.5, "random_state": 0}
     model = MDaML(n_modes, **options).fit(X, triplets=T, who=who)
     assert np.all(np.diff(model.history_) <= 1e-9 * model.history_[:-1])
-    expected = literal_objective(model, X, T, who, seen[0].usual, seen[0].unit)
+    expected = literal_objective(model, X, T, who, seen[0])
     assert model.history_[-1] == pytest.approx(expected, rel=1e-6)
     assert len(model.pass_starts_) > 1
 

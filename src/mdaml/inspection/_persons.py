@@ -10,6 +10,7 @@ from mdaml.inspection._answers import Columns, pair_numbers
 from mdaml.inspection._suspicion import PRIOR_RIGHT, PRIOR_WRONG, FlipModel
 
 _SURE = 1000.0  # times more likely is what is said of a person than what is not
+_HARDLY = 3.0  # log likelihood ratio that chance exceeds once in seventy times
 _ONE_SIDE = 0.95  # share of answers on the left of somebody who always answers there
 _ROUNDS = 50
 
@@ -90,17 +91,20 @@ def _questions(given: Columns) -> tuple[IntArray, FloatArray]:
 
 
 def _remark_on_chance(remarks: list[list[str]], agreed: FloatArray, counts: FloatArray) -> None:
-    """Say of whom chance, or the opposite of the metric, explains the answers far better.
+    """Say whose answers are explained by chance, or are the opposite of the metric, by likelihood.
 
-    By likelihood, than the agreement with the metric of the better half of all persons does.
+    By chance, if that is far more likely than the agreement with the metric of the better half of
+    all persons, and hardly less likely than any agreement.
     """
     better = _better_half(agreed, counts)
     usual = float(np.clip(agreed[better].sum() / counts[better].sum(), 0.6, 0.99))
     for p, (k, n) in enumerate(zip(agreed, counts, strict=True)):
-        likely = [_log_likelihood(k, n, share) for share in (usual, 0.5, 1.0 - usual)]
-        if max(likely) - likely[0] > np.log(_SURE):
-            by_chance = likely[1] >= likely[2]
-            remarks[p].append("answers at random" if by_chance else "answers the wrong way round")
+        by_chance, as_others = (_log_likelihood(k, n, share) for share in (0.5, usual))
+        beyond_chance = _log_likelihood(k, n, np.clip(k / n, 0.001, 0.999)) - by_chance
+        if k / n < 0.5 and beyond_chance > np.log(_SURE):
+            remarks[p].append("answers the wrong way round")
+        elif by_chance - as_others > np.log(_SURE) and beyond_chance < _HARDLY:
+            remarks[p].append("answers at random")
 
 
 def _better_half(agreed: FloatArray, counts: FloatArray) -> BoolArray:

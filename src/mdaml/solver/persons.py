@@ -3,10 +3,10 @@
 Let person p answer wrongly with probability ``e_p``. Under a metric that decides alone what is
 right, minus the log likelihood of n_p answers of which L_p are violated is ``a_p L_p + n_p log(1 +
 exp(-a_p))`` with the log odds ``a_p = log((1 - e_p) / e_p)``: an answer counts by the log odds that
-it is right, as in a vote of experts. Here the loss of the comparisons, in units in which all losses
-together are as many as violated answers, takes the place of their number. So the sum over persons
-is one more function of the metric to minimise: the loss weighted by ``a_p``, and a term that does
-not depend on the metric.
+it is right, as in a vote of experts. Here ``c loss_t - b`` takes the place of one for a violated
+answer and zero for another, with numbers b and c such that it is so on average at the first metric.
+So the sum over persons is one more function of the metric to minimise: the loss weighted by
+``a_p``, and a term that does not depend on the metric.
 """
 
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ from mdaml.solver.alternation import Alternation, State
 
 # Before any answer: as after twenty, two of which were wrong.
 PRIOR_ANSWERS, PRIOR_WRONG = 20.0, 2.0
-HIGHEST_ERROR = 0.45  # answers at random still count a little: weights are positive
-MOST_PASSES = 5
+LOWEST_ERROR, HIGHEST_ERROR = 0.01, 0.45  # answers at random still count a little
+MOST_PASSES = 2
 SMALL_CHANGE = 0.005  # of an error, after which it is not estimated again
 
 
@@ -34,7 +34,8 @@ class Reliability:
     persons: Persons
     base: FloatArray  # (n,) weights of the answers as they were given, one on average
     usual: float  # log odds that count as one
-    unit: float  # violated answers per loss
+    unit: float  # c: violated answers per loss
+    offset: float  # b
     errors: FloatArray  # (P,) share of wrong answers of each person
 
     @classmethod
@@ -43,19 +44,21 @@ class Reliability:
     ) -> "Reliability":
         """Return what counts if all persons err alike, given the losses of weighted answers."""
         base = weights * (len(losses) / float(weights.sum()))
-        n_violated, lost = float(base @ violated), float(base @ losses)
-        error = _errors(np.array([n_violated]), np.array([base.sum()]))
-        unit = n_violated / lost if n_violated > 0.0 else 1.0
-        usual = float(_log_odds(error)[0])
-        return cls(persons, base, usual, unit, np.full(len(persons), error[0]))
+        error = _errors(np.array([base @ violated]), np.array([base.sum()]))
+        usual, unit, offset = float(_log_odds(error)[0]), 1.0, 0.0
+        if violated.any() and not violated.all():
+            lost, kept = (np.average(losses[w], weights=base[w]) for w in (violated, ~violated))
+            unit = 1.0 / max(float(lost - kept), 1e-3)
+            offset = unit * float(kept)
+        return cls(persons, base, usual, unit, offset, np.full(len(persons), error[0]))
 
     def updated(self, losses: FloatArray) -> "Reliability":
         """Return the errors at which the objective is lowest, given the losses of the answers.
 
-        ``e_p = (2 + c sum_t u_t loss_t) / (20 + sum_t u_t)`` over the answers t of p with weights
-        ``u_t``, at most 0.45; c is the unit.
+        ``e_p = (2 + sum_t u_t (c loss_t - b)) / (20 + sum_t u_t)`` over the answers t of p with
+        weights ``u_t``, between 0.01 and 0.45.
         """
-        lost = self.unit * self.persons.sums(self.base * losses)
+        lost = self.persons.sums(self.base * (self.unit * losses - self.offset))
         errors = _errors(lost, self.persons.sums(self.base))
         return replace(self, errors=errors)
 
@@ -67,11 +70,13 @@ class Reliability:
     def term(self) -> float:
         """Return what the objective has beside weighted losses, in units of a mean loss.
 
-        ``1/(n A c) sum_p [2 a_p + (20 + n_p) log(1 + exp(-a_p))]``, with A the log odds of all and
-        the unit c.
+        ``1/(n A c) sum_p [(2 - b n_p) a_p + (20 + n_p) log(1 + exp(-a_p))]``, with the log odds of
+        all, A.
         """
         odds, counts = _log_odds(self.errors), self.persons.sums(self.base)
-        each = PRIOR_WRONG * odds + (PRIOR_ANSWERS + counts) * np.log1p(np.exp(-odds))
+        each = (PRIOR_WRONG - self.offset * counts) * odds + (PRIOR_ANSWERS + counts) * np.log1p(
+            np.exp(-odds)
+        )
         return float(each.sum()) / (self.usual * self.unit * len(self.base))
 
     def weigh(self, alternation: Alternation, comparisons: Constraints) -> Alternation:
@@ -115,7 +120,7 @@ def answer_losses(
 
 def _errors(losses: FloatArray, counts: FloatArray) -> FloatArray:
     found: FloatArray = (PRIOR_WRONG + losses) / (PRIOR_ANSWERS + counts)
-    return np.minimum(found, HIGHEST_ERROR)
+    return np.clip(found, LOWEST_ERROR, HIGHEST_ERROR)
 
 
 def _log_odds(errors: FloatArray) -> FloatArray:
