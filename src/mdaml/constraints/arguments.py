@@ -94,6 +94,13 @@ def persons_of(said: Said, who: Any) -> Persons:
     return Persons.from_who(column_of(said, who), said.n_constraints)
 
 
+def weighable(said: Said, persons: Persons | None) -> Said:
+    """Return what a fit learns from: with persons all comparisons as quadruplets, with weights."""
+    if persons is None or isinstance(said, Classes):
+        return said
+    return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
+
+
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
     """Refuse what the method does not take, and what does not go together."""
     for form in given:

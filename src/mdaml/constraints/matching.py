@@ -27,11 +27,6 @@ def to_comparisons(name: str, said: Constraints, rng: np.random.RandomState) -> 
     return Constraints.of_quadruplets(np.concatenate(parts), weights, said.n_points)
 
 
-def weighable(said: Constraints) -> Constraints:
-    """Return triplets and quadruplets, in this order, as quadruplets, which may have weights."""
-    return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
-
-
 def has_triplets_only(said: Constraints) -> bool:
     """Return whether these are triplets of equal weight and nothing else."""
     alike = bool(np.all(said.weights == said.weights[0]))

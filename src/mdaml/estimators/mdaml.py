@@ -10,9 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_memory_limit, has_unit_rows
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
-from mdaml.constraints.labels import Classes
-from mdaml.constraints.matching import weighable
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, weighable
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
@@ -340,7 +338,7 @@ class MDaML(WeakLearner):
     ) -> Fit:
         """Fit to samples, and store what was learned."""
         spec = check_parameters(self, samples.shape, said, unit_rows=has_unit_rows(samples))
-        store = self._make_store(samples, spec, _asked(said, persons))
+        store = self._make_store(samples, spec, weighable(said, persons))
         fit = self._learn_in(X, store, spec, said, persons)
         if spec.metric is None:
             warn_of_scales(samples)
@@ -355,7 +353,7 @@ class MDaML(WeakLearner):
     ) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
         rng = check_random_state(self.random_state)
-        fit = fit_metric(spec, store, _asked(said, persons), rng, persons=persons)
+        fit = fit_metric(spec, store, weighable(said, persons), rng, persons=persons)
         learned = fit.attributes(said, store.mean)
         self._store(X, principal_components(fit.F), store.mean.dtype, **learned)
         warn_if_needed(self, spec, fit)
@@ -396,10 +394,3 @@ class MDaML(WeakLearner):
             return fit_size(X.shape, X.itemsize, spec, said, copied=copied)
 
         return make_store(X, device, limit, size)
-
-
-def _asked(said: Said, persons: Persons | None) -> Said:
-    """Return what a fit learns from: comparisons of persons have weights."""
-    if persons is None or isinstance(said, Classes):
-        return said
-    return weighable(said)

@@ -172,8 +172,28 @@ class FoldedMetric(MahalanobisTransformer):
     front_: list[dict[str, Any]]
     n_features_in_: int
 
-    def fit(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse: the pipeline is what learns."""
+    def fit(self, X: Any = None, y: Any = None, **fit_params: Any) -> NoReturn:
+        """Refuse: the pipeline is what learns.
+
+        Parameters
+        ----------
+        X, y : Any
+            Not used.
+        **fit_params : Any
+            Not used.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> model.fit(X)
+        Traceback (most recent call last):
+        TypeError: A FoldedMetric does not learn. Fit the pipeline, then fold_pipeline(it).
+        """
+        del X, y, fit_params
         raise TypeError("A FoldedMetric does not learn. Fit the pipeline, then fold_pipeline(it).")
 
     def pair_distance(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
@@ -188,6 +208,16 @@ class FoldedMetric(MahalanobisTransformer):
         -------
         distances : array of shape (n_pairs,)
             Not squared.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> model.pair_distance([[3.0, 4.0]], [[6.0, 8.0]])
+        array([0.])
         """
         a, b = self.transform(A), self.transform(B)
         if a.shape != b.shape:
@@ -198,14 +228,37 @@ class FoldedMetric(MahalanobisTransformer):
         return distances
 
     def get_mahalanobis_matrix(self) -> NoReturn:
-        """Refuse: there is no such matrix."""
+        """Refuse: there is no such matrix.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> model.get_mahalanobis_matrix()
+        Traceback (most recent call last):
+        TypeError: A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance.
+        """
         raise TypeError(
-            "A metric behind a Normalizer is no Mahalanobis distance of X. Take components_ for "
-            "samples that are normalised, or pair_distance."
+            "A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance."
         )
 
     def get_metric(self) -> NoReturn:
-        """Refuse: there is no such function; ``pair_distance`` takes many pairs at once."""
+        """Refuse: there is no such function; ``pair_distance`` takes many pairs at once.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> model.get_metric()
+        Traceback (most recent call last):
+        TypeError: A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance.
+        """
         self.get_mahalanobis_matrix()
 
     def to_faiss(self, X: ArrayLike | None = None) -> Any:
@@ -220,6 +273,17 @@ class FoldedMetric(MahalanobisTransformer):
         -------
         index : faiss.IndexPreTransform
             Steps and the map before a flat index; rows of length "l2" only.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> import numpy as np
+        >>> model.to_faiss(X).search(np.array([[6, 8]], dtype=np.float32), 1)[1]
+        array([[0]])
         """
         inner = None if X is None else self._front(self._check(X))
         return export.make_faiss_index(self.components_, inner, front=self.front_)
@@ -238,6 +302,16 @@ class FoldedMetric(MahalanobisTransformer):
         -------
         model : onnx.ModelProto
             Its input is ``X`` of shape (any, n_features), its output ``embedding``.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> [node.op_type for node in model.to_onnx().graph.node]
+        ['ReduceL2', 'Max', 'Div', 'MatMul']
         """
         return export.make_onnx_model(self.components_, path, dtype=dtype, front=self.front_)
 
@@ -253,6 +327,16 @@ class FoldedMetric(MahalanobisTransformer):
         -------
         layers : torch.nn.Sequential
             The steps and the map.
+
+        Examples
+        --------
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import Normalizer
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> X = [[3.0, 4.0], [0.0, 2.0]]
+        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
+        >>> model.to_torch()[-1]
+        Linear(in_features=2, out_features=2, bias=False)
         """
         return export.make_torch_layer(self.components_, dtype=dtype, front=self.front_)
 

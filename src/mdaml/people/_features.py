@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,17 @@ class Answers:
     comparisons: IntArray  # (n, 4) near pair, far pair
     weights: FloatArray  # (n,)
     bounds: IntArray  # (P + 1,) answers bounds[p]:bounds[p + 1] are those of person p
+
+    @classmethod
+    def of(
+        cls, coordinates: Coordinates, Y: FloatArray, said: Constraints, persons: Persons
+    ) -> "Answers":
+        """Sort comparisons by person."""
+        order = np.argsort(persons.codes, kind="stable")
+        counts = np.bincount(persons.codes, minlength=len(persons))
+        bounds = np.concatenate([[0], np.cumsum(counts)])
+        comparisons, weights = said.comparisons()[order], said.weights[order]
+        return cls(coordinates, Y.astype(np.float64, copy=False), comparisons, weights, bounds)
 
     @property
     def n_answers(self) -> int:

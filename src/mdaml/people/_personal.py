@@ -8,31 +8,22 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
-from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_integer, check_number
-from mdaml.constraints.arguments import check_supervision, constraints_of
+from mdaml.constraints.arguments import check_supervision, constraints_of, persons_of
 from mdaml.constraints.checks import check_triplets
-from mdaml.constraints.persons import Persons, column_of
+from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.people._features import Answers, Coordinates
-from mdaml.people._variational import (
-    Fitted,
-    Posterior,
-    Prior,
-    fit_persons,
-    update_persons,
-)
+from mdaml.people._groups import learn_groups
+from mdaml.people._variational import Fitted, Posterior, Prior, update_persons
 
 _FORMS = ("triplets", "quadruplets")
-_MOST_GROUPS = 8
-_MARGIN = 2.0  # mean size of the margins at the start: answers are right nine times in ten
-_WIDTH = 0.5  # standard deviation of persons at the start, as a share of the metric
 _ROUNDS_OF_NEW = 20  # for persons who are added
 
 
@@ -173,6 +164,15 @@ class PersonalMetrics(BaseEstimator):
         -------
         self : PersonalMetrics
             The fitted estimator.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.persons_
+        array(['ann', 'bob'], dtype='<U3')
         """
         max_iter = check_integer(self, "max_iter", self.max_iter, 1)
         tol = check_number(self, "tol", self.tol, 0.0)
@@ -201,8 +201,13 @@ class PersonalMetrics(BaseEstimator):
             fitted = clone(metric).fit(X, constraints=said)
         rank = len(fitted.components_)
         coordinates = Coordinates(min(n_directions, rank), max(rank - n_directions, 0))
-        answers = _gather(coordinates, fitted._map(samples), said, persons)
-        self._keep(fitted, coordinates, persons.names, self._learn(answers, max_iter, tol))
+        answers = Answers.of(coordinates, fitted._map(samples), said, persons)
+        self._keep(
+            fitted,
+            coordinates,
+            persons.names,
+            learn_groups(answers, self.n_groups, max_iter=max_iter, tol=tol),
+        )
         return self
 
     def add_persons(
@@ -219,21 +224,34 @@ class PersonalMetrics(BaseEstimator):
 
         Parameters
         ----------
-        X, triplets, quadruplets, constraints, constraint_weight, who
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        triplets, quadruplets, constraint_weight, who : array-like, optional
             As for :meth:`fit`. A person who is known already gets the metric of these answers
             alone.
+        constraints : Constraints, optional
+            As for :meth:`fit`.
 
         Returns
         -------
         self : PersonalMetrics
             The estimator, with more persons.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.add_persons(X, triplets=T[:1], who=["cem"]).persons_
+        array(['ann', 'bob', 'cem'], dtype='<U3')
         """
         check_is_fitted(self, "coefficients_")
         samples = self.metric_._check(X)
         given = {"triplets": triplets, "quadruplets": quadruplets, "constraints": constraints}
         said = constraints_of(len(samples), constraint_weight=constraint_weight, **given)
         persons = _check_persons(said, who)
-        answers = _gather(self._coordinates, self.metric_._map(samples), said, persons)
+        answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
         levels: FloatArray = np.ones(answers.n_answers)
         groups: FloatArray = np.tile(self.group_shares_, (len(persons), 1))
         for _ in range(_ROUNDS_OF_NEW):
@@ -265,6 +283,15 @@ class PersonalMetrics(BaseEstimator):
         metric : estimator
             A copy of ``metric_`` with other ``components_``. Its unit is such that an answer is
             right with the probability ``sigmoid(d2(far) - d2(near))``.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.metric_for("ann").get_mahalanobis_matrix().shape
+        (2, 2)
         """
         check_is_fitted(self, "coefficients_")
         place = -1 if who is None else self._places(np.asarray([who]))[0]
@@ -289,6 +316,15 @@ class PersonalMetrics(BaseEstimator):
         -------
         X_new : array of shape (n_samples, n_components)
             The mapped samples.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.transform(X, who="bob").shape
+        (3, 2)
         """
         mapped: FloatArray = self.metric_for(who).transform(X)
         return mapped
@@ -309,6 +345,15 @@ class PersonalMetrics(BaseEstimator):
         -------
         score : float
             Between 0 and 1; a tie does not hold.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_triplets(X, T, who=["bob", "ann"])
+        1.0
         """
         check_is_fitted(self, "coefficients_")
         samples = self.metric_._check(X)
@@ -335,22 +380,6 @@ class PersonalMetrics(BaseEstimator):
         places = np.searchsorted(self.persons_, names).clip(max=len(self.persons_) - 1)
         return np.where(self.persons_[places] == names, places, -1)
 
-    def _learn(self, answers: Answers, max_iter: int, tol: float) -> Fitted:
-        """Return the fit with the best number of groups."""
-        whole = fit_persons(answers, _first_prior(answers), max_iter=max_iter, tol=tol)
-        is_auto = self.n_groups == "auto"
-        most = min(_MOST_GROUPS, answers.n_persons) if is_auto else self.n_groups
-        q, each = answers.coordinates.size, 0.5 * np.log(answers.n_answers)
-        found, lowest = whole, whole.history[-1] + each
-        for n_groups in range(2 if is_auto else max(most, 2), most + 1):
-            split, groups = _split(whole, n_groups)
-            tried = fit_persons(answers, split, max_iter=max_iter, tol=tol, groups=groups)
-            bic = tried.history[-1] + each * (n_groups * (q + 1) - 1)
-            if is_auto and bic >= lowest:
-                break
-            found, lowest = tried, bic
-        return found
-
     def _keep(self, metric: Any, coordinates: Coordinates, names: Any, found: Fitted) -> None:
         """Set all that was learned."""
         prior, posterior, history = found
@@ -368,47 +397,12 @@ class PersonalMetrics(BaseEstimator):
 
 
 def _check_persons(said: Constraints, who: Any) -> Persons:
-    if len(said.pairs):
-        raise ValueError(
-            "PersonalMetrics learns from triplets and quadruplets, got pairs too. Leave them out."
-        )
     if who is None:
         raise ValueError(
             "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
             "metric: MDaML learns it."
         )
-    return Persons.from_who(column_of(said, who), said.n_constraints)
-
-
-def _gather(
-    coordinates: Coordinates, Y: FloatArray, said: Constraints, persons: Persons
-) -> Answers:
-    """Return answers sorted by person, about mapped samples."""
-    order = np.argsort(persons.codes, kind="stable")
-    bounds = np.concatenate([[0], np.cumsum(np.bincount(persons.codes, minlength=len(persons)))])
-    comparisons, weights = said.comparisons()[order], said.weights[order]
-    return Answers(coordinates, Y.astype(np.float64, copy=False), comparisons, weights, bounds)
-
-
-def _first_prior(answers: Answers) -> Prior:
-    """Return the metric of all answers, in a unit in which margins suit the sigmoid."""
-    identity = answers.coordinates.identity()
-    some = min(answers.n_answers, 1 << 16)
-    size = float(np.abs(answers.features(0, some)[0] @ identity).mean())
-    scale = _MARGIN / size if size > 0.0 else 1.0
-    return Prior.around(scale * identity, _WIDTH * scale)
-
-
-def _split(whole: Fitted, n_groups: int) -> tuple[Prior, FloatArray]:
-    """Return groups to start from, by k-means of the persons found with one group."""
-    prior, posterior, _ = whole
-    scaled = np.linalg.solve(np.linalg.cholesky(prior.covariance), posterior.means.T).T
-    found = KMeans(n_groups, n_init=4, random_state=0).fit(scaled)
-    groups = np.full((len(scaled), n_groups), 0.1 / n_groups)
-    groups[np.arange(len(scaled)), found.labels_] += 0.9
-    sizes = groups.sum(axis=0)
-    means = (groups.T @ posterior.means) / sizes[:, None]
-    return replace(prior, means=means, shares=sizes / len(scaled)), groups
+    return persons_of(said, who)
 
 
 def _shrinkage(prior: Prior, posterior: Posterior) -> FloatArray:
