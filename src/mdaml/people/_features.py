@@ -1,10 +1,12 @@
 """Margins of answers as linear functions of a person's coefficients."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.arguments import persons_of
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 
@@ -93,3 +95,13 @@ class Answers:
         far = squares(self.Y[c] - self.Y[d])
         far -= squares(self.Y[a] - self.Y[b])
         return far, self.weights[first:last]
+
+
+def check_persons(said: Constraints, who: Any) -> Persons:
+    """Return who gave each comparison; there must be persons."""
+    if who is None:
+        raise ValueError(
+            "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
+            "metric: MDaML learns it."
+        )
+    return persons_of(said, who)

@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_integer, check_number
-from mdaml.constraints.arguments import check_supervision, constraints_of, persons_of
+from mdaml.constraints.arguments import check_supervision, constraints_of
 from mdaml.constraints.checks import check_triplets
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.people._features import Answers, Coordinates
+from mdaml.people._features import Answers, Coordinates, check_persons
 from mdaml.people._groups import learn_groups
 from mdaml.people._variational import Fitted, Posterior, Prior, update_persons
 
@@ -189,7 +189,7 @@ class PersonalMetrics(BaseEstimator):
         given["constraint_weight"] = constraint_weight
         samples, said = check_supervision(self, _FORMS, X, y, **given)
         assert isinstance(said, Constraints)
-        persons = _check_persons(said, who)
+        persons = check_persons(said, who)
         if self.n_groups != "auto" and self.n_groups > len(persons):
             raise ValueError(
                 f"PersonalMetrics(n_groups=...) must be at most the number of persons, which is "
@@ -226,11 +226,9 @@ class PersonalMetrics(BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
-        triplets, quadruplets, constraint_weight, who : array-like, optional
+        triplets, quadruplets, constraints, constraint_weight, who : optional
             As for :meth:`fit`. A person who is known already gets the metric of these answers
             alone.
-        constraints : Constraints, optional
-            As for :meth:`fit`.
 
         Returns
         -------
@@ -250,7 +248,7 @@ class PersonalMetrics(BaseEstimator):
         samples = self.metric_._check(X)
         given = {"triplets": triplets, "quadruplets": quadruplets, "constraints": constraints}
         said = constraints_of(len(samples), constraint_weight=constraint_weight, **given)
-        persons = _check_persons(said, who)
+        persons = check_persons(said, who)
         answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
         levels: FloatArray = np.ones(answers.n_answers)
         groups: FloatArray = np.tile(self.group_shares_, (len(persons), 1))
@@ -394,15 +392,6 @@ class PersonalMetrics(BaseEstimator):
         self.covariance_ = prior.covariance
         self.history_, self.n_iter_ = np.array(history), len(history) - 1
         self.n_features_in_ = metric.n_features_in_
-
-
-def _check_persons(said: Constraints, who: Any) -> Persons:
-    if who is None:
-        raise ValueError(
-            "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
-            "metric: MDaML learns it."
-        )
-    return persons_of(said, who)
 
 
 def _shrinkage(prior: Prior, posterior: Posterior) -> FloatArray:
