@@ -127,7 +127,11 @@ def test_bad_columns_are_refused(panel):
         ValueError, match=r"seconds must hold a number of seconds for each of the 1500"
     ):
         audit(model, X, triplets=T, who=who, seconds=seconds[:3])
-    with pytest.raises(ValueError, match="left must hold True or False"):
-        audit(model, X, triplets=T, who=who, left=left.astype(float))
+    with pytest.raises(ValueError, match="left must hold 1 or 0"):
+        audit(model, X, triplets=T, who=who, left=np.where(left, 2, 1))
+    with pytest.raises(ValueError, match="seconds must hold .* with 'quick'"):
+        audit(model, X, triplets=T, who=who, seconds=["quick"] * 1500)
+    texts = audit(model, X, triplets=T, who=who, seconds=seconds.astype(str))
+    assert texts["seconds"].equals(audit(model, X, triplets=T, who=who, seconds=seconds)["seconds"])
     with pytest.raises(ValueError, match="have no column 'person'"):
         audit(model, X, triplets=T, who="person")

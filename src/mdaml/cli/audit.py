@@ -12,7 +12,6 @@ from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import check_width, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 from mdaml.constraints import Constraints
-from mdaml.constraints.persons import column_of
 from mdaml.io.tables import Table
 from mdaml.io.writers import write_frame
 
@@ -115,18 +114,7 @@ def _audit_persons(
     """Return the table of persons, by columns of the comparisons."""
     from mdaml.inspection import audit as audit_comparisons
 
-    columns = {role: column_of(compared, name) for role, name in named.items() if name is not None}
-    for role, kind in (("seconds", np.float64), ("left", bool)):
-        if role in columns:
-            columns[role] = _numbers(str(named[role]), columns[role]).astype(kind)
-    return audit_comparisons(model, table.X, constraints=compared, **columns)
-
-
-def _numbers(name: str, values: Any) -> Any:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Column {name!r} must hold numbers: {error}.") from None
+    return audit_comparisons(model, table.X, constraints=compared, **named)
 
 
 def _print_persons(persons: Any, screen: Screen) -> None:

@@ -31,12 +31,12 @@ def person_columns(
     columns |= {"error": person_errors(margins, persons)}
     remarks = [list[str]() for _ in persons.names]
     if seconds is not None:
-        times = _check_column("seconds", seconds, n, "iuf", "a number of seconds")
+        times = _check_column("seconds", seconds, n, "a number of seconds")
         own = [times[persons.codes == code] for code in range(len(persons))]
         columns["seconds"] = np.array([np.median(some) for some in own])
     _remark_on_chance(remarks, persons.sums(satisfied), counts)
     if left is not None:
-        on_left = persons.sums(_check_column("left", left, n, "b", "True or False"))
+        on_left = persons.sums(_check_column("left", left, n, "1 or 0"))
         columns["left"] = on_left / counts
         _remark_on_sides(remarks, on_left, counts)
     columns["remark"] = [", ".join(texts) for texts in remarks]
@@ -126,13 +126,16 @@ def _log_likelihood(k: float, n: float, share: float) -> float:
     return float(k * np.log(share) + (n - k) * np.log(1.0 - share))
 
 
-def _check_column(name: str, given: ArrayLike, n: int, kinds: str, what: str) -> Any:
+def _check_column(name: str, given: ArrayLike, n: int, what: str) -> FloatArray:
+    """Return a number for each comparison; columns of files may hold it as text."""
+    wanted = f"{name} must hold {what} for each of the {n} comparisons"
     values = np.asarray(given)
-    if values.shape != (n,) or values.dtype.kind not in kinds:
-        raise ValueError(
-            f"{name} must hold {what} for each of the {n} comparisons; got {values.dtype} of shape "
-            f"{values.shape}."
-        )
-    if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} must be finite. Leave out answers whose time is not known.")
-    return values
+    try:
+        numbers: FloatArray = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{wanted}; got {values.dtype}, with {values.flat[0]!r}.") from None
+    if numbers.shape != (n,):
+        raise ValueError(f"{wanted}; got shape {numbers.shape}.")
+    if not np.all(np.isfinite(numbers)) or (name == "left" and not np.isin(numbers, (0, 1)).all()):
+        raise ValueError(f"{wanted}. Leave out answers of which it is not known.")
+    return numbers
