@@ -129,7 +129,7 @@ def test_bad_columns_are_refused(panel):
         audit(model, X, triplets=T, who=who, seconds=seconds[:3])
     with pytest.raises(ValueError, match="left must hold 1 or 0"):
         audit(model, X, triplets=T, who=who, left=np.where(left, 2, 1))
-    with pytest.raises(ValueError, match="seconds must hold .* with 'quick'"):
+    with pytest.raises(ValueError, match=r"seconds must hold .*quick"):
         audit(model, X, triplets=T, who=who, seconds=["quick"] * 1500)
     texts = audit(model, X, triplets=T, who=who, seconds=seconds.astype(str))
     assert texts["seconds"].equals(audit(model, X, triplets=T, who=who, seconds=seconds)["seconds"])

@@ -133,7 +133,7 @@ def _check_column(name: str, given: ArrayLike, n: int, what: str) -> FloatArray:
     try:
         numbers: FloatArray = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{wanted}; got {values.dtype}, with {values.flat[0]!r}.") from None
+        raise ValueError(f"{wanted}; got {values.flat[0]!s}.") from None
     if numbers.shape != (n,):
         raise ValueError(f"{wanted}; got shape {numbers.shape}.")
     if not np.all(np.isfinite(numbers)) or (name == "left" and not np.isin(numbers, (0, 1)).all()):
