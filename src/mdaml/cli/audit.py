@@ -109,7 +109,7 @@ def _audit(model: Any, table: Table, compared: Constraints | None) -> Any:
 
 
 def _audit_persons(
-    model: Any, table: Table, compared: Constraints | None, named: dict[str, str | None]
+    model: Any, table: Table, compared: Constraints | None, named: dict[str, Any]
 ) -> Any:
     """Return the table of persons, by columns of the comparisons."""
     from mdaml.inspection import audit as audit_comparisons
