@@ -16,8 +16,8 @@ import mdaml
 import mdaml.cli.transform as transform_module
 from mdaml import GMML, KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.cli import build_app
-from mdaml.cli._models import fold_scaling
 from mdaml.constraints import Constraints
+from mdaml.estimators.pipelines import fold_steps
 from mdaml.inspection import audit
 from mdaml.io import tables
 from mdaml.io.tables import read_table
@@ -109,7 +109,7 @@ def test_folded_model_has_the_same_distances_on_raw_samples(estimator, X, T):
     scaled = scaler.transform(X)
     estimator.fit(scaled, triplets=T)
     before = distances(estimator, scaled)
-    assert fold_scaling(estimator, scaler) is estimator
+    assert fold_steps(estimator, [scaler]) is estimator
     np.testing.assert_allclose(distances(estimator, X), before, rtol=1e-9)
     mapped = estimator.transform(X)
     np.testing.assert_allclose(mapped - mapped[0], (X - X[0]) @ estimator.components_.T, atol=1e-9)
@@ -123,7 +123,7 @@ def test_folded_centres_keep_their_distances_to_the_samples(cls, X, T):
     metric = getattr(model, "best_estimator_", model)
     weights = metric.weights_.copy()
     before = [metric.pair_distance(scaled, np.tile(c, (N, 1))) for c in metric.centers_]
-    fold_scaling(model, scaler)
+    fold_steps(model, [scaler])
     after = [metric.pair_distance(X, np.tile(c, (N, 1))) for c in metric.centers_]
     np.testing.assert_allclose(after, before, rtol=1e-9)
     np.testing.assert_array_equal(metric.weights_, weights)
@@ -599,6 +599,33 @@ def test_audit_of_mixed_forms_leaves_missing_members_empty(ids):
         "dissimilar pair"
         in run("audit", "model.mdaml", "items.csv", "--constraints", "mixed.csv").stdout
     )
+
+
+@pytest.mark.skipif(
+    not hasattr(Constraints(triplets=[[0, 1, 2]]), "columns"),
+    reason="constraints keep no other columns of a file yet",
+)
+def test_audit_judges_persons_by_a_column(model, X, T, ids):
+    who = np.array(["ann", "bob", "cy"])[np.arange(len(T)) % 3]
+    said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
+    said.assign(who=who, time=1.5, side=1).to_csv("said.csv", index=False)
+    arguments = ("audit", "model.mdaml", "items.csv", "--triplets", "said.csv", "--by", "who")
+    document = run_json(*arguments, "--seconds", "time", "--left", "side")
+    model.__dict__.pop("feature_names_in_")
+    left, seconds = np.ones(len(T), bool), np.full(len(T), 1.5)
+    expected = audit(model, X, triplets=T, who=who, seconds=seconds, left=left)
+    for row, wanted in zip(document["persons"], expected.to_dict("records"), strict=True):
+        assert row["who"] == wanted["who"]
+        assert row["remark"] == wanted["remark"] == "always answers left"
+        assert row["error"] == pytest.approx(wanted["error"])
+    assert "always answers left" in run(*arguments, "--left", "side").stdout
+
+
+@pytest.mark.usefixtures("model")
+def test_audit_names_a_column_that_is_not_there():
+    arguments = ("audit", "model.mdaml", "items.csv", *FIT[4:6])
+    assert "no column 'who'" in run(*arguments, "--by", "who", code=2).stderr
+    assert "give --by too" in run(*arguments, "--left", "side", code=2).stderr
 
 
 def test_audit_takes_a_model_without_its_training_weights(model):

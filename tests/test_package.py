@@ -30,7 +30,8 @@ def run(code):
 
 def test_public_names():
     nine = ["DMLMJ", "DMLdc", "DMLeig", "Euclidean", "GMML", "KISSME", "LFDA", "LMNN", "MDaML"]
-    others = ["Constraints", "PairVerifier", "audit", "load", "suggest_queries"]
+    others = ["Constraints", "FoldedMetric", "PairVerifier", "audit", "fold_pipeline", "load"]
+    others += ["suggest_queries"]
     assert sorted(mdaml.__all__) == sorted([*nine, "MDaMLCV", *others, "__version__"])
     assert all(hasattr(mdaml, name) for name in mdaml.__all__)
     assert set(mdaml.__all__) <= set(dir(mdaml))

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli._inputs import check_file
 from mdaml.cli._options import METHODS
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.constraints import Constraints
 from mdaml.estimators.learners import LabelLearner
+from mdaml.estimators.pipelines import list_metrics
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
 
@@ -93,29 +93,12 @@ def choose_supervision(constraints: Constraints | None, table: Table) -> dict[st
     return {} if table.labels is None else {"y": table.encode_labels()}
 
 
-def fold_scaling(model: Any, scaler: StandardScaler) -> Any:
-    """Turn a model of scaled samples into one of samples as they are, in place, and return it.
-
-    For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, since
-    distances do not depend on the means. Centers of modes go back to the units of the samples;
-    weights in the modes depend on distances only and stay.
-    """
-    for metric in _list_metrics(model):
-        L = metric.components_
-        with np.errstate(over="ignore"):  # no model is saved that is not finite
-            metric.components_ = (L / scaler.scale_).astype(L.dtype)
-        if hasattr(metric, "centers_"):
-            centers = metric.centers_ * scaler.scale_ + scaler.mean_
-            metric.centers_ = centers.astype(metric.centers_.dtype)
-    return model
-
-
 def save_model(model: Any, path: Path, table: Table) -> None:
     """Write a model with what it must know of its table, without its callback."""
     if "callback" in model.get_params():
         model.set_params(callback=None)
     if table.is_named:
-        for metric in _list_metrics(model):
+        for metric in list_metrics(model):
             metric.feature_names_in_ = np.array(table.features, dtype=object)
     if table.preparation is not None:
         model.preparation_ = table.preparation.to_dict()
@@ -133,7 +116,7 @@ def load_model(path: Path) -> tuple[Any, Preparation | None]:
     check_file(path)
     with convert_errors(code=WORK_FAILED):
         model: Any = load(path)
-    found = [vars(metric).pop("feature_names_in_", None) for metric in _list_metrics(model)]
+    found = [vars(metric).pop("feature_names_in_", None) for metric in list_metrics(model)]
     plain = vars(model).pop("preparation_", None)
     if plain is not None:
         try:
@@ -158,9 +141,3 @@ def check_width(model: Any, path: Path, table: Table) -> None:
             f"{table.path} has {len(table.features)} columns of features, but {path} was fitted to "
             f"{model.n_features_in_}."
         )
-
-
-def _list_metrics(model: Any) -> list[Any]:
-    """Return the model, and the one that it chose, if it chooses."""
-    best = getattr(model, "best_estimator_", None)
-    return [model] if best is None else [model, best]

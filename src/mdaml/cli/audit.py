@@ -52,6 +52,22 @@ def audit(
         int, typer.Option(metavar="N", min=0, help="How many of the most suspicious ones to show.")
     ] = 10,
     raw: options.Raw = False,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of the comparisons with who answered: judge persons too."
+        ),
+    ] = None,
+    seconds: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="With --by: how long each answer took."),
+    ] = None,
+    left: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="With --by: 1 if the one chosen was on the left, or 0."
+        ),
+    ] = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
@@ -63,6 +79,10 @@ def audit(
     """
     with run_command(as_json) as screen:
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
+        if by is None and (seconds or left):
+            raise CommandError("--seconds and --left describe persons: give --by too.")
+        if by is not None and not files:
+            raise CommandError("--by is about comparisons: give --triplets FILE, or others, too.")
         screen.document["command"] = "audit"
         estimator, known = load_model(model)
         labels = get_labels(labels, known) if not files else labels
@@ -78,16 +98,22 @@ def audit(
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             check_width(estimator, model, table)
             with screen.show_progress("auditing"), convert_errors():
+                persons = None
                 if compared is None:
                     frame = _audit_labels(estimator, table)
                 else:
                     frame = _audit(estimator, table, compared)
+                    if by is not None:
+                        named = {"who": by, "seconds": seconds, "left": left}
+                        persons = _audit_persons(estimator, table, compared, named)
             if part is not None and out is not None:
                 write_frame(part, out.suffix.lower(), frame, raw=raw)
         screen.document["out"] = None if out is None else str(out)
         screen.print_facts()
         _print_counts(frame, screen)
         _print_top(frame, top, screen)
+        if persons is not None:
+            _print_persons(persons, screen)
         if out is not None:
             what = "comparisons" if files else "labels"
             screen.print(f"All {len(frame)} {what}: {out}")
@@ -113,6 +139,24 @@ def _audit(model: Any, table: Table, compared: Constraints) -> Any:
     from mdaml.inspection import audit as audit_comparisons
 
     return audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
+
+
+def _audit_persons(
+    model: Any, table: Table, compared: Constraints | None, named: dict[str, Any]
+) -> Any:
+    """Return the table of persons, by columns of the comparisons."""
+    from mdaml.inspection import audit as audit_comparisons
+
+    return audit_comparisons(model, table.X, constraints=compared, **named)
+
+
+def _print_persons(persons: Any, screen: Screen) -> None:
+    plain = persons.astype(object)
+    records = plain.where(plain.notna(), None).to_dict("records")
+    screen.document["persons"] = records
+    screen.print()
+    rows = [[_format_cell(value) for value in record.values()] for record in records]
+    screen.print_table("Persons", list(persons.columns), rows)
 
 
 def _print_counts(frame: Any, screen: Screen) -> None:

@@ -17,7 +17,6 @@ from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
     check_usage,
     choose_supervision,
-    fold_scaling,
     get_params,
     make_estimator,
     parse_params,
@@ -26,6 +25,7 @@ from mdaml.cli._models import (
 from mdaml.cli._options import Missing
 from mdaml.cli._screen import Screen, convert_errors, replace_output, run_command
 from mdaml.constraints import Constraints
+from mdaml.estimators.pipelines import fold_steps
 from mdaml.io.columns import Table
 
 _SMALL = 2000  # rows
@@ -96,7 +96,7 @@ def _learn(
     with _show_rounds(estimator, supervision, screen), screen.collect_warnings(), convert_errors():
         estimator.fit(X, **supervision)
     if scaler is not None:
-        fold_scaling(estimator, scaler)
+        fold_steps(estimator, [scaler])
     return scaler
 
 
@@ -130,7 +130,7 @@ def _describe_agreement(
     from mdaml.model_selection import triplet_accuracy
 
     euclidean = Euclidean().fit(table.X)
-    before = euclidean if scaler is None else fold_scaling(euclidean, scaler)
+    before = euclidean if scaler is None else fold_steps(euclidean, [scaler])
     try:
         learned, unlearned = (triplet_accuracy(m, table.X, compared) for m in (model, before))
     except ValueError:  # pairs of one kind only, which some methods take

@@ -10,9 +10,10 @@ from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
-from mdaml.cli._models import check_width, fold_scaling, get_labels, load_model
+from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import convert_errors, run_command
 from mdaml.constraints import Constraints
+from mdaml.estimators.pipelines import fold_steps
 from mdaml.io.columns import Table
 
 
@@ -55,7 +56,7 @@ def score(
             metrics = {
                 "learned": estimator,
                 "euclidean": Euclidean().fit(table.X),
-                "standardised": fold_scaling(Euclidean().fit(table.X), scaler),
+                "standardised": fold_steps(Euclidean().fit(table.X), [scaler]),
             }
             scores = {
                 name: {key: measure(metric) for key, metric in metrics.items()}

@@ -19,7 +19,6 @@ from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inp
 from mdaml.cli._models import (
     check_usage,
     choose_supervision,
-    fold_scaling,
     make_estimator,
     parse_grid,
     parse_params,
@@ -27,6 +26,7 @@ from mdaml.cli._models import (
 )
 from mdaml.cli._options import METHODS, HoldOut, Missing
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
+from mdaml.estimators.pipelines import fold_steps
 
 _STEP = "metric"
 
@@ -102,7 +102,7 @@ def search(
             seconds = time.perf_counter() - start
             best = searched.best_estimator_
             if scale:
-                best = fold_scaling(best.named_steps[_STEP], best.named_steps["scale"])
+                best = fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])
             save_model(best, part, table)
         _report(screen, out, searched, seconds, has_labels=compared is None)
 

@@ -10,6 +10,7 @@ from mdaml._samples import explain_samples
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index
+from mdaml.constraints.persons import Persons, column_of
 from mdaml.constraints.value import Constraints
 
 _FORMS = {
@@ -120,6 +121,24 @@ def match_names(constraints: Constraints, names: Names) -> Constraints:
             "whose index holds the ids."
         )
     return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
+
+
+def persons_of(said: Said, who: Any) -> Persons:
+    """Return who gave each comparison; labels and pairs have no persons."""
+    if isinstance(said, Classes) or len(said.pairs):
+        what = "labels" if isinstance(said, Classes) else "pairs"
+        raise ValueError(
+            f"who= names the person behind each triplet and quadruplet; got {what}. Pass "
+            "comparisons, or leave who= out."
+        )
+    return Persons.from_who(column_of(said, who), said.n_constraints)
+
+
+def weighable(said: Said, persons: Persons | None) -> Said:
+    """Return what a fit learns from: with persons all comparisons as quadruplets, with weights."""
+    if persons is None or isinstance(said, Classes):
+        return said
+    return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
 
 
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ class Constraints:
     columns : mapping of str to array of shape (n_constraints,)
         Read-only, perhaps empty; texts are arrays of Python strings. They go along into every
         selection and every file. Where one answer was turned into several constraints, the column
-        ``answer`` holds its number.
+        ``answer_number`` says which.
 
     Examples
     --------

@@ -15,12 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._samples import explain_samples
 from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import warn
 from mdaml.estimators.handover import Handover
 from mdaml.estimators.packing import PackedRows
 from mdaml.estimators.scores import Scores
 
 SITE = "https://mdaml.github.io/mdaml"
 _FLOATS = [np.float64, np.float32]
+_COMPARISONS = ("triplets", "pairs", "quadruplets", "constraints")
 
 
 def principal_components(F: FloatArray, n_components: int | None = None) -> FloatArray:
@@ -59,6 +61,7 @@ class MahalanobisTransformer(
 
     components_: FloatArray  # (n_components, d)
     takes_sparse: ClassVar[bool] = False  # in fit; whatever follows needs products only
+    fit: Any
     # What ``mdaml search`` tries; as ``param_grid`` of MetricSearchCV.
     default_grid: ClassVar[list[dict[str, list[Any]]]] = [{}]
 
@@ -108,6 +111,46 @@ class MahalanobisTransformer(
         """
         check_is_fitted(self, "components_")
         return self._map(self._check(X, sparse=True))
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> Any:
+        """Fit and map the samples of the fit, as a pipeline does with every step but its last.
+
+        A pipeline hands ``y`` to all steps. Where comparisons are passed too, the metric is learned
+        from these alone, and ``y`` is for the steps behind it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), optional
+            Class labels; not looked at if there are comparisons.
+        **fit_params : Any
+            As for ``fit``: triplets, constraints and so on.
+
+        Returns
+        -------
+        X_new : array of shape (n_samples, n_components)
+            ``fit(X, ...).transform(X)``.
+
+        Examples
+        --------
+        A metric from comparisons and a classifier from labels.
+
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import load_dataset, make_triplets
+        >>> X, y = load_dataset("balance", return_X_y=True)
+        >>> T, _ = make_triplets(X, y, n_triplets=500, random_state=0)
+        >>> both = make_pipeline(MDaML(), KNeighborsClassifier(3)).fit(X, y, mdaml__triplets=T)
+        >>> both.score(X, y) > 0.8
+        True
+        """
+        if any(fit_params.get(form) is not None for form in _COMPARISONS):
+            return self.fit(X, **fit_params).transform(X)
+        if y is not None:
+            _warn_of_unlabelled(y)
+        return self.fit(X, y, **fit_params).transform(X)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix ``M`` of the learned distance.
@@ -246,3 +289,15 @@ def _lengths(Y: FloatArray) -> FloatArray:
     """
     _, exponents = np.frexp(np.abs(Y).max(axis=1, initial=0.0))
     return np.ldexp(np.linalg.norm(np.ldexp(Y, -exponents[:, None]), axis=1), exponents)
+
+
+def _warn_of_unlabelled(y: ArrayLike) -> None:
+    """Warn of labels -1, which mean nothing to a metric and a class to a classifier behind it."""
+    labels = np.asarray(y)
+    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "if" else 0
+    if 0 < n_unlabelled < labels.size:
+        warn(
+            f"{n_unlabelled} labels are -1, which marks rows without a label here; a classifier "
+            "behind this step takes -1 for one more class. Fit the metric first, then a pipeline "
+            "of FrozenEstimator(metric) and the classifier to the labelled rows alone."
+        )

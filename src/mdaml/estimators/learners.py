@@ -8,8 +8,9 @@ from scipy.sparse import csr_array, issparse
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_magnitude
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, persons_of
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.kernels.products import one_blas_thread
 
@@ -28,6 +29,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
         quadruplets: ArrayLike | None = None,
         constraints: Any = None,
         constraint_weight: ArrayLike | None = None,
+        who: ArrayLike | None = None,
         **unsupported: Any,
     ) -> Self:
         """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
@@ -53,6 +55,12 @@ class WeakLearner(MahalanobisTransformer, ABC):
         constraint_weight : array-like of shape (n_constraints,), optional
             Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
             constraint given twice. Only their ratios matter.
+        who : array-like of shape (n_comparisons,), optional
+            Who said so: a string or integer for each triplet and quadruplet, in this order; or the
+            name of a column of ``constraints``. Then
+            the share of wrong answers of each person is estimated together with the metric, and
+            answers count by the log odds that they are right; see ``persons_``. Of MDaML and
+            MDaMLCV, without pairs.
         **unsupported : Any
             Anything else is refused by name.
 
@@ -85,11 +93,11 @@ class WeakLearner(MahalanobisTransformer, ABC):
             constraint_weight=constraint_weight,
             **unsupported,
         )
-        self._fit(X, samples, said)
+        self._fit(X, samples, said, None if who is None else persons_of(said, who))
         return self
 
     @abstractmethod
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
         """Learn from checked samples and supervision; X is what was passed, with its names."""
 
 
@@ -99,7 +107,9 @@ class PairLearner(WeakLearner):
     The near pair of a triplet or quadruplet is taken for similar, the far pair for dissimilar.
     """
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+        if persons is not None:
+            raise TypeError(f"{type(self).__name__} does not weigh persons; got who=. MDaML does.")
         self._check_parameters(samples.shape[1])
         centred = _centred(samples)
         with one_blas_thread():

@@ -9,6 +9,7 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray
 from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_folds import (
@@ -155,7 +156,7 @@ class MDaMLCV(WeakLearner):
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "goal", self.goal, ["auto", "comparisons", "neighbors"])
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
@@ -196,7 +197,7 @@ class MDaMLCV(WeakLearner):
             device=self.device,
             random_state=int(rng.randint(2**31 - 1)),
         )
-        model._learn(X, samples, said)
+        model._learn(X, samples, said, persons)
         self._store(
             X,
             model.components_,
