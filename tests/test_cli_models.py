@@ -601,10 +601,6 @@ def test_audit_of_mixed_forms_leaves_missing_members_empty(ids):
     )
 
 
-@pytest.mark.skipif(
-    not hasattr(Constraints(triplets=[[0, 1, 2]]), "columns"),
-    reason="constraints keep no other columns of a file yet",
-)
 def test_audit_judges_persons_by_a_column(model, X, T, ids):
     who = np.array(["ann", "bob", "cy"])[np.arange(len(T)) % 3]
     said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,6 +165,38 @@ def test_own_columns_of_a_table_are_kept_and_lines_that_are_wrong_leave_with_the
 def test_a_misspelled_column_is_not_taken_for_one_of_the_users_own(write):
     with pytest.raises(ValueError, match=r"unknown column 'Wieght'\. Did you mean 'weight'"):
         Constraints.read(write("a,b,c,Wieght\n0,1,2,1\n"))
+
+
+# Other formats
+
+ANSWERS = pd.DataFrame(
+    {
+        "anchor": ["cat", "car", "lion"],
+        "closer": ["lion", "bus", "cat"],
+        "farther": ["car", "cat", "bus"],
+        "weight": [0.5, 2.0, 1.25],
+        "who": ["Ann", "Zoë", "Ann"],
+    }
+)
+FORMATS = {
+    "said.csv": lambda path: ANSWERS.to_csv(path, index=False, sep=";", decimal=","),
+    "said.tsv": lambda path: ANSWERS.to_csv(path, index=False, sep="\t"),
+    "said.csv.gz": lambda path: ANSWERS.to_csv(path, index=False, sep=";", decimal=","),
+    "wide.csv": lambda path: ANSWERS.to_csv(path, index=False, sep=";", encoding="utf-16"),
+    "said.xlsx": lambda path: ANSWERS.to_excel(path, index=False),
+    "said.feather": ANSWERS.to_feather,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_files_of_answers_are_read_as_spreadsheets_write_them(name, tmp_path):
+    FORMATS[name](tmp_path / name)
+    value = Constraints.read(
+        tmp_path / name, ids=["car", "bus", "cat", "lion"], columns=list(ANSWERS)[:3]
+    )
+    assert value.triplets.tolist() == [[2, 3, 0], [0, 1, 2], [3, 2, 1]]
+    assert value.weights.tolist() == [0.5, 2.0, 1.25]
+    assert value.columns["who"].tolist() == ["Ann", "Zoë", "Ann"]
 
 
 # Writing

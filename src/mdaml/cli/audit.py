@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -29,6 +29,28 @@ _LABEL_MEANINGS = {
     "suspected wrong": "others are nearer; the label is probably wrong",
 }
 _LABELLED = ("id", "row", "label", "other")
+_Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write a row for every comparison or label, .csv or .parquet."
+    ),
+]
+_Top: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", min=0, help="How many of the most suspicious ones to show.")
+]
+_By: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column of the comparisons with who answered: judge persons too."
+    ),
+]
+_Seconds: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="With --by: how long each answer took.")
+]
+_Left: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="With --by: 1 if the one chosen was on the left, or 0."),
+]
 
 
 def audit(
@@ -42,32 +64,12 @@ def audit(
     form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a row for every comparison or label, .csv or .parquet."
-        ),
-    ] = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", min=0, help="How many of the most suspicious ones to show.")
-    ] = 10,
+    out: _Out = None,
+    top: _Top = 10,
     raw: options.Raw = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Column of the comparisons with who answered: judge persons too."
-        ),
-    ] = None,
-    seconds: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="With --by: how long each answer took."),
-    ] = None,
-    left: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="With --by: 1 if the one chosen was on the left, or 0."
-        ),
-    ] = None,
+    by: _By = None,
+    seconds: _Seconds = None,
+    left: _Left = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
@@ -79,10 +81,8 @@ def audit(
     """
     with run_command(as_json) as screen:
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
-        if by is None and (seconds or left):
-            raise CommandError("--seconds and --left describe persons: give --by too.")
-        if by is not None and not files:
-            raise CommandError("--by is about comparisons: give --triplets FILE, or others, too.")
+        named = {"who": by, "seconds": seconds, "left": left}
+        _check_named(named, has_files=bool(files))
         screen.document["command"] = "audit"
         estimator, known = load_model(model)
         labels = get_labels(labels, known) if not files else labels
@@ -98,14 +98,7 @@ def audit(
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             check_width(estimator, model, table)
             with screen.show_progress("auditing"), convert_errors():
-                persons = None
-                if compared is None:
-                    frame = _audit_labels(estimator, table)
-                else:
-                    frame = _audit(estimator, table, compared)
-                    if by is not None:
-                        named = {"who": by, "seconds": seconds, "left": left}
-                        persons = _audit_persons(estimator, table, compared, named)
+                frame, persons = _audit(estimator, table, compared, named)
             if part is not None and out is not None:
                 write_frame(part, out.suffix.lower(), frame, raw=raw)
         screen.document["out"] = None if out is None else str(out)
@@ -117,6 +110,28 @@ def audit(
         if out is not None:
             what = "comparisons" if files else "labels"
             screen.print(f"All {len(frame)} {what}: {out}")
+
+
+def _check_named(named: dict[str, str | None], *, has_files: bool) -> None:
+    """Refuse columns of persons where there are no persons, or no comparisons."""
+    if named["who"] is None and (named["seconds"] or named["left"]):
+        raise CommandError("--seconds and --left describe persons: give --by too.")
+    if named["who"] is not None and not has_files:
+        raise CommandError("--by is about comparisons: give --triplets FILE, or others, too.")
+
+
+def _audit(
+    model: Any, table: Table, compared: Constraints | None, named: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return the frame of the comparisons or labels, and that of the persons if there are any."""
+    from mdaml.inspection import audit as audit_comparisons
+
+    if compared is None:
+        return _audit_labels(model, table), None
+    frame = audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
+    if named["who"] is None:
+        return frame, None
+    return frame, audit_comparisons(model, table.X, constraints=compared, **named)
 
 
 def _audit_labels(model: Any, table: Table) -> Any:
@@ -132,22 +147,6 @@ def _audit_labels(model: Any, table: Table) -> Any:
     if table.ids is not None:
         frame.insert(0, "id", table.ids[frame.pop("row")])
     return frame
-
-
-def _audit(model: Any, table: Table, compared: Constraints) -> Any:
-    """Return the frame of the audit, with ids for the members."""
-    from mdaml.inspection import audit as audit_comparisons
-
-    return audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
-
-
-def _audit_persons(
-    model: Any, table: Table, compared: Constraints | None, named: dict[str, Any]
-) -> Any:
-    """Return the table of persons, by columns of the comparisons."""
-    from mdaml.inspection import audit as audit_comparisons
-
-    return audit_comparisons(model, table.X, constraints=compared, **named)
 
 
 def _print_persons(persons: Any, screen: Screen) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from sklearn.model_selection import ParameterGrid
@@ -29,6 +29,9 @@ from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_outp
 from mdaml.estimators.pipelines import fold_steps
 
 _STEP = "metric"
+_Jobs: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", help="Folds at a time; -1 is one for every core.")
+]
 
 
 def search(
@@ -53,9 +56,7 @@ def search(
     hold_out: options.HeldOut = HoldOut.COMPARISONS,
     scale: options.Scale = True,
     seed: options.Seed = 0,
-    jobs: Annotated[
-        int, typer.Option(metavar="N", help="Folds at a time; -1 is one for every core.")
-    ] = 1,
+    jobs: _Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
     """Choose parameters by what is held out, learn with the best, and save the model.
@@ -85,26 +86,25 @@ def search(
                 grids = [{f"{_STEP}__{name}": v for name, v in each.items()} for each in grids]
             supervision = choose_supervision(compared, table)
             by_points = compared is None or hold_out is HoldOut.POINTS
-            splitter: Any = PointKFold if by_points else ConstraintKFold
+            cv = (PointKFold if by_points else ConstraintKFold)(folds, random_state=seed)
             start = time.perf_counter()
             is_counted = compared is not None and jobs == 1
             with _show_fits(screen, n_fits if is_counted else None) as scoring, _name_options():
                 searched = MetricSearchCV(
-                    estimator,
-                    grids,
-                    cv=splitter(folds, random_state=seed),
-                    scoring=scoring,
-                    n_jobs=jobs,
-                    random_state=seed,
+                    estimator, grids, cv=cv, scoring=scoring, n_jobs=jobs, random_state=seed
                 )
                 with screen.collect_warnings(), convert_errors():
                     searched.fit(table.X, **supervision)
             seconds = time.perf_counter() - start
-            best = searched.best_estimator_
-            if scale:
-                best = fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])
-            save_model(best, part, table)
+            save_model(_fold_scaling(searched.best_estimator_), part, table)
         _report(screen, out, searched, seconds, has_labels=compared is None)
+
+
+def _fold_scaling(best: Any) -> Any:
+    """Return a model of samples as they are."""
+    if isinstance(best, Pipeline):
+        return fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])
+    return best
 
 
 def _choose_grids(method: str, grid: dict[str, list[Any]], seed: int) -> list[dict[str, list[Any]]]:

@@ -15,7 +15,15 @@ import numpy.typing as npt
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints import answer_checks
-from mdaml.constraints._table import BAD, EMPTY, LineReader, Lookup, Problem, parse_weight
+from mdaml.constraints._table import (
+    BAD,
+    EMPTY,
+    LineReader,
+    Lookup,
+    Problem,
+    parse_number,
+    parse_weight,
+)
 from mdaml.constraints.answers import ANSWER
 from mdaml.constraints.checks import COLUMNS
 from mdaml.constraints.names import NOBODY, find_meant
@@ -303,18 +311,8 @@ def _find_place(n_options: int, first: int | None, cell: str) -> int:
     return -2 if text in ("", "null") else -3
 
 
-def _parse_number(cell: str) -> float:
-    """Return a cell as a number, NaN if it is none; a decimal comma is one."""
-    text = cell.strip()
-    text = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
-    try:
-        return float(text.replace("_", "?")) if text else np.nan
-    except ValueError:
-        return np.nan
-
-
 def _numbers(cells: Sequence[str]) -> FloatArray:
-    return Lookup([], _parse_number).get_all(cells, np.float64)
+    return Lookup([], parse_number).get_all(cells, np.float64)
 
 
 Parsed = tuple[tuple[npt.NDArray[Any], ...], list[Any]]

@@ -1,4 +1,4 @@
-"""Constraints in CSV, Parquet and NPZ files: the method ``read`` of the class, and writing."""
+"""Constraints in tables and NPZ files: the method ``read`` of the class, and writing."""
 
 import csv
 import io
@@ -29,12 +29,13 @@ from mdaml.constraints.answers import ANSWER
 from mdaml.constraints.checks import COLUMNS, check_points
 from mdaml.io.atomic import replace_file
 from mdaml.io.model_zip import ARRAY_DAMAGE
-from mdaml.io.texts import check_suffix, load_arrow, read_texts
+from mdaml.io.texts import TABLE_SUFFIXES, check_suffix, load_arrow, read_texts
 
 if TYPE_CHECKING:  # the class takes its method from here
     from mdaml.constraints.value import Constraints
 
-_SUFFIXES = (".csv", ".parquet", ".npz")
+_SUFFIXES = (*TABLE_SUFFIXES, ".npz")
+_WRITTEN = (".csv", ".parquet", ".npz")
 _PARTS = {"triplets", "pairs", "pair_labels", "quadruplets", "weights", "n_points"}
 _ANY = Layout()  # the header says what it is
 _COLUMN = "column "  # what the names of columns begin with in an NPZ file
@@ -51,18 +52,22 @@ def read(
     form: str | None = None,
     invalid: Literal["raise", "skip"] = "raise",
 ) -> "Constraints":
-    r"""Read a file, in the format of its suffix: .csv, .parquet or .npz.
+    r"""Read a file, in the format of its suffix.
+
+    Text (.csv, .tsv, also with .gz) may have commas, semicolons or tabs, and be UTF-8 or
+    UTF-16; Excel (.xlsx, its first sheet), .parquet, .feather and the .npz of :meth:`write` are
+    read too.
 
     The columns say what a table holds: ``a,b,c`` triplets, ``a,b,label`` pairs, ``a,b,c,d``
     quadruplets, ``kind,a,b,c,d,label`` a mixture with ``triplet``, ``pair`` or ``quadruplet``
     as kind; ``weight`` may be added. Labels are 1 and -1, 1 and 0, similar and dissimilar or
-    same and different. A CSV file without a header holds triplets or quadruplets. All other
+    same and different. A text without a header holds triplets or quadruplets. All other
     columns, such as who answered and when, are kept as texts in ``columns``.
 
     Parameters
     ----------
     path : str or path
-        CSV is UTF-8, with commas; lines that begin with # at its top are left out.
+        Lines that begin with # at the top of a text are left out.
     ids : sequence of str or int, default=None
         Ids of the rows of X, in their order; the file must name points by them, letter for
         letter. If None, it must hold row numbers, from 0.
@@ -293,7 +298,7 @@ def _check_sizes(file: BinaryIO, size: int) -> None:
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     """Write all parts of a Constraints; the file appears whole or not at all."""
-    suffix = check_suffix(Path(path), _SUFFIXES)
+    suffix = check_suffix(Path(path), _WRITTEN)
     arrow = load_arrow() if suffix == ".parquet" else None
     with replace_file(path) as part, part.open("wb") as file:
         if suffix == ".npz":

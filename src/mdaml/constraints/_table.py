@@ -358,11 +358,18 @@ def _parse_kind(text: str) -> int:
 
 def parse_weight(text: str) -> float:
     """Return a weight, negative if the text is none."""
-    try:
-        weight = float(text.replace("_", "?"))
-    except ValueError:
-        return -1.0
+    weight = parse_number(text)
     return weight if 1e-100 <= weight <= 1e100 else -1.0  # as in check_weights
+
+
+def parse_number(text: str) -> float:
+    """Return a cell as a number, NaN if it is none; a decimal comma is one."""
+    plain = text.replace("_", "?")
+    plain = plain.replace(",", ".") if plain.count(",") == 1 and "." not in plain else plain
+    try:
+        return float(plain)
+    except ValueError:
+        return np.nan
 
 
 def _strip(text: str) -> str:

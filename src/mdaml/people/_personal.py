@@ -247,14 +247,8 @@ class PersonalMetrics(BaseEstimator):
         """
         check_is_fitted(self, "coefficients_")
         samples = self.metric_._check(X)
-        said = constraints_of(
-            len(samples),
-            constraints,
-            constraint_weight,
-            get_index(X),
-            triplets=triplets,
-            quadruplets=quadruplets,
-        )
+        given: dict[str, Any] = {"triplets": triplets, "quadruplets": quadruplets}
+        said = constraints_of(len(samples), constraints, constraint_weight, get_index(X), **given)
         persons = check_persons(said, who)
         answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
         levels: FloatArray = np.ones(answers.n_answers)
