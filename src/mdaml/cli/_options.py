@@ -27,8 +27,8 @@ _HELP = {
     "--triplets": "Columns a,b,c: a is nearer to b than to c.",
     "--pairs": "Columns a,b,label: label 1 if a and b are similar, -1 if not.",
     "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
-    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be .csv, "
-    ".parquet or .npz, with a column weight, and each option may be repeated.",
+    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be "
+    "tables like DATA, or .npz, with a column weight, and each option may be repeated.",
     "--columns": "Columns of the files of answers, if they have other names: such as "
     "anchor,closer,farther with --triplets.",
     "--form": "Form of the answers in --constraints: choices, odd-one-out, picks, rankings, votes, "

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.constraints._table import parse_number
 from mdaml.constraints.persons import Persons
 from mdaml.inspection._answers import Columns, pair_numbers
 from mdaml.inspection._suspicion import PRIOR_RIGHT, PRIOR_WRONG, FlipModel
@@ -130,10 +131,18 @@ def _check_column(name: str, given: ArrayLike, n: int, what: str) -> FloatArray:
     """Return a number for each comparison; columns of files may hold it as text."""
     wanted = f"{name} must hold {what} for each of the {n} comparisons"
     values = np.asarray(given)
-    try:
-        numbers: FloatArray = values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{wanted}; got {values.flat[0]!s}.") from None
+    texts = [cell for cell in values.flat if isinstance(cell, str)]
+    if len(texts) == values.size:  # a decimal comma is one
+        numbers: FloatArray = np.array([parse_number(text) for text in texts])
+        wrong = np.flatnonzero(np.isnan(numbers))
+        if len(wrong):
+            raise ValueError(f"{wanted}; got {texts[wrong[0]]!r}.")
+        numbers = numbers.reshape(values.shape)
+    else:
+        try:
+            numbers = values.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{wanted}; got {values.flat[0]!s}.") from None
     if numbers.shape != (n,):
         raise ValueError(f"{wanted}; got shape {numbers.shape}.")
     if not np.all(np.isfinite(numbers)) or (name == "left" and not np.isin(numbers, (0, 1)).all()):
