@@ -49,7 +49,7 @@ def literal_objective(model, X, T, who, first):
         shared = sum((model.weights_[i, k] * model.weights_[j, k]) ** model.eta_ for k in range(K))
         self_weight = model.floor_ + (1 - model.floor_) * shared
         value += model.triplet_weight_ / (K * sum(weights)) * weight * self_weight * loss
-    value += model.ridge / 2 * np.sum(M**2)
+    value += model.ridge_ / 2 * np.sum(M**2)
     scale = 3.0 / (2 * np.mean(np.sum(centred**2, axis=1)))
     log_det = np.linalg.slogdet(M / scale)[1]
     strength = model.anchor_ * model.triplet_weight_ / (K * d)
