@@ -14,7 +14,7 @@ from numpydoc import validate as numpydoc_validate
 MODULES = [
     "mdaml",
     *("mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
-    *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot"),
+    *("mdaml.inspection", "mdaml.model_selection", "mdaml.people", "mdaml.plot"),
 ]
 # Ways to make Constraints of arrays that are known to be right; for this package.
 INSIDE = {f"Constraints.{name}" for name in ("about", "borrow", "of_quadruplets", "of_triplets")}

@@ -16,8 +16,8 @@ import mdaml
 import mdaml.cli.transform as transform_module
 from mdaml import GMML, KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.cli import build_app
-from mdaml.cli._models import fold_scaling
 from mdaml.constraints import Constraints
+from mdaml.estimators.pipelines import fold_steps
 from mdaml.inspection import audit
 from mdaml.io import tables
 from mdaml.io.tables import read_table
@@ -109,7 +109,7 @@ def test_folded_model_has_the_same_distances_on_raw_samples(estimator, X, T):
     scaled = scaler.transform(X)
     estimator.fit(scaled, triplets=T)
     before = distances(estimator, scaled)
-    assert fold_scaling(estimator, scaler) is estimator
+    assert fold_steps(estimator, [scaler]) is estimator
     np.testing.assert_allclose(distances(estimator, X), before, rtol=1e-9)
     mapped = estimator.transform(X)
     np.testing.assert_allclose(mapped - mapped[0], (X - X[0]) @ estimator.components_.T, atol=1e-9)
@@ -123,7 +123,7 @@ def test_folded_centres_keep_their_distances_to_the_samples(cls, X, T):
     metric = getattr(model, "best_estimator_", model)
     weights = metric.weights_.copy()
     before = [metric.pair_distance(scaled, np.tile(c, (N, 1))) for c in metric.centers_]
-    fold_scaling(model, scaler)
+    fold_steps(model, [scaler])
     after = [metric.pair_distance(X, np.tile(c, (N, 1))) for c in metric.centers_]
     np.testing.assert_allclose(after, before, rtol=1e-9)
     np.testing.assert_array_equal(metric.weights_, weights)
@@ -217,10 +217,10 @@ WRONG_TABLES = {
     "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: 4 cells, but 3 are wanted",
     "id,x,y\na,1,2\nb,1,two\n": "t.csv:3: column 'y' holds 'two', not a finite number.\n",
     "# remark\nid,x,y\na,1,2\nb,1,two\n": "t.csv:4: column 'y'",
-    "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds 'cat', not a finite number. If it names",
-    "id,x,y\na,1,2\nb,,2\n": "t.csv:3: column 'x' is empty",
-    "id,x,y\na,1,2\nb,NA,2\n": "t.csv:3: column 'x' is 'NA'",
-    "id,x,y\na,1,2\nb,nan,2\n": "t.csv:3: column 'x' is 'nan'",
+    "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds text, such as 'cat'. If it names",
+    "id,x,y\na,1,2\nb,,2\n": "t.csv:3: column 'x': empty cell. Fill them in, or pass --missing",
+    "id,x,y\na,1,2\nb,NA,2\n": "t.csv:3: column 'x': 'NA' counts as an empty cell",
+    "id,x,y\na,1,2\nb,nan,2\n": "t.csv:3: column 'x': 'nan' counts as an empty cell",
     "id,x,y\na,1,2\nb,-inf,2\n": "t.csv:3: column 'x' holds '-inf', not a finite number",
     "id,x,y\na,1,2\nb,1e999,2\n": "t.csv:3: column 'x' holds '1e999', not a finite number",
     "id,x,y\na,1,2\nb,1_0,2\n": "t.csv:3: column 'x' holds '1_0'",
@@ -229,7 +229,6 @@ WRONG_TABLES = {
     "id,x,x\na,1,2\n": "t.csv: the column 'x' is there twice",
     "id,x,\na,1,2\n": "t.csv:1: column 3 of the header has no name",
     "id\na\n": "t.csv: there is no column left",
-    "id;x;y\na;1;2\n": "t.csv:1: cells are separated by semicolons",
     'id,x,y\na,1,2\n"b,1,2\n': "t.csv:3: unexpected end of data. Is a quotation mark not closed?",
     "cat,0.1,0.2\ndog,0.3,0.4\n": "Line 1 is taken for the header; if it is none, add one.",
     "id,x,y\na,1,2\n\x00b,1,\x00\n": "t.csv:3: column 'y'",
@@ -311,11 +310,11 @@ FRAME = {"id": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"id": ["a", "b", None]}, "row 2 (from 0): the id, column 'id', is missing"),
-        ({"x": [1.0, None, 3.0]}, "row 1 (from 0): column 'x' is missing"),
-        ({"x": [1.0, np.inf, 3.0]}, "row 1 (from 0): column 'x' is inf, not finite"),
+        ({"id": ["a", "b", None]}, "row 2 (from 0): the id, column 'id', is empty"),
+        ({"x": [1.0, None, 3.0]}, "row 1 (from 0): column 'x': empty cell"),
+        ({"x": [1.0, np.inf, 3.0]}, "row 1 (from 0): column 'x' holds 'inf', not a finite"),
         ({"id": ["a", "b", "a"]}, "row 2 (from 0): the id 'a' was there before, at t.parquet: row"),
-        ({"name": ["x", "y", "z"]}, "column 'name' holds"),
+        ({"name": ["x", "y", "z"]}, "row 0 (from 0): column 'name' holds text"),
         ({"id": [], "x": []}, "there are columns, but no row"),
     ],
 )
@@ -345,7 +344,7 @@ def test_parquet_takes_whole_numbers_and_the_index_of_a_frame():
         (np.ones(60), "it must hold numbers of shape (rows, features); got float64 of shape (60,)"),
         (np.array([["a", "b"]]), "it must hold numbers"),
         (np.array([[None]]), "it is no NPY file of numbers"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1 (from 0): column 'x1' is missing"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1 (from 0), column 'x1': empty cell"),
         (None, "it is no NPY file of numbers, or damaged"),
     ],
 )
@@ -469,8 +468,7 @@ def test_rows_out_of_range_say_how_rows_are_counted():
         (("search", *FIT[1:6], "--method", "mdamlcv"), "chooses its parameters itself"),
         (("search", "items.csv"), "nothing to learn from"),
         (("fit", "nowhere.csv", *FIT[4:6]), "There is no file nowhere.csv"),
-        (("fit", "items.txt", *FIT[4:6]), "the name must end in .csv, .parquet or .npy"),
-        (("fit", "items.csv", "--triplets", "nowhere.csv"), "column 'class' holds"),
+        (("fit", "items.txt", *FIT[4:6]), "the name must end in .csv, .tsv, .csv.gz"),
         ((*FIT[:5], "nowhere.csv"), "There is no file nowhere.csv"),
     ],
 )
@@ -601,6 +599,29 @@ def test_audit_of_mixed_forms_leaves_missing_members_empty(ids):
         "dissimilar pair"
         in run("audit", "model.mdaml", "items.csv", "--constraints", "mixed.csv").stdout
     )
+
+
+def test_audit_judges_persons_by_a_column(model, X, T, ids):
+    who = np.array(["ann", "bob", "cy"])[np.arange(len(T)) % 3]
+    said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
+    said.assign(who=who, time=1.5, side=1).to_csv("said.csv", index=False)
+    arguments = ("audit", "model.mdaml", "items.csv", "--triplets", "said.csv", "--by", "who")
+    document = run_json(*arguments, "--seconds", "time", "--left", "side")
+    model.__dict__.pop("feature_names_in_")
+    left, seconds = np.ones(len(T), bool), np.full(len(T), 1.5)
+    expected = audit(model, X, triplets=T, who=who, seconds=seconds, left=left)
+    for row, wanted in zip(document["persons"], expected.to_dict("records"), strict=True):
+        assert row["who"] == wanted["who"]
+        assert row["remark"] == wanted["remark"] == "always answers left"
+        assert row["error"] == pytest.approx(wanted["error"])
+    assert "always answers left" in run(*arguments, "--left", "side").stdout
+
+
+@pytest.mark.usefixtures("model")
+def test_audit_names_a_column_that_is_not_there():
+    arguments = ("audit", "model.mdaml", "items.csv", *FIT[4:6])
+    assert "no column 'who'" in run(*arguments, "--by", "who", code=2).stderr
+    assert "give --by too" in run(*arguments, "--left", "side", code=2).stderr
 
 
 def test_audit_takes_a_model_without_its_training_weights(model):

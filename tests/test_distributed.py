@@ -336,6 +336,17 @@ def forms(answers):
 
 @quick
 @pytest.mark.usefixtures("serial")
+def test_persons_are_weighed_as_in_one_memory(answers):
+    X, triplets = answers
+    who = np.arange(len(triplets)) % 3
+    options = {"n_modes": 2, "anchor": 0.1, "floor": 0.5, "init": "kmeans"}
+    alone = model(**options).fit(X, triplets=triplets, who=who)
+    spread = fit(model(**options), X, triplets=triplets, who=who, n_shards=2)
+    np.testing.assert_allclose(spread.persons_["error"], alone.persons_["error"], atol=1e-3)
+    assert np.all(np.diff(spread.history_) <= 1e-9 * spread.history_[:-1])
+
+
+@pytest.mark.usefixtures("serial")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # some cannot be met
 @pytest.mark.parametrize("rank", [None, 2])
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -20,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import sample_triplets
-from mdaml.datasets import load_dataset
+from mdaml.datasets import load_dataset, make_multimodal, make_triplets
 from mdaml.estimators.mdaml_cv import FROM_LABELS as CANDIDATES
 from mdaml.model_selection import MetricSearchCV
 
@@ -466,15 +467,15 @@ BAD_PAIRS = {
         ValueError,
         r"got shape \(1,\) for 2 pairs",
     ),
-    "zero and one": (
-        {"pairs": [[0, 1], [1, 2]], "pair_labels": [0, 1]},
+    "zero, one and minus one": (
+        {"pairs": [[0, 1], [1, 2], [2, 3]], "pair_labels": [1, 0, -1]},
         ValueError,
-        r"got the values 0, 1\. If 0 means dissimilar, pass 2 \* pair_labels - 1",
+        "Does 0 mean dissimilar, or not known",
     ),
     "words": (
-        {"pairs": [[0, 1], [1, 2]], "pair_labels": ["yes", "no"]},
+        {"pairs": [[0, 1], [1, 2]], "pair_labels": ["same", "different"]},
         ValueError,
-        "got the values no, yes",
+        "1 if similar, -1 or 0 if dissimilar; got dtype <U9",
     ),
     "three columns": (
         {"pairs": [[0, 1, 2]], "pair_labels": [1]},
@@ -584,3 +585,42 @@ def test_docstring_says_objective_supervision_use_cost_and_source(cls):
         assert ".. [1]" in text
     for name in inspect.signature(cls).parameters:
         assert f"\n{name} :" in text or f", {name} :" in text or f"\n{name}, " in text, name
+
+
+# Pipelines
+
+
+def test_metric_from_comparisons_stands_in_front_of_a_classifier(toy_answers):
+    X, y, T = toy_answers
+    pipeline = make_pipeline(StandardScaler(), KISSME(), KNeighborsClassifier(3))
+    pipeline.fit(X, y, kissme__triplets=T)
+    scaled = StandardScaler().fit_transform(X)
+    alone = KISSME().fit(scaled, triplets=T)
+    np.testing.assert_array_equal(pipeline[1].components_, alone.components_)
+    expected = KNeighborsClassifier(3).fit(alone.transform(scaled), y)
+    np.testing.assert_array_equal(pipeline.predict(X), expected.predict(alone.transform(scaled)))
+    with pytest.raises(ValueError, match="either y or triplets"):
+        KISSME().fit(X, y, triplets=T)  # outside of a pipeline one of them is meant
+
+
+@pytest.fixture
+def toy_answers():
+    X, y = make_multimodal(random_state=0)
+    T, _ = make_triplets(X, y, n_triplets=300, random_state=0)
+    return X, y, T
+
+
+def test_labels_that_a_classifier_would_misread_are_said(toy_answers):
+    X, y, T = toy_answers
+    partly = np.where(np.arange(len(y)) % 3, y, -1)
+    pipeline = make_pipeline(LFDA(), KNeighborsClassifier(3))
+    with pytest.warns(UserWarning, match="100 labels are -1, .* takes -1 for one more class"):
+        pipeline.fit(X, partly)
+    LFDA().fit(X, partly)  # no classifier behind it
+    known = partly != -1
+    metric = LFDA().fit(X, partly)
+    frozen = make_pipeline(FrozenEstimator(metric), KNeighborsClassifier(3))
+    frozen.fit(X[known], y[known])
+    assert set(frozen.predict(X)) == {0, 1}
+    assert -1 in pipeline.predict(X)
+    KISSME().fit_transform(X, partly, triplets=T)  # labels are not looked at

@@ -18,7 +18,7 @@ from mdaml.constraints import Constraints
 from mdaml.model_selection import (
     ConstraintKFold,
     PointKFold,
-    _scoring,
+    _gallery,
     knn_accuracy,
     map_at_r,
     pair_auc,
@@ -248,7 +248,7 @@ def test_label_scores_equal_the_loops_whatever_the_blocks(problem, monkeypatch):
     recalls = [(loop_recall(X, y, k), loop_recall(Q, q, k, gallery)) for k in ranks]
     precisions = loop_map(X, y), loop_map(Q, q, gallery)
     for block in (1, 500, 2**21):
-        monkeypatch.setattr(_scoring, "_BLOCK", block)
+        monkeypatch.setattr(_gallery, "_BLOCK", block)
         for score, wanted in ((knn_accuracy, votes), (recall_at_k, recalls)):
             for k, (of_all, of_some) in zip(ranks, wanted, strict=True):
                 assert score(metric(), X, y, k=k) == of_all

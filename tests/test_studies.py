@@ -13,11 +13,12 @@ sys.path.append(str(ROOT / "experiments"))  # programs, not a package
 
 import kinds  # noqa: E402
 import people  # noqa: E402
+import persons  # noqa: E402
 from _record import resume  # noqa: E402
 
 from mdaml.experiments.records import read_records  # noqa: E402
 
-STUDIES = {"kinds": kinds, "people": people}
+STUDIES = {"kinds": kinds, "people": people, "persons": persons}
 
 
 # Comparisons of coarse and fine classes
@@ -225,7 +226,8 @@ def test_a_record_is_resumed_and_not_computed_twice(tmp_path):
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_records_are_complete_and_none_is_there_twice(study, monkeypatch):
-    monkeypatch.setattr(people, "data_file", lambda _: ROOT)
+    for one in (people, persons):
+        monkeypatch.setattr(one, "data_file", lambda _: ROOT)
     monkeypatch.setattr(kinds, "is_here", lambda _: True)
     jobs = [tuple(job.items()) for job in study.all_jobs()]
     names = [name for name, _ in jobs[0]]

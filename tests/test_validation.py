@@ -51,7 +51,7 @@ BAD_TRIPLETS = {
     "a number": (7, ValueError, r"shape \(n_triplets, 3\)"),
     "an empty list": ([], ValueError, "triplets is empty|got none of them, or only empty ones"),
     "floats": (TRIPLETS.astype(float), TypeError, "must be integers.*row numbers of X.*float64"),
-    "strings": (TRIPLETS.astype(str), TypeError, "must be integers.*row numbers of X"),
+    "strings": (TRIPLETS.astype(str), ValueError, "holds names, .* pass ids="),
     "objects": (TRIPLETS.astype(object), TypeError, "must be integers.*object"),
     "booleans": (TRIPLETS > 3, TypeError, "must be integers.*bool"),
     "none at all": (
@@ -230,9 +230,8 @@ BAD_SAMPLES = {
     ),
     "objects": (np.array([[1.0, {}]] * N, dtype=object), TypeError, "not 'dict'"),
     "complex": (X + 1j, ValueError, "Complex data not supported"),
-    "sparse array": (scipy.sparse.csr_array(X), TypeError, r"dense data is required.*toarray\(\)"),
-    "sparse matrix": (scipy.sparse.csc_matrix(X), TypeError, r"dense data is required.*toarray"),
 }
+SPARSE = (scipy.sparse.csr_array(X), scipy.sparse.csc_matrix(X))
 bad_samples = pytest.mark.parametrize(
     ("samples", "error", "message"), BAD_SAMPLES.values(), ids=BAD_SAMPLES
 )
@@ -247,6 +246,15 @@ def test_bad_samples_are_refused_by_fit_and_transform(samples, error, message, m
             MDaML(n_modes=2).fit(samples, **said)
     with pytest.raises(error, match=f"(?s){message}|expecting 3 features"):
         model.transform(samples)
+
+
+@pytest.mark.parametrize("samples", SPARSE, ids=["array", "matrix"])
+@refused_before_any_work
+def test_sparse_samples_are_refused_by_fit_only(samples, model):
+    for said in BOTH_FORMS:
+        with pytest.raises(TypeError, match=r"X is sparse, but MDaML needs it dense.*toarray\(\)"):
+            MDaML(n_modes=2).fit(samples, **said)
+    np.testing.assert_allclose(model.transform(samples), model.transform(X))
 
 
 @pytest.mark.parametrize(
@@ -481,5 +489,5 @@ def test_features_too_large_to_square_are_refused(dtype):
 def test_words_in_x_are_refused_with_advice(words):
     words = words.copy()
     words[3, 1] = "red"
-    with pytest.raises(ValueError, match=r"X must hold numbers only.*'red'.*Encode words"):
+    with pytest.raises(ValueError, match=r"X must hold numbers only.*'red'.*Encode categories"):
         MDaML(2).fit(words, Y)

@@ -267,8 +267,8 @@ def test_what_cannot_be_fitted_is_said(faces, metric):
         PairVerifier(DBSCAN()).fit(X, pairs, labels)
     with pytest.raises(ValueError, match="similar and dissimilar pairs, got 4 and 0"):
         PairVerifier(metric).fit(X, pairs[:4], [1, 1, 1, 1])
-    with pytest.raises(ValueError, match="If 0 means dissimilar"):
-        PairVerifier(metric).fit(X, pairs[:2], [0, 1])
+    with pytest.raises(ValueError, match="Does 0 mean dissimilar"):
+        PairVerifier(metric).fit(X, pairs[:3], [0, 1, -1])
     with pytest.raises(ValueError, match="name row 999"):
         PairVerifier(metric).fit(X, [[0, 999]], [1])
     with pytest.raises(NotFittedError):

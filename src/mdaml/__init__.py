@@ -13,28 +13,33 @@ if TYPE_CHECKING:
     from mdaml import features as features
     from mdaml import inspection as inspection
     from mdaml import model_selection as model_selection
+    from mdaml import people as people
     from mdaml import plot as plot
     from mdaml import verification as verification
     from mdaml.constraints import Constraints
+    from mdaml.estimators.pipelines import FoldedMetric, fold_pipeline
     from mdaml.inspection import audit, suggest_queries
     from mdaml.persistence import load
     from mdaml.verification import PairVerifier
 
 __version__ = version("mdaml")
-__all__ = ["Constraints", "PairVerifier", "__version__", "audit", "load", "suggest_queries"]
+__all__ = ["Constraints", "FoldedMetric", "PairVerifier", "__version__", "audit"]
+__all__ += ["fold_pipeline", "load", "suggest_queries"]
 __all__ += estimators.__all__
 
 # Found on first use, so that `import mdaml` stays light.
 _HOMES = {
     "Constraints": "mdaml.constraints",
+    "FoldedMetric": "mdaml.estimators.pipelines",
+    "fold_pipeline": "mdaml.estimators.pipelines",
     "PairVerifier": "mdaml.verification",
     "audit": "mdaml.inspection",
     "load": "mdaml.persistence",
     "suggest_queries": "mdaml.inspection",
 }
 _MODULES = (
-    *("datasets", "distributed", "features", "inspection", "model_selection", "plot"),
-    "verification",
+    *("datasets", "distributed", "features", "inspection", "model_selection", "people"),
+    *("plot", "verification"),
 )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state as sklearn_check_random_state
 
 from mdaml._typing import FloatArray
 
@@ -43,6 +44,18 @@ def ignore_warnings(category: type[Warning], module: str = "") -> Iterator[None]
     finally:
         with suppress(ValueError):  # others have reset all filters
             filters.remove(entry)
+
+
+def check_random_state(seed: Any) -> np.random.RandomState:
+    """Return a RandomState: as scikit-learn does, and from a Generator, which moves on by it."""
+    if isinstance(seed, np.random.Generator):
+        return np.random.RandomState(seed.integers(0, 2**32, 4, np.uint32))
+    if seed is None or isinstance(seed, Integral | np.random.RandomState):
+        return sklearn_check_random_state(seed)
+    raise ValueError(
+        "random_state must be an integer, a NumPy Generator or RandomState, or None; got the seed "
+        f"{seed!r}."
+    )
 
 
 def check_integer(

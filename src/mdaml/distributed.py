@@ -8,7 +8,7 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
 from mdaml._validation import check_memory_limit
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of, persons_of
 from mdaml.constraints.labels import Classes
 from mdaml.estimators import MDaML
 from mdaml.estimators.mdaml_spec import resolve
@@ -35,6 +35,7 @@ def fit(
     quadruplets: ArrayLike | None = None,
     constraints: Any = None,
     constraint_weight: ArrayLike | None = None,
+    who: ArrayLike | None = None,
     client: Any = None,
     n_shards: int | None = None,
     timeout: float = 60.0,
@@ -59,6 +60,9 @@ def fit(
         The same in one value.
     constraint_weight : array-like, optional
         Positive weights of the comparisons, as for :meth:`mdaml.MDaML.fit`.
+    who : array-like, optional
+        Who made each comparison, as for :meth:`mdaml.MDaML.fit`. The mapped samples then come to
+        this process a few times, to see which answers hold.
     client : distributed.Client, optional
         The cluster; by default the client that was made last.
     n_shards : int, optional
@@ -124,14 +128,16 @@ def fit(
         cluster.place(n_shards or cluster.n_workers)
         rows = Rows.from_any(X, cluster)
         said = _check_said(rows.n_samples, y, given)
+        persons = None if who is None else persons_of(said, who)
         shape = (rows.n_samples, rows.n_features)
-        spec, said = resolve(estimator, shape, said, unit_rows=rows.unit_length)
+        keep = persons is not None
+        spec, said = resolve(estimator, shape, said, unit_rows=rows.unit_length, keep=keep)
         most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
         cuts = cut_rows(_anchors(said), rows.n_samples, min(cluster.n_shards, most))
         cluster.place(len(cuts) - 1)
         kind = _kind(estimator, rows, spec, said, len(cuts) - 1)
         store = DaskStore.of(cluster, rows, cuts, kind)
-        estimator._learn_in(np.empty((0, rows.n_features)), store, spec, said)
+        estimator._learn_in(np.empty((0, rows.n_features)), store, spec, said, persons)
     estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
     return estimator
 

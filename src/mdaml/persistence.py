@@ -5,13 +5,16 @@ from typing import Any
 
 from mdaml import estimators
 from mdaml.estimators import MDaML, MDaMLCV
+from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
 
 # The only classes a file can name; nothing is imported because of what a file holds.
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
+_CLASSES[FoldedMetric.__name__] = FoldedMetric
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> MahalanobisTransformer:
     """Return a model that was written by ``model.save(path)``.
 
     The file is not trusted: it holds no code, and a file that was cut off, changed or made up is
@@ -66,6 +69,8 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
         if not is_learned_name(key) or hasattr(cls, key):
             raise ValueError(f"{key[:60]!r} is no attribute that {name} learns")
     check_learned(learned)
+    if (cls is FoldedMetric) != ("front_" in learned):
+        raise ValueError("front_ is missing, or is where it should not be")
     if cls is MDaML and "centers_" not in learned:
         raise ValueError("centers_ is missing")
     if cls is MDaMLCV:

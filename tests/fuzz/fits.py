@@ -141,7 +141,7 @@ def recompute(model, X):
     slope = np.minimum(short, 1)
     together = model.triplet_weight_ * E[i] * E[j]
     value = np.mean(E * to_centers**2) + np.mean(together * (slope * (short - slope / 2))[:, None])
-    value += model.ridge / 2 * np.sum((L.T @ L) ** 2)
+    value += model.ridge_ / 2 * np.sum((L.T @ L) ** 2)
     # Rounding moves every mapped sample by a little, and its distances with it.
     moved = eps * np.linalg.norm(L, 2) * np.abs(X).max() * np.sqrt(X.shape[1])
     steepness = 4 * np.mean(E * to_centers) + 4 * np.mean(

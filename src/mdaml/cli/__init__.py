@@ -47,6 +47,7 @@ def build_app() -> "Typer":
     """Assemble the application: one command per module of this package."""
     import typer
 
+    from mdaml.cli._help import STYLE, Command, Group
     from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
     from mdaml.cli.features import features
@@ -73,12 +74,10 @@ def build_app() -> "Typer":
         """Learn a distance from weak supervision."""
 
     app = typer.Typer(
-        name="mdaml", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        name="mdaml", no_args_is_help=True, pretty_exceptions_enable=False, cls=Group, **STYLE
     )
     app.callback()(root)
-    app.command()(demo)
-    for command in (fit, search, score, audit, neighbors, transform):
-        app.command(rich_help_panel="Models from files")(command)
-    app.command()(features)
+    for command in (fit, search, score, audit, neighbors, transform, features, demo):
+        app.command(cls=Command)(command)
     app.add_typer(paper, name="paper")
     return app

@@ -23,7 +23,9 @@ _IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
 
 # Messages for packages that a command imports and that may be missing.
 _HINTS = {
-    **dict.fromkeys(("typer", "rich", "matplotlib", "pandas", "pyarrow", "jinja2"), _CLI),
+    **dict.fromkeys(
+        ("typer", "rich", "matplotlib", "pandas", "pyarrow", "openpyxl", "jinja2"), _CLI
+    ),
     **dict.fromkeys(("PIL", "skimage"), _IMAGES),
 }
 _TRACEBACK = "MDAML_TRACEBACK"  # if this variable is set, tracebacks are printed

@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli._inputs import check_file
 from mdaml.cli._options import METHODS
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.constraints import Constraints
 from mdaml.estimators.learners import LabelLearner
-from mdaml.io.tables import Table
+from mdaml.estimators.pipelines import list_metrics
+from mdaml.io.columns import Table
+from mdaml.io.preparation import Preparation
 
 _HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
 
@@ -92,46 +93,45 @@ def choose_supervision(constraints: Constraints | None, table: Table) -> dict[st
     return {} if table.labels is None else {"y": table.encode_labels()}
 
 
-def fold_scaling(model: Any, scaler: StandardScaler) -> Any:
-    """Turn a model of scaled samples into one of samples as they are, in place, and return it.
-
-    For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, since
-    distances do not depend on the means. Centers of modes go back to the units of the samples;
-    weights in the modes depend on distances only and stay.
-    """
-    for metric in _list_metrics(model):
-        L = metric.components_
-        with np.errstate(over="ignore"):  # no model is saved that is not finite
-            metric.components_ = (L / scaler.scale_).astype(L.dtype)
-        if hasattr(metric, "centers_"):
-            centers = metric.centers_ * scaler.scale_ + scaler.mean_
-            metric.centers_ = centers.astype(metric.centers_.dtype)
-    return model
-
-
 def save_model(model: Any, path: Path, table: Table) -> None:
-    """Write a model with the names of its columns, without its callback."""
+    """Write a model with what it must know of its table, without its callback."""
     if "callback" in model.get_params():
         model.set_params(callback=None)
     if table.is_named:
-        for metric in _list_metrics(model):
+        for metric in list_metrics(model):
             metric.feature_names_in_ = np.array(table.features, dtype=object)
+    if table.preparation is not None:
+        model.preparation_ = table.preparation.to_dict()
     with convert_errors():
         model.save(path)
 
 
-def load_model(path: Path) -> tuple[Any, tuple[str, ...] | None]:
-    """Return a model, and the names of its columns if it knows them.
+def load_model(path: Path) -> tuple[Any, Preparation | None]:
+    """Return a model, and how to prepare tables for it, if it knows.
 
-    They are taken off the model, so that it takes arrays without a warning.
+    The names of its features are taken off the model, so that it takes arrays without a warning.
     """
     from mdaml.persistence import load
 
     check_file(path)
     with convert_errors(code=WORK_FAILED):
-        model = load(path)
-    found = [vars(metric).pop("feature_names_in_", None) for metric in _list_metrics(model)]
-    return model, None if found[0] is None else tuple(found[0].tolist())
+        model: Any = load(path)
+    found = [vars(metric).pop("feature_names_in_", None) for metric in list_metrics(model)]
+    plain = vars(model).pop("preparation_", None)
+    if plain is not None:
+        try:
+            known = Preparation.from_dict(plain)
+            if len(known.features) != model.n_features_in_:
+                raise ValueError("its preparation_ has another number of features")
+        except (TypeError, ValueError) as error:
+            raise CommandError(f"{path} cannot be used: {error}.", code=WORK_FAILED) from None
+        return model, known
+    return model, None if found[0] is None else Preparation(tuple(found[0].tolist()))
+
+
+def get_labels(labels: str | None, known: Preparation | None) -> str | None:
+    """Return the column of labels that was asked for, or the one that the model learned from."""
+    return known.label_column if labels is None and known is not None else labels
 
 
 def check_width(model: Any, path: Path, table: Table) -> None:
@@ -141,9 +141,3 @@ def check_width(model: Any, path: Path, table: Table) -> None:
             f"{table.path} has {len(table.features)} columns of features, but {path} was fitted to "
             f"{model.n_features_in_}."
         )
-
-
-def _list_metrics(model: Any) -> list[Any]:
-    """Return the model, and the one that it chose, if it chooses."""
-    best = getattr(model, "best_estimator_", None)
-    return [model] if best is None else [model, best]

@@ -8,10 +8,11 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from mdaml import estimators
+from mdaml.cli._help import make_argument
 from mdaml.estimators.base import MahalanobisTransformer
 
 _HELP = {
-    "DATA": "Table of vectors, one a row: .csv, .parquet or .npy.",
+    "DATA": "Table, one item a row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
     "MODEL": "Model that mdaml fit or mdaml search wrote.",
     "--out": "Where to write the model; the name ends in .mdaml.",
     "--id": "Column that names the rows. By default the column 'id', if there is one; otherwise "
@@ -19,11 +20,19 @@ _HELP = {
     "--labels": "Column of class labels, empty or -1 where unknown. With .npy data: an .npy file.",
     "--drop": "Columns to leave out, separated by commas. What is learned from must be numbers; a "
     "model finds its columns again by name.",
+    "--missing": "What to do about empty cells: refuse the table, drop the row, or fill in the "
+    "median of the column (the most frequent category). The model remembers it.",
+    "--categorical": "Columns that hold categories, separated by commas, or 'auto' for all that "
+    "hold text: each category becomes a feature of zeros and ones. The model remembers them.",
     "--triplets": "Columns a,b,c: a is nearer to b than to c.",
     "--pairs": "Columns a,b,label: label 1 if a and b are similar, -1 if not.",
     "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
-    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be .csv, "
-    ".parquet or .npz, with a column weight, and each option may be repeated.",
+    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be "
+    "tables like DATA, or .npz, with a column weight, and each option may be repeated.",
+    "--columns": "Columns of the files of answers, if they have other names: such as "
+    "anchor,closer,farther with --triplets.",
+    "--form": "Form of the answers in --constraints: choices, odd-one-out, picks, rankings, votes, "
+    "grades or positives; or the program that wrote them: salmon, things, jspsych or splink.",
     "--skip-invalid": "Leave out lines that are no comparison of rows of DATA, and count them.",
     "--method": "Method of learning. From comparisons or labels: mdaml, mdamlcv, which chooses its "
     "parameters too, gmml, kissme, dml-eig, and euclidean, the baseline. From labels: lmnn, dmlmj, "
@@ -31,6 +40,8 @@ _HELP = {
     "--param": "A parameter of the method, such as n_modes=5; repeat the option for more.",
     "--scale/--no-scale": "Learn on features divided by their standard deviations, unless all rows "
     "have unit length, as embeddings have. The saved model takes the features as they are.",
+    "--estimate/--no-estimate": "With --labels, also fit with a part of the rows held out, to say "
+    "how many of them get the right label.",
     "--seed": "Same seed, same result.",
     "--grid": "Values to try for a parameter; repeat the option for more, all combinations are "
     "tried. By default a grid that suits the method.",
@@ -41,10 +52,6 @@ _HELP = {
     "a formula, such as =1+1, get a ' in front.",
     "--json": "Print one JSON document to stdout, all else to stderr.",
 }
-
-
-def _argument(name: str) -> Any:
-    return typer.Argument(metavar=name, help=_HELP[name], show_default=False)
 
 
 def _option(name: str, metavar: str | None, panel: str | None = None, **settings: Any) -> Any:
@@ -64,6 +71,14 @@ def _check_method(name: str) -> str:
     return name
 
 
+class Missing(StrEnum):
+    """What to do about empty cells."""
+
+    ERROR = "error"
+    DROP = "drop"
+    MEDIAN = "median"
+
+
 class HoldOut(StrEnum):
     """What a search holds out to score by."""
 
@@ -75,23 +90,37 @@ _Files: TypeAlias = list[Path] | None
 _Texts: TypeAlias = list[str] | None
 _COLUMNS, _COMPARISONS, _METHOD = "Columns of DATA", "Comparisons", "Method"
 
-Data: TypeAlias = Annotated[Path, _argument("DATA")]
-Model: TypeAlias = Annotated[Path, _argument("MODEL")]
+Data: TypeAlias = Annotated[Path, make_argument("DATA", _HELP["DATA"])]
+Model: TypeAlias = Annotated[Path, make_argument("MODEL", _HELP["MODEL"])]
 ModelOut: TypeAlias = Annotated[Path, _option("--out", "MODEL", show_default=False)]
 Id: TypeAlias = Annotated[str | None, _option("--id", "COLUMN", _COLUMNS)]
 Labels: TypeAlias = Annotated[str | None, _option("--labels", "COLUMN", _COLUMNS)]
 Drop: TypeAlias = Annotated[_Texts, _option("--drop", "COLUMNS", _COLUMNS)]
+MissingRule: TypeAlias = Annotated[Missing, _option("--missing", "error|drop|median", _COLUMNS)]
+Categorical: TypeAlias = Annotated[_Texts, _option("--categorical", "COLUMNS", _COLUMNS)]
 Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISONS)]
 Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
 Quadruplets: TypeAlias = Annotated[_Files, _option("--quadruplets", "FILE", _COMPARISONS)]
 Mixed: TypeAlias = Annotated[_Files, _option("--constraints", "FILE", _COMPARISONS)]
+AnswerColumns: TypeAlias = Annotated[str | None, _option("--columns", "NAMES", _COMPARISONS)]
+AnswerForm: TypeAlias = Annotated[str | None, _option("--form", "NAME", _COMPARISONS)]
 SkipInvalid: TypeAlias = Annotated[bool, _option("--skip-invalid", None, _COMPARISONS)]
-MethodName: TypeAlias = Annotated[str, _option("--method", "NAME", _METHOD, callback=_check_method)]
+MethodName: TypeAlias = Annotated[
+    str,
+    _option(
+        "--method",
+        "NAME",
+        _METHOD,
+        callback=_check_method,
+        autocompletion=lambda incomplete: [n for n in METHODS if n.startswith(incomplete)],
+    ),
+]
 Params: TypeAlias = Annotated[_Texts, _option("--param", "NAME=VALUE", _METHOD)]
 Scale: TypeAlias = Annotated[bool, _option("--scale/--no-scale", None, _METHOD)]
-Seed: TypeAlias = Annotated[int, _option("--seed", None, _METHOD, min=0)]
+Estimate: TypeAlias = Annotated[bool, _option("--estimate/--no-estimate", None, _METHOD)]
+Seed: TypeAlias = Annotated[int, _option("--seed", "N", _METHOD, min=0)]
 Grid: TypeAlias = Annotated[_Texts, _option("--grid", "NAME=V1,V2,...", _METHOD)]
-Folds: TypeAlias = Annotated[int, _option("--folds", None, _METHOD, min=2)]
-HeldOut: TypeAlias = Annotated[HoldOut, _option("--hold-out", None, _METHOD)]
+Folds: TypeAlias = Annotated[int, _option("--folds", "N", _METHOD, min=2)]
+HeldOut: TypeAlias = Annotated[HoldOut, _option("--hold-out", "comparisons|points", _METHOD)]
 Raw: TypeAlias = Annotated[bool, _option("--raw", None)]
 Json: TypeAlias = Annotated[bool, _option("--json", None)]

@@ -1,18 +1,17 @@
-"""``mdaml audit``: what a model makes of every comparison, and which ones may be wrong."""
+"""``mdaml audit``: which comparisons or labels a model agrees with, and which may be wrong."""
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-import numpy as np
 import typer
 
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
-from mdaml.cli._models import check_width, load_model
+from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 from mdaml.constraints import Constraints
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 from mdaml.io.writers import write_frame
 
 _MEMBERS = ("a", "b", "c", "d")
@@ -24,6 +23,35 @@ _MEANINGS = {
     "ignored across modes": "does not hold; its points are of different modes",
 }
 
+_LABEL_MEANINGS = {
+    "kept": "neighbours of its label are nearer than others",
+    "violated": "others are nearer, but hardly",
+    "suspected wrong": "others are nearer; the label is probably wrong",
+}
+_LABELLED = ("id", "row", "label", "other")
+_Out: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write a row for every comparison or label, .csv or .parquet."
+    ),
+]
+_Top: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", min=0, help="How many of the most suspicious ones to show.")
+]
+_By: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column of the comparisons with who answered: judge persons too."
+    ),
+]
+_Seconds: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="With --by: how long each answer took.")
+]
+_Left: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="With --by: 1 if the one chosen was on the left, or 0."),
+]
+
 
 def audit(
     model: options.Model,
@@ -32,68 +60,110 @@ def audit(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a row for every comparison, .csv or .parquet."),
-    ] = None,
-    top: Annotated[
-        int, typer.Option(min=0, help="How many of the most suspicious comparisons to show.")
-    ] = 10,
+    labels: options.Labels = None,
+    out: _Out = None,
+    top: _Top = 10,
     raw: options.Raw = False,
+    by: _By = None,
+    seconds: _Seconds = None,
+    left: _Left = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
 ) -> None:
-    """Find out which comparisons hold, and which answers are probably wrong.
+    """Find out which comparisons hold, and which answers or labels are probably wrong.
 
-    Suspicion is the probability that an answer is wrong, given all answers and the model.
+    Without comparisons, the labels that the model has learned from are audited. Suspicion is the
+    probability that an answer or a label is wrong, given all of them and the model.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
-        if not files:
-            raise CommandError("There is nothing to audit: give --triplets, --pairs or others.")
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
+        named = {"who": by, "seconds": seconds, "left": left}
+        _check_named(named, has_files=bool(files))
         screen.document["command"] = "audit"
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
+        labels = get_labels(labels, known) if not files else labels
+        if (not files) == (labels is None):
+            what = "There is nothing to audit: give" if not files else "Audit one at a time:"
+            raise CommandError(f"{what} comparisons, such as --triplets FILE, or --labels COLUMN.")
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, features=features)
-        inputs = (model, data, id_column, *(path for _, path in files))
+        columns = choose_columns(id_column, drop, labels, known)
+        inputs = (model, data, id_column, labels, *(file.path for file in files))
         suffixes = (".csv", ".parquet")
         no_output = nullcontext(None)
         with no_output if out is None else replace_output(out, suffixes, inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             check_width(estimator, model, table)
             with screen.show_progress("auditing"), convert_errors():
-                frame = _audit(estimator, table, compared)
+                frame, persons = _audit(estimator, table, compared, named)
             if part is not None and out is not None:
                 write_frame(part, out.suffix.lower(), frame, raw=raw)
         screen.document["out"] = None if out is None else str(out)
         screen.print_facts()
         _print_counts(frame, screen)
         _print_top(frame, top, screen)
+        if persons is not None:
+            _print_persons(persons, screen)
         if out is not None:
-            screen.print(f"All {len(frame)} comparisons: {out}")
+            what = "comparisons" if files else "labels"
+            screen.print(f"All {len(frame)} {what}: {out}")
 
 
-def _audit(model: Any, table: Table, compared: Constraints | None) -> Any:
-    """Return the frame of the audit, with ids for the members."""
+def _check_named(named: dict[str, str | None], *, has_files: bool) -> None:
+    """Refuse columns of persons where there are no persons, or no comparisons."""
+    if named["who"] is None and (named["seconds"] or named["left"]):
+        raise CommandError("--seconds and --left describe persons: give --by too.")
+    if named["who"] is not None and not has_files:
+        raise CommandError("--by is about comparisons: give --triplets FILE, or others, too.")
+
+
+def _audit(
+    model: Any, table: Table, compared: Constraints | None, named: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return the frame of the comparisons or labels, and that of the persons if there are any."""
     from mdaml.inspection import audit as audit_comparisons
 
-    frame = audit_comparisons(model, table.X, constraints=compared)
-    for name in _MEMBERS:
-        if table.ids is not None and name in frame:
-            known = frame[name].notna().to_numpy()
-            ids = np.full(len(frame), None, dtype=object)
-            ids[known] = table.ids[frame[name][known].to_numpy(np.int64)]
-            frame[name] = ids
+    if compared is None:
+        return _audit_labels(model, table), None
+    frame = audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
+    if named["who"] is None:
+        return frame, None
+    return frame, audit_comparisons(model, table.X, constraints=compared, **named)
+
+
+def _audit_labels(model: Any, table: Table) -> Any:
+    """Return the frame of the labels, with ids for the rows."""
+    from mdaml.inspection import audit_labels
+
+    assert table.labels is not None
+    codes = table.encode_labels()
+    names = dict(zip(codes.tolist(), table.labels.tolist(), strict=True))
+    frame = audit_labels(model, table.X, codes)
+    for name in ("label", "other"):
+        frame[name] = [names[code] for code in frame[name]]
+    if table.ids is not None:
+        frame.insert(0, "id", table.ids[frame.pop("row")])
     return frame
+
+
+def _print_persons(persons: Any, screen: Screen) -> None:
+    plain = persons.astype(object)
+    records = plain.where(plain.notna(), None).to_dict("records")
+    screen.document["persons"] = records
+    screen.print()
+    rows = [[_format_cell(value) for value in record.values()] for record in records]
+    screen.print_table("Persons", list(persons.columns), rows)
 
 
 def _print_counts(frame: Any, screen: Screen) -> None:
     counts = frame["category"].value_counts(sort=False)
     screen.document["categories"] = {str(name): int(n) for name, n in counts.items()}
     shares = {name: f"{n / len(frame):.1%}" for name, n in counts.items()}
-    rows = [[name, int(n), shares[name], _MEANINGS[str(name)]] for name, n in counts.items()]
+    meanings = _MEANINGS if "kind" in frame else _LABEL_MEANINGS
+    rows = [[name, int(n), shares[name], meanings[str(name)]] for name, n in counts.items()]
     screen.print()
     screen.print_table("What became of them", ("category", "count", "share", "meaning"), rows)
 
@@ -101,8 +171,9 @@ def _print_counts(frame: Any, screen: Screen) -> None:
 def _print_top(frame: Any, n: int, screen: Screen) -> None:
     """Print the comparisons that are most likely wrong, the likeliest first."""
     first = frame.sort_values("suspicion", ascending=False, kind="stable").head(n)
-    columns = [*(name for name in _MEMBERS if name in frame), "suspicion", "slack", "category"]
-    if frame["kind"].nunique() > 1:
+    columns = [*(name for name in (*_MEMBERS, *_LABELLED) if name in frame)]
+    columns += ["suspicion", "slack", "category"]
+    if "kind" in frame and frame["kind"].nunique() > 1:
         columns = ["kind", *columns]
     plain = first[columns].astype(object)
     records = plain.where(plain.notna(), None).to_dict("records")

@@ -11,6 +11,7 @@ import typer
 
 from mdaml._typing import FloatArray
 from mdaml.cli import _options as options
+from mdaml.cli._help import make_argument
 from mdaml.cli._screen import (
     WORK_FAILED,
     CommandError,
@@ -41,7 +42,7 @@ _FUNCTIONS: dict[Kind, tuple[_Function, ...]] = {
 
 
 def features(
-    folder: Annotated[Path, typer.Argument(help="The folder of the images.", show_default=False)],
+    folder: Annotated[Path, make_argument("FOLDER", "The folder of the images.")],
     out: Annotated[
         Path, typer.Option(help="Where to write the table, .parquet or .csv.", show_default=False)
     ],

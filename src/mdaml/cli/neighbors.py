@@ -12,7 +12,8 @@ from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_file, choose_columns, describe_data, read_data
 from mdaml.cli._models import check_width, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
-from mdaml.io.tables import Table, slice_rows
+from mdaml.io.columns import Table
+from mdaml.io.tables import slice_rows
 
 _DISTANCES = 1 << 25  # held at a time
 
@@ -34,7 +35,7 @@ def neighbors(
             help="Vectors to look for, a table like DATA; or .txt with an id a line.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many neighbours.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many neighbours.")] = 10,
     id_column: options.Id = None,
     drop: options.Drop = None,
     as_json: options.Json = False,
@@ -46,8 +47,8 @@ def neighbors(
     with run_command(as_json) as screen:
         if (not query) == (queries is None):
             raise CommandError("Choose what to look for: --query ID, or --queries FILE.")
-        estimator, features = load_model(model)
-        columns = choose_columns(id_column, drop, features=features)
+        estimator, known = load_model(model)
+        columns = choose_columns(id_column, drop, known=known)
         with screen.show_progress("searching"):
             table = read_data(data, columns)
             check_width(estimator, model, table)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from mdaml import experiments
+from mdaml.cli._help import STYLE, Command, Group
 from mdaml.cli._screen import (
     WORK_FAILED,
     CommandError,
@@ -21,10 +22,15 @@ from mdaml.cli._screen import (
 from mdaml.experiments import CONFIRMATION, DATASETS, METHODS, Job, make_plan, read_records
 
 _OUT = Path("mdaml-paper")
-paper = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper, and report them.")
+paper = typer.Typer(
+    no_args_is_help=True,
+    help="Run the experiments of the paper, and report them.",
+    cls=Group,
+    **STYLE,
+)
 
 
-@paper.command("run")
+@paper.command("run", cls=Command)
 def run(
     datasets: Annotated[
         list[str] | None,

@@ -10,10 +10,11 @@ from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
-from mdaml.cli._models import check_width, fold_scaling, load_model
+from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import convert_errors, run_command
 from mdaml.constraints import Constraints
-from mdaml.io.tables import Table
+from mdaml.estimators.pipelines import fold_steps
+from mdaml.io.columns import Table
 
 
 def score(
@@ -23,10 +24,12 @@ def score(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     neighbors: Annotated[
-        int, typer.Option("-k", min=1, help="Neighbours that vote for a label.")
+        int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
     ] = 3,
     id_column: options.Id = None,
     drop: options.Drop = None,
@@ -36,15 +39,16 @@ def score(
 
     Scores on what a model has learned from flatter it: keep some comparisons for this.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         from mdaml.estimators import Euclidean
 
-        check_scored(files, labels)
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         screen.document["command"] = "score"
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
+        labels = labels if files else get_labels(labels, known)
+        check_scored(files, labels)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, features)
+        columns = choose_columns(id_column, drop, labels, known)
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
         with screen.show_progress("scoring"), convert_errors():
@@ -52,7 +56,7 @@ def score(
             metrics = {
                 "learned": estimator,
                 "euclidean": Euclidean().fit(table.X),
-                "standardised": fold_scaling(Euclidean().fit(table.X), scaler),
+                "standardised": fold_steps(Euclidean().fit(table.X), [scaler]),
             }
             scores = {
                 name: {key: measure(metric) for key, metric in metrics.items()}

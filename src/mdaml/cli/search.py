@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from sklearn.model_selection import ParameterGrid
@@ -19,16 +19,19 @@ from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inp
 from mdaml.cli._models import (
     check_usage,
     choose_supervision,
-    fold_scaling,
     make_estimator,
     parse_grid,
     parse_params,
     save_model,
 )
-from mdaml.cli._options import METHODS, HoldOut
+from mdaml.cli._options import METHODS, HoldOut, Missing
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
+from mdaml.estimators.pipelines import fold_steps
 
 _STEP = "metric"
+_Jobs: TypeAlias = Annotated[
+    int, typer.Option(metavar="N", help="Folds at a time; -1 is one for every core.")
+]
 
 
 def search(
@@ -38,10 +41,14 @@ def search(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    missing: options.MissingRule = Missing.ERROR,
+    categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     grid: options.Grid = None,
     param: options.Params = None,
@@ -49,17 +56,17 @@ def search(
     hold_out: options.HeldOut = HoldOut.COMPARISONS,
     scale: options.Scale = True,
     seed: options.Seed = 0,
-    jobs: Annotated[int, typer.Option(help="Folds at a time; -1 is one for every core.")] = 1,
+    jobs: _Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
     """Choose parameters by what is held out, learn with the best, and save the model.
 
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
         from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
 
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         if method == "mdamlcv":
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
         check_usage(method, bool(files), labels)
@@ -67,8 +74,10 @@ def search(
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
         n_fits = len(ParameterGrid(grids)) * folds
-        columns = choose_columns(id_column, drop, labels)
-        inputs = (data, id_column, labels, *(path for _, path in files))
+        columns = choose_columns(
+            id_column, drop, labels, missing=str(missing), categorical=categorical
+        )
+        inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             scale = scale and not has_unit_rows(table.X)
@@ -77,26 +86,25 @@ def search(
                 grids = [{f"{_STEP}__{name}": v for name, v in each.items()} for each in grids]
             supervision = choose_supervision(compared, table)
             by_points = compared is None or hold_out is HoldOut.POINTS
-            splitter: Any = PointKFold if by_points else ConstraintKFold
+            cv = (PointKFold if by_points else ConstraintKFold)(folds, random_state=seed)
             start = time.perf_counter()
             is_counted = compared is not None and jobs == 1
             with _show_fits(screen, n_fits if is_counted else None) as scoring, _name_options():
                 searched = MetricSearchCV(
-                    estimator,
-                    grids,
-                    cv=splitter(folds, random_state=seed),
-                    scoring=scoring,
-                    n_jobs=jobs,
-                    random_state=seed,
+                    estimator, grids, cv=cv, scoring=scoring, n_jobs=jobs, random_state=seed
                 )
                 with screen.collect_warnings(), convert_errors():
                     searched.fit(table.X, **supervision)
             seconds = time.perf_counter() - start
-            best = searched.best_estimator_
-            if scale:
-                best = fold_scaling(best.named_steps[_STEP], best.named_steps["scale"])
-            save_model(best, part, table)
+            save_model(_fold_scaling(searched.best_estimator_), part, table)
         _report(screen, out, searched, seconds, has_labels=compared is None)
+
+
+def _fold_scaling(best: Any) -> Any:
+    """Return a model of samples as they are."""
+    if isinstance(best, Pipeline):
+        return fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])
+    return best
 
 
 def _choose_grids(method: str, grid: dict[str, list[Any]], seed: int) -> list[dict[str, list[Any]]]:

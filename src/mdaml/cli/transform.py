@@ -1,5 +1,6 @@
 """``mdaml transform``: vectors to vectors whose Euclidean distance is the learned one."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -10,11 +11,12 @@ import numpy as np
 import typer
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import check_file, choose_columns
+from mdaml.cli._inputs import check_file, choose_columns, describe_changes, name_problems
 from mdaml.cli._models import check_width, load_model
-from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
-from mdaml.io.tables import SUFFIXES, Table, read_blocks, slice_rows
-from mdaml.io.writers import write_blocks
+from mdaml.cli._screen import CommandError, replace_output, run_command
+from mdaml.io.columns import Table
+from mdaml.io.tables import read_blocks, slice_rows
+from mdaml.io.writers import SUFFIXES, write_blocks
 
 
 class Precision(StrEnum):
@@ -37,7 +39,9 @@ def transform(
     ],
     dtype: Annotated[
         Precision | None,
-        typer.Option(help="Precision of the numbers; by default that of the data."),
+        typer.Option(
+            metavar="float32|float64", help="Precision of the numbers; by default that of the data."
+        ),
     ] = None,
     raw: options.Raw = False,
     id_column: options.Id = None,
@@ -49,31 +53,42 @@ def transform(
     Files are read and written in blocks: they may be larger than memory.
     """
     with run_command(as_json) as screen:
-        estimator, features = load_model(model)
+        estimator, known = load_model(model)
         check_file(data)
-        blocks = read_blocks(data, **choose_columns(id_column, drop, features=features))
-        mapped = _map_blocks(estimator, model, blocks, dtype)
+        blocks = read_blocks(data, **choose_columns(id_column, drop, known=known))
+        changes = Counter[str]()
+        mapped = _map_blocks(estimator, model, blocks, dtype, changes)
         progress = screen.show_progress(f"transforming {data}")
         inputs = (model, data, id_column)
-        with replace_output(out, SUFFIXES, inputs=inputs) as part, convert_errors(), progress:
+        with replace_output(out, SUFFIXES, inputs=inputs) as part, name_problems(), progress:
             n_rows = write_blocks(part, out.suffix.lower(), mapped, raw=raw)
         names = list(estimator.get_feature_names_out())
-        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}")
+        told = f"; {describe_changes(changes)}" if changes else ""
+        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}{told}")
         screen.document = {
             "command": "transform",
             "out": str(out),
             "rows": n_rows,
             "columns": names,
+            "prepared": dict(changes),
         }
 
 
 def _map_blocks(
-    estimator: Any, model: Path, blocks: Iterable[Table], dtype: Precision | None
+    estimator: Any,
+    model: Path,
+    blocks: Iterable[Table],
+    dtype: Precision | None,
+    changes: Counter[str],
 ) -> Iterator[Table]:
-    """Yield mapped rows, few enough at a time for a memory map that is larger than memory."""
+    """Yield mapped rows, few enough at a time for a memory map that is larger than memory.
+
+    What had to be done about empty cells and unknown categories is added to `changes`.
+    """
     names = tuple(map(str, estimator.get_feature_names_out()))
     for block in blocks:
         check_width(estimator, model, block)
+        changes.update(block.changes)
         for rows in slice_rows(*block.X.shape):
             Y = estimator.transform(block.X[rows])
             if dtype is not None:

@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
+from mdaml._samples import explain_samples
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index
+from mdaml.constraints.persons import Persons, column_of
 from mdaml.constraints.value import Constraints
 
 _FORMS = {
@@ -49,19 +52,24 @@ def check_supervision(
     samples, labels = _check_arrays(estimator, X, y)
     if labels is not None:
         return samples, Classes.from_labels(name, labels)
-    return samples, constraints_of(len(samples), **given)
+    return samples, constraints_of(samples.shape[0], names=get_index(X), **given)
 
 
 def constraints_of(
-    n_samples: int, constraints: Any = None, constraint_weight: Any = None, **arrays: Any
+    n_samples: int,
+    constraints: Any = None,
+    constraint_weight: Any = None,
+    names: Names = None,
+    **arrays: Any,
 ) -> Constraints:
     """Return constraints as they were passed, or arrays of them, about at most so many rows of X.
 
-    Arrays are checked and not copied; a :class:`Constraints` was checked when it was made.
+    Arrays are checked and not copied; a :class:`Constraints` was checked when it was made. With
+    names of the rows of X, arrays may hold names, and constraints with ids are matched by them.
     """
     if constraints is None:
-        weights_name = "constraint_weight"
-        return Constraints.borrow(n_samples, weights_name, weights=constraint_weight, **arrays)
+        arrays |= {"weights": constraint_weight, "names": names}
+        return Constraints.borrow(n_samples, "constraint_weight", **arrays)
     if not isinstance(constraints, Constraints):
         raise TypeError(
             f"constraints must be mdaml.Constraints, got {type(constraints).__name__}. Pass "
@@ -72,6 +80,7 @@ def constraints_of(
             raise ValueError(
                 f"Pass either constraints or {name}, not both: constraints hold arrays and weights."
             )
+    constraints = match_names(constraints, names)
     if constraints.n_points > n_samples:
         raise ValueError(
             f"constraints refer to {constraints.n_points} points, but X has {n_samples} rows. Pass "
@@ -80,6 +89,56 @@ def constraints_of(
     if constraints.n_constraints == 0:
         raise ValueError("constraints are empty: at least one constraint is needed.")
     return constraints.about(n_samples)
+
+
+def check_ignored(name: str, X: Any, n_samples: int, given: dict[str, Any]) -> None:
+    """Refuse comparisons that are none, and unknown arguments, though nothing is learned."""
+    given = {form: value for form, value in given.items() if value is not None}
+    if given:
+        check_forms(name, EVERY_FORM, None, given)
+        constraints_of(n_samples, names=get_index(X), **given)
+
+
+def match_names(constraints: Constraints, names: Names) -> Constraints:
+    """Return constraints of the rows of an X, found by their ids, if both have names."""
+    ids = constraints.ids
+    if names is None or ids is None or ids.dtype.kind != "U" or np.array_equal(ids, names):
+        return constraints
+    place = dict(zip(names.tolist(), range(len(names)), strict=True))
+    rows = np.array([place.get(name, -1) for name in ids.tolist()])
+    parts = {
+        name: rows[getattr(constraints, name)] for name in ("triplets", "pairs", "quadruplets")
+    }
+    unknown = np.zeros(len(ids), bool)
+    for name, part in parts.items():
+        unknown[getattr(constraints, name)[part < 0]] = True
+    if unknown.any():
+        lost = ids[unknown].tolist()
+        shown = ", ".join(describe_unknown(name, list(place)) for name in lost[:5])
+        raise ValueError(
+            f"constraints name {len(lost)} points that are not in the index of X: {shown}"
+            f"{', ...' if len(lost) > 5 else ''}. Restrict them to the rows of X, or pass an X "
+            "whose index holds the ids."
+        )
+    return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
+
+
+def persons_of(said: Said, who: Any) -> Persons:
+    """Return who gave each comparison; labels and pairs have no persons."""
+    if isinstance(said, Classes) or len(said.pairs):
+        what = "labels" if isinstance(said, Classes) else "pairs"
+        raise ValueError(
+            f"who= names the person behind each triplet and quadruplet; got {what}. Pass "
+            "comparisons, or leave who= out."
+        )
+    return Persons.from_who(column_of(said, who), said.n_constraints)
+
+
+def weighable(said: Said, persons: Persons | None) -> Said:
+    """Return what a fit learns from: with persons all comparisons as quadruplets, with weights."""
+    if persons is None or isinstance(said, Classes):
+        return said
+    return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
 
 
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
@@ -114,15 +173,14 @@ def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) 
 
 
 def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
-    options = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2, "estimator": estimator}
-    try:
+    takes_sparse = bool(getattr(estimator, "takes_sparse", False))
+    options = {
+        "dtype": [np.float64, np.float32],
+        "ensure_min_samples": 2,
+        "estimator": estimator,
+        "accept_sparse": "csr" if takes_sparse else False,
+    }
+    with explain_samples(estimator, X, sparse=takes_sparse):
         if y is None:
             return check_array(X, input_name="X", **options), None
         return check_X_y(X, y, **options)
-    except ValueError as error:
-        if "could not convert string to float" not in str(error):
-            raise
-        raise ValueError(
-            f"X must hold numbers only: {error}. Encode words as numbers first, for instance "
-            "by OneHotEncoder."
-        ) from error

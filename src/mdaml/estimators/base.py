@@ -1,21 +1,28 @@
 """What every learner of a Mahalanobis distance can do once it is fitted."""
 
+import inspect
+import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mdaml._samples import explain_samples
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
-from mdaml.constraints.matching import check_both_kinds
+from mdaml._validation import warn
 from mdaml.estimators.handover import Handover
-from mdaml.kernels.pairs import pair_sq_dists
+from mdaml.estimators.packing import PackedRows
+from mdaml.estimators.scores import Scores
 
+SITE = "https://mdaml.github.io/mdaml"
 _FLOATS = [np.float64, np.float32]
+_COMPARISONS = ("triplets", "pairs", "quadruplets", "constraints")
 
 
 def principal_components(F: FloatArray, n_components: int | None = None) -> FloatArray:
@@ -27,122 +34,25 @@ def principal_components(F: FloatArray, n_components: int | None = None) -> Floa
     return (axes * lengths).T[:n_components]
 
 
-class PairScores:
-    """Scores of comparisons that follow from distances and a map to where they are Euclidean."""
+def _answer_typos(init: Any) -> Any:
+    """Return a constructor that refuses unknown parameters with what may have been meant."""
+    known = list(inspect.signature(init).parameters)[1:]
 
-    transform: Any
-    pair_distance: Any
+    @wraps(init)
+    def checked(self: Any, *args: Any, **params: Any) -> None:
+        for name in params:
+            if name not in known:
+                close = get_close_matches(name, known, n=1)
+                advice = f"Its parameters are {', '.join(known)}." if known else "It has none."
+                advice = f"Did you mean {close[0]!r}?" if close else advice
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {advice}")
+        init(self, *args, **params)
 
-    def pair_score(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
-        """Return the similarity of each row of A and the same row of B: minus their distance.
-
-        Parameters
-        ----------
-        A, B : array-like of shape (n_pairs, n_features)
-            The two members of each pair.
-
-        Returns
-        -------
-        scores : array of shape (n_pairs,)
-            At most 0; the higher, the more alike.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).pair_score([[0.0, 0.0]], [[3.0, 4.0]])
-        array([-5.])
-        """
-        return -self.pair_distance(A, B)
-
-    def score_triplets(self, X: ArrayLike, triplets: ArrayLike) -> float:
-        """Return the fraction of comparisons that hold under the learned distance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the triplets index; they need not be those of ``fit``.
-        triplets : array-like of shape (n_triplets, 3)
-            Row indices: ``X[t[0]]`` should be closer to ``X[t[1]]`` than to ``X[t[2]]``.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1; a tie does not hold.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> X = [[0.0], [1.0], [3.0], [6.0]]
-        >>> Euclidean().fit(X).score_triplets(X, [[0, 1, 2], [2, 3, 1]])
-        0.5
-        """
-        Y = self.transform(X)
-        triplets = check_triplets(triplets, len(Y))
-        near, far = (pair_sq_dists(Y, triplets[:, [0, other]]) for other in (1, 2))
-        return float(np.mean(near < far))
-
-    def score_quadruplets(self, X: ArrayLike, quadruplets: ArrayLike) -> float:
-        """Return the fraction of comparisons of two pairs that hold under the learned distance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the quadruplets index; they need not be those of ``fit``.
-        quadruplets : array-like of shape (n_quadruplets, 4)
-            Row indices: ``X[q[0]]`` and ``X[q[1]]`` should be closer than ``X[q[2]]`` and
-            ``X[q[3]]``.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1; a tie does not hold.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> X = [[0.0], [1.0], [3.0], [6.0]]
-        >>> Euclidean().fit(X).score_quadruplets(X, [[0, 1, 2, 3], [0, 2, 1, 2]])
-        0.5
-        """
-        Y = self.transform(X)
-        quadruplets = check_quadruplets(quadruplets, len(Y))
-        near, far = (pair_sq_dists(Y, pairs) for pairs in np.split(quadruplets, 2, axis=1))
-        return float(np.mean(near < far))
-
-    def score_pairs(self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike) -> float:
-        """Return how well the learned distance tells similar from dissimilar pairs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the pairs index; they need not be those of ``fit``.
-        pairs : array-like of shape (n_pairs, 2)
-            Row indices.
-        pair_labels : array-like of shape (n_pairs,)
-            1 for similar, -1 for dissimilar pairs; both must be there.
-
-        Returns
-        -------
-        score : float
-            The area under the ROC curve: the share of similar and dissimilar pairs, of all that can
-            be put side by side, in which the similar one is closer; ties count half.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> X = [[0.0], [1.0], [3.0], [6.0]]
-        >>> Euclidean().fit(X).score_pairs(X, [[0, 1], [1, 2], [0, 2], [2, 3]], [1, -1, 1, -1])
-        0.625
-        """
-        Y = self.transform(X)
-        checked, similar = check_pairs(pairs, pair_labels, len(Y))
-        name, advice = type(self).__name__, "The score compares the two."
-        check_both_kinds(name, similar.sum(), (~similar).sum(), advice)
-        return float(roc_auc_score(similar, -pair_sq_dists(Y, checked)))
+    return checked
 
 
 class MahalanobisTransformer(
-    PairScores, Handover, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    Scores, Handover, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """A linear map after which Euclidean distance is the learned distance.
 
@@ -150,15 +60,40 @@ class MahalanobisTransformer(
     """
 
     components_: FloatArray  # (n_components, d)
+    takes_sparse: ClassVar[bool] = False  # in fit; whatever follows needs products only
+    fit: Any
     # What ``mdaml search`` tries; as ``param_grid`` of MetricSearchCV.
     default_grid: ClassVar[list[dict[str, list[Any]]]] = [{}]
+
+    # Links of the HTML representation, as scikit-learn documents for libraries built on it.
+    _doc_link_module = "mdaml"
+    _doc_link_template = f"{SITE}/api/generated/mdaml.{{estimator_name}}.html"
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Let constructors answer misspelt parameters with the nearest name."""
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            cls.__init__ = _answer_typos(cls.__init__)  # type: ignore[method-assign]
+
+    if not TYPE_CHECKING:  # type checkers must go on to refuse unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Answer GridSearchCV, which looks for a score, with what to use instead."""
+            if name == "score" and sys._getframe(1).f_code.co_name == "check_scoring":
+                raise TypeError(
+                    f"{type(self).__name__} learns a metric and has no score of its own. "
+                    "mdaml.model_selection.MetricSearchCV searches its parameters, by comparisons "
+                    "or by labels; for GridSearchCV put it in a pipeline before a classifier, such "
+                    "as KNeighborsClassifier."
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Map samples so that Euclidean distance between them is the learned distance.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse array of shape (n_samples, n_features)
             Samples.
 
         Returns
@@ -175,8 +110,47 @@ class MahalanobisTransformer(
         (300, 1)
         """
         check_is_fitted(self, "components_")
-        samples: FloatArray = validate_data(self, X, dtype=_FLOATS, reset=False)
-        return self._map(samples)
+        return self._map(self._check(X, sparse=True))
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> Any:
+        """Fit and map the samples of the fit, as a pipeline does with every step but its last.
+
+        A pipeline hands ``y`` to all steps. Where comparisons are passed too, the metric is learned
+        from these alone, and ``y`` is for the steps behind it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), optional
+            Class labels; not looked at if there are comparisons.
+        **fit_params : Any
+            As for ``fit``: triplets, constraints and so on.
+
+        Returns
+        -------
+        X_new : array of shape (n_samples, n_components)
+            ``fit(X, ...).transform(X)``.
+
+        Examples
+        --------
+        A metric from comparisons and a classifier from labels.
+
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import load_dataset, make_triplets
+        >>> X, y = load_dataset("balance", return_X_y=True)
+        >>> T, _ = make_triplets(X, y, n_triplets=500, random_state=0)
+        >>> both = make_pipeline(MDaML(), KNeighborsClassifier(3)).fit(X, y, mdaml__triplets=T)
+        >>> both.score(X, y) > 0.8
+        True
+        """
+        if any(fit_params.get(form) is not None for form in _COMPARISONS):
+            return self.fit(X, **fit_params).transform(X)
+        if y is not None:
+            _warn_of_unlabelled(y)
+        return self.fit(X, y, **fit_params).transform(X)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix ``M`` of the learned distance.
@@ -206,7 +180,7 @@ class MahalanobisTransformer(
 
         Parameters
         ----------
-        A, B : array-like of shape (n_pairs, n_features)
+        A, B : array-like or sparse array of shape (n_pairs, n_features)
             The two members of each pair.
 
         Returns
@@ -222,12 +196,16 @@ class MahalanobisTransformer(
         array([5., 1.])
         """
         check_is_fitted(self, "components_")
-        a: FloatArray = validate_data(self, A, dtype=_FLOATS, reset=False)
-        b: FloatArray = check_array(B, dtype=_FLOATS, input_name="B", estimator=self)
+        a = self._check(A, "A", sparse=True)
+        with explain_samples(self, B, "B", sparse=True):
+            options = {"dtype": _FLOATS, "input_name": "B", "accept_sparse": "csr"}
+            b: FloatArray = check_array(B, estimator=self, **options)
         if a.shape != b.shape:
             raise ValueError(
                 f"A and B must have the same shape, one pair per row, got {a.shape} and {b.shape}."
             )
+        if issparse(a) != issparse(b):
+            a, b = csr_array(a), csr_array(b)
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             distances = _lengths(self._map(a - b))
         if not np.all(np.isfinite(distances)):
@@ -237,7 +215,7 @@ class MahalanobisTransformer(
             )
         return distances
 
-    def _map(self, X: FloatArray) -> FloatArray:
+    def _map(self, X: Any) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
     def _store(self, X: Any, components: FloatArray, dtype: Any, **fitted: Any) -> None:
@@ -271,6 +249,20 @@ class MahalanobisTransformer(
                     "StandardScaler, and fit again."
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pack row numbers of comparisons, of which there are many; nothing is lost."""
+        state = dict(super().__getstate__())
+        for name in ("triplets_", "comparisons_"):
+            if isinstance(state.get(name), np.ndarray):
+                state[name] = PackedRows.of(state[name])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpack them."""
+        super().__setstate__(
+            {k: v.unpack() if isinstance(v, PackedRows) else v for k, v in state.items()}
+        )
+
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
@@ -279,11 +271,15 @@ class MahalanobisTransformer(
         """Keep single precision; labels are the usual supervision, comparisons replace them."""
         tags: Any = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.sparse = self.takes_sparse
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _check(self, X: ArrayLike) -> FloatArray:
-        return validate_data(self, X, dtype=_FLOATS, reset=False)
+    def _check(self, X: ArrayLike, name: str = "X", *, sparse: bool = False) -> Any:
+        """Return samples like those of the fit, sparse ones only where these will do."""
+        with explain_samples(self, X, name, sparse=sparse):
+            accepted = "csr" if sparse else False
+            return validate_data(self, X, dtype=_FLOATS, reset=False, accept_sparse=accepted)
 
 
 def _lengths(Y: FloatArray) -> FloatArray:
@@ -293,3 +289,15 @@ def _lengths(Y: FloatArray) -> FloatArray:
     """
     _, exponents = np.frexp(np.abs(Y).max(axis=1, initial=0.0))
     return np.ldexp(np.linalg.norm(np.ldexp(Y, -exponents[:, None]), axis=1), exponents)
+
+
+def _warn_of_unlabelled(y: ArrayLike) -> None:
+    """Warn of labels -1, which mean nothing to a metric and a class to a classifier behind it."""
+    labels = np.asarray(y)
+    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "if" else 0
+    if 0 < n_unlabelled < labels.size:
+        warn(
+            f"{n_unlabelled} labels are -1, which marks rows without a label here; a classifier "
+            "behind this step takes -1 for one more class. Fit the metric first, then a pipeline "
+            "of FrozenEstimator(metric) and the classifier to the labelled rows alone."
+        )

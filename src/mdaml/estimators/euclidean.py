@@ -1,11 +1,13 @@
 """The distance that learns nothing."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags, check_array
 
+from mdaml._samples import explain_samples
 from mdaml._typing import ArrayLike
+from mdaml.constraints.arguments import check_ignored
 from mdaml.estimators.base import MahalanobisTransformer
 
 
@@ -32,6 +34,8 @@ class Euclidean(MahalanobisTransformer):
            [0., 1.]])
     """
 
+    takes_sparse: ClassVar = True
+
     def fit(self, X: ArrayLike, y: Any = None, **ignored: Any) -> Self:  # noqa: ARG002
         """Remember the number of features.
 
@@ -42,8 +46,8 @@ class Euclidean(MahalanobisTransformer):
         y : Any
             Ignored.
         **ignored : Any
-            Whatever supervision the learners take: triplets, pairs, pair_labels, quadruplets,
-            constraints, constraint_weight.
+            Whatever supervision the learners take, checked but not used: triplets, pairs,
+            pair_labels, quadruplets, constraints, constraint_weight.
 
         Returns
         -------
@@ -53,10 +57,14 @@ class Euclidean(MahalanobisTransformer):
         Examples
         --------
         >>> from mdaml import Euclidean
-        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]], triplets=[[0, 1, 1]]).n_features_in_
+        >>> X = [[0.0, 1.0], [2.0, 3.0], [5.0, 3.0]]
+        >>> Euclidean().fit(X, triplets=[[0, 1, 2]]).n_features_in_
         2
         """
-        samples = check_array(X, dtype=[np.float64, np.float32], input_name="X", estimator=self)
+        options = {"dtype": [np.float64, np.float32], "input_name": "X", "accept_sparse": "csr"}
+        with explain_samples(self, X, sparse=True):
+            samples = check_array(X, estimator=self, **options)
+        check_ignored(type(self).__name__, X, samples.shape[0], ignored)
         self._store(X, np.eye(samples.shape[1], dtype=samples.dtype), samples.dtype)
         return self
 

@@ -71,6 +71,7 @@ class GMML(PairLearner):
     True
     """
 
+    takes_sparse: ClassVar = True
     default_grid: ClassVar = [{"t": [0.1, 0.3, 0.5, 0.7, 0.9]}]
 
     def __init__(

@@ -62,6 +62,7 @@ class KISSME(PairLearner):
     True
     """
 
+    takes_sparse: ClassVar = True
     default_grid: ClassVar = [{"reg": [1e-6, 1e-3, 1e-2, 0.1, 1.0]}]
 
     def __init__(self, *, reg: float = 1e-6) -> None:

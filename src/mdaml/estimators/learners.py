@@ -4,11 +4,13 @@ from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_magnitude
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, persons_of
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.kernels.products import one_blas_thread
 
@@ -27,6 +29,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
         quadruplets: ArrayLike | None = None,
         constraints: Any = None,
         constraint_weight: ArrayLike | None = None,
+        who: ArrayLike | None = None,
         **unsupported: Any,
     ) -> Self:
         """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
@@ -34,22 +37,30 @@ class WeakLearner(MahalanobisTransformer, ABC):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples, dense; single precision stays single.
+            Samples; single precision stays single. Sparse arrays in GMML and KISSME only.
         y : array-like of shape (n_samples,), optional
             Class labels; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
-            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``.
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Here and below,
+            names instead, if X is a data frame with these in its index.
         pairs : array-like of shape (n_pairs, 2), optional
             Rows of X.
         pair_labels : array-like of shape (n_pairs,), optional
-            1 for similar, -1 for dissimilar pairs.
+            1 for similar, -1 or 0 for dissimilar pairs.
         quadruplets : array-like of shape (n_quadruplets, 4), optional
             Rows of X: ``X[q[0]]`` and ``X[q[1]]`` are closer than ``X[q[2]]`` and ``X[q[3]]``.
         constraints : Constraints, optional
             Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
+            If it has ids and X names in its index, they are matched by name.
         constraint_weight : array-like of shape (n_constraints,), optional
             Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
             constraint given twice. Only their ratios matter.
+        who : array-like of shape (n_comparisons,), optional
+            Who said so: a string or integer for each triplet and quadruplet, in this order; or the
+            name of a column of ``constraints``. Then
+            the share of wrong answers of each person is estimated together with the metric, and
+            answers count by the log odds that they are right; see ``persons_``. Of MDaML and
+            MDaMLCV, without pairs.
         **unsupported : Any
             Anything else is refused by name.
 
@@ -82,11 +93,11 @@ class WeakLearner(MahalanobisTransformer, ABC):
             constraint_weight=constraint_weight,
             **unsupported,
         )
-        self._fit(X, samples, said)
+        self._fit(X, samples, said, None if who is None else persons_of(said, who))
         return self
 
     @abstractmethod
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
         """Learn from checked samples and supervision; X is what was passed, with its names."""
 
 
@@ -96,7 +107,9 @@ class PairLearner(WeakLearner):
     The near pair of a triplet or quadruplet is taken for similar, the far pair for dissimilar.
     """
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+        if persons is not None:
+            raise TypeError(f"{type(self).__name__} does not weigh persons; got who=. MDaML does.")
         self._check_parameters(samples.shape[1])
         centred = _centred(samples)
         with one_blas_thread():
@@ -159,8 +172,14 @@ class LabelLearner(MahalanobisTransformer, ABC):
         """
 
 
-def _centred(samples: FloatArray) -> FloatArray:
-    """Return samples less their mean, in double precision: scatter matrices need it."""
+def _centred(samples: Any) -> Any:
+    """Return samples less their mean, in double precision: scatter matrices need it.
+
+    Sparse samples stay as they are: without their zeros they would be dense.
+    """
+    if issparse(samples):
+        check_magnitude(samples)
+        return csr_array(samples, dtype=np.float64)
     mean = samples.mean(axis=0, dtype=np.float64)
     shifted: FloatArray = np.subtract(samples, mean, order="C")  # rounding sees translations
     check_magnitude(shifted)

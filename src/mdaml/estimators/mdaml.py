@@ -5,17 +5,17 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml._validation import check_choice, check_memory_limit, has_unit_rows
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml._validation import check_random_state, has_unit_rows
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, weighable
+from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.chunks import Past, past_of
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.mdaml_spec import is_auto, resolve
+from mdaml.estimators.mdaml_spec import is_auto, place, resolve
 from mdaml.estimators.mdaml_warnings import (
     warn_if_hardly_learned,
     warn_if_needed,
@@ -24,7 +24,6 @@ from mdaml.estimators.mdaml_warnings import (
 from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
 from mdaml.solver.geometry import between
 from mdaml.solver.spec import Spec
-from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.memory import MemoryStore
 
 
@@ -142,7 +141,7 @@ class MDaML(WeakLearner):
         Copies of X are made only where they fit; a fit that does not fit without them is refused
         before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. On a
         device it limits the memory there. The guide "scaling" says what a fit takes.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the triplets drawn from labels, for the first weights and, with ``n_components``, for
         the principal axes.
 
@@ -170,13 +169,18 @@ class MDaML(WeakLearner):
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
         0 with an anchor.
+    persons_ : dict or None
+        With ``who=``, arrays with an entry for each person: ``who``, ``answers``, ``error``, the
+        estimated share of wrong answers, and ``weight``, what an answer counts; 1 is that of a
+        person who errs as often as all together. ``pandas.DataFrame(model.persons_)`` is a table.
     history_ : array of shape (n_passes + 3 * n_iter_,)
         The objective after the start and after every step: centres, weights, metric, in turn,
-        before the metric goes back by the shrinkage. It
-        never rises but where a pass with new triplets begins. Without anchor and floor it is that
-        of the paper, Eq. (7).
+        before the metric goes back by the shrinkage. It never rises but where a pass with new
+        triplets begins. Without anchor and floor it is that of the paper, Eq. (7). With ``who=`` it
+        has the term of the errors too, and never rises.
     pass_starts_ : array of shape (n_passes,)
-        Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh.
+        Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh, or for
+        every estimate of the errors of persons.
     n_iter_ : int
         Rounds made, in all passes.
     n_samples_seen_, n_comparisons_seen_ : int
@@ -237,7 +241,7 @@ class MDaML(WeakLearner):
         callback: Callable[[int, float], bool | None] | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
         memory_limit: int | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_modes = n_modes
         self.goal = goal
@@ -263,8 +267,8 @@ class MDaML(WeakLearner):
         self.memory_limit = memory_limit
         self.random_state = random_state
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
-        self._learn(X, samples, said)
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+        self._learn(X, samples, said, persons)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
     def partial_fit(
@@ -342,10 +346,14 @@ class MDaML(WeakLearner):
         self._stream = past.F, past.reservoir.updated(samples, comparisons, draws)
         return self
 
-    def _learn(self, X: ArrayLike, samples: FloatArray, said: Said) -> Fit:
+    def _learn(
+        self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None = None
+    ) -> Fit:
         """Fit to samples, and store what was learned."""
-        spec, said = resolve(self, samples.shape, said, unit_rows=has_unit_rows(samples))
-        fit = self._learn_in(X, self._make_store(samples, spec, said), spec, said)
+        unit_rows, keep = has_unit_rows(samples), persons is not None
+        spec, said = resolve(self, samples.shape, said, unit_rows=unit_rows, keep=keep)
+        store = place(self, samples, spec, weighable(said, persons))
+        fit = self._learn_in(X, store, spec, said, persons)
         if spec.metric is None:
             warn_of_scales(samples)
         # A metric of low rank also leaves out what nobody asked about.
@@ -354,9 +362,12 @@ class MDaML(WeakLearner):
             warn_if_hardly_learned(samples, fit.comparisons, start, self.components_)
         return fit
 
-    def _learn_in(self, X: ArrayLike, store: Any, spec: Spec, said: Said) -> Fit:
+    def _learn_in(
+        self, X: ArrayLike, store: Any, spec: Spec, said: Said, persons: Persons | None = None
+    ) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
-        fit = fit_metric(spec, store, said, check_random_state(self.random_state))
+        rng = check_random_state(self.random_state)
+        fit = fit_metric(spec, store, weighable(said, persons), rng, persons=persons)
         learned = fit.attributes(said, store.mean)
         self._store(X, principal_components(fit.F), store.mean.dtype, **learned)
         warn_if_needed(self, spec, fit)
@@ -376,7 +387,7 @@ class MDaML(WeakLearner):
         with chunk.threads():
             comparisons = draw_comparisons(spec, chunk, said, past.F, rng)
         rows, joined = past.reservoir.joined(samples, comparisons)
-        store = self._make_store(rows, spec, joined, copied=True)
+        store = place(self, rows, spec, joined, copied=True)
         fit = fit_metric(spec, store, joined, rng, past.warm(store))
         F = between(past.F, fit.F, past.share(comparisons.n_constraints))
         learned = fit.attributes(said, store.mean) | comparison_attributes(said, comparisons)
@@ -386,14 +397,3 @@ class MDaML(WeakLearner):
         self._store(None, principal_components(F), store.mean.dtype, **learned)
         warn_if_needed(self, spec, fit)
         return replace(past, F=F), comparisons
-
-    def _make_store(self, X: FloatArray, spec: Spec, said: Said, *, copied: bool = False) -> Any:
-        """Return the samples where they are to be computed with."""
-        check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
-        limit = check_memory_limit(self, self.memory_limit)
-        device = find_device("MDaML(device=...)", self.device)
-
-        def size() -> FitSize:
-            return fit_size(X.shape, X.itemsize, spec, said, copied=copied)
-
-        return make_store(X, device, limit, size)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray
-from mdaml._validation import check_choice, check_magnitude, has_unit_rows, warn
+from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_folds import (
@@ -104,7 +104,7 @@ class MDaMLCV(WeakLearner):
         Rank of the learned metric, see :class:`MDaML`; all else is chosen for this rank.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute, see :class:`MDaML`.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the splits, the triplets and the first weights.
 
     Attributes
@@ -149,14 +149,14 @@ class MDaMLCV(WeakLearner):
         goal: Literal["auto", "comparisons", "neighbors"] = "auto",
         n_components: int | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.goal = goal
         self.n_components = n_components
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said) -> None:
+    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "goal", self.goal, ["auto", "comparisons", "neighbors"])
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
@@ -197,7 +197,7 @@ class MDaMLCV(WeakLearner):
             device=self.device,
             random_state=int(rng.randint(2**31 - 1)),
         )
-        model._learn(X, samples, said)
+        model._learn(X, samples, said, persons)
         self._store(
             X,
             model.components_,

@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from mdaml._typing import FloatArray
 from mdaml._validation import (
     check_callback,
     check_choice,
     check_integer,
+    check_memory_limit,
     check_metric,
     check_number,
     check_start_weights,
@@ -16,6 +18,7 @@ from mdaml.constraints.arguments import Said
 from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
 from mdaml.solver.spec import Spec
+from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 
 # What is chosen where "auto" stands, from the studies of docs/accuracy.md.
 _ANCHORS = (10.0, 2.0, 0.5, 0.1, 0.02, 0.003)  # tried for comparisons
@@ -30,18 +33,30 @@ _MOST_MODES = 32  # and no more than one for twenty samples
 
 
 def resolve(
-    model: Any, shape: tuple[int, int], said: Said, *, unit_rows: bool = False
+    model: Any, shape: tuple[int, int], said: Said, *, unit_rows: bool = False, keep: bool = False
 ) -> tuple[Spec, Said]:
     """Check all parameters; return them resolved, with what to learn from.
 
     That is what was said; or groups that it follows, where neighbours are the goal and all is left
-    to be chosen.
+    to be chosen. ``keep`` leaves what was said as it is: persons answer for comparisons.
     """
     spec = check_parameters(model, shape, said, unit_rows=unit_rows)
-    classes = classes_of(model.goal, said) if is_auto(model.anchor) else None
+    classes = classes_of(model.goal, said) if is_auto(model.anchor) and not keep else None
     if classes is None:
         return spec, said
     return check_parameters(model, shape, classes, unit_rows=unit_rows, found=True), classes
+
+
+def place(model: Any, X: FloatArray, spec: Spec, said: Said, *, copied: bool = False) -> Any:
+    """Return the samples in a store, where they are to be computed with."""
+    check_choice(model, "device", model.device, [None, "cpu", "cuda", "auto"])
+    limit = check_memory_limit(model, model.memory_limit)
+    device = find_device("MDaML(device=...)", model.device)
+
+    def size() -> FitSize:
+        return fit_size(X.shape, X.itemsize, spec, said, copied=copied)
+
+    return make_store(X, device, limit, size)
 
 
 def classes_of(goal: str, said: Said) -> Classes | None:

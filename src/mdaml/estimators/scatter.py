@@ -6,9 +6,11 @@ essential in floating point.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse import csr_array, issparse
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.arguments import Said
@@ -17,6 +19,8 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_pair_sets
 from mdaml.kernels.pairs import laplacian_product
 from mdaml.kernels.products import transposed_times
+
+_SPARSE_PAIRS = 1 << 16  # whose differences are held at a time
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,13 @@ class PairScatter:
         return self.total / max(self.n_pairs, 1.0)
 
 
-def scatters(X: FloatArray, said: Said) -> tuple[PairScatter, PairScatter]:
+def scatters(X: Any, said: Said) -> tuple[PairScatter, PairScatter]:
     """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are."""
     if isinstance(said, Classes):
         return class_scatters(X[said.rows], said)
     similar, dissimilar = to_pair_sets(said)
-    return pair_scatter(X, similar), pair_scatter(X, dissimilar)
+    scatter = _sparse_pair_scatter if issparse(X) else pair_scatter
+    return scatter(X, similar), scatter(X, dissimilar)
 
 
 def pair_scatter(X: FloatArray, given: PairSet) -> PairScatter:
@@ -61,6 +66,17 @@ def _direct_scatter(X: FloatArray, given: PairSet) -> FloatArray:
     return _symmetric(total)
 
 
+def _sparse_pair_scatter(X: Any, given: PairSet) -> PairScatter:
+    """Return the scatter of pairs of sparse samples, whose differences are sparse too."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for begin in range(0, len(given.pairs), _SPARSE_PAIRS):
+        i, j = given.pairs[begin : begin + _SPARSE_PAIRS].T
+        differences = X[i] - X[j]
+        weights = given.counts[begin : begin + _SPARSE_PAIRS, None]
+        total += differences.T @ differences.multiply(weights)
+    return PairScatter(_symmetric(total), given.total, len(given.pairs))
+
+
 def weighted_scatter(
     X: FloatArray, pairs: IntArray, groups: IntArray, weights: FloatArray
 ) -> FloatArray:
@@ -69,15 +85,19 @@ def weighted_scatter(
     return half + half.T
 
 
-def class_scatters(X: FloatArray, classes: Classes) -> tuple[PairScatter, PairScatter]:
+def class_scatters(X: Any, classes: Classes) -> tuple[PairScatter, PairScatter]:
     """Return the scatters of all pairs within classes and of all pairs across classes.
 
     With ``n_c`` members, their sum ``s_c`` and second moment ``Q_c``, the pairs within class c
     scatter by ``n_c Q_c - s_c s_c^T``, and all pairs by ``n Q - s s^T``; across is the rest. X
     holds the samples in the order of the places of the classes.
     """
-    n, sizes = len(X), classes.size.astype(np.float64)
-    sums = np.add.reduceat(X, classes.first)
+    n, sizes = X.shape[0], classes.size.astype(np.float64)
+    if issparse(X):
+        members = csr_array((np.ones(n), classes.of, np.arange(n + 1)))  # (n, n_classes)
+        sums = (members.T @ X).toarray()
+    else:
+        sums = np.add.reduceat(X, classes.first)
     total = sums.sum(axis=0)
     moment, weighed = _moments(X, classes)
     within = weighed - sums.T @ sums
@@ -90,8 +110,11 @@ def class_scatters(X: FloatArray, classes: Classes) -> tuple[PairScatter, PairSc
     )
 
 
-def _moments(X: FloatArray, classes: Classes) -> tuple[FloatArray, FloatArray]:
+def _moments(X: Any, classes: Classes) -> tuple[FloatArray, FloatArray]:
     """Return ``sum_c Q_c`` and ``sum_c n_c Q_c`` for the second moments ``Q_c`` of the classes."""
+    if issparse(X):
+        weighed = X.multiply(classes.size[classes.of][:, None].astype(np.float64))
+        return (X.T @ X).toarray(), (X.T @ weighed).toarray()
     if len(X) < 32 * len(classes.size):  # small classes: two products beat a loop over many
         weighed = X * classes.size[classes.of][:, None]
         return transposed_times(X, X), transposed_times(X, weighed)

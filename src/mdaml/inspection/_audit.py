@@ -7,6 +7,8 @@ import numpy as np
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import constraints_of
+from mdaml.constraints.names import Names, check_ids, get_index
+from mdaml.constraints.persons import Persons, column_of
 from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
 from mdaml.inspection._model import (
     mapped_samples,
@@ -15,6 +17,7 @@ from mdaml.inspection._model import (
     require_pandas,
     self_weights,
 )
+from mdaml.inspection._persons import person_columns
 from mdaml.inspection._redundancy import implied, repeated
 from mdaml.inspection._suspicion import FlipModel, relative_margins
 
@@ -36,9 +39,13 @@ def audit(
     pair_labels: ArrayLike | None = None,
     quadruplets: ArrayLike | None = None,
     constraints: Constraints | None = None,
+    ids: ArrayLike | None = None,
     training_rows: bool | None = None,
+    who: ArrayLike | None = None,
+    seconds: ArrayLike | None = None,
+    left: ArrayLike | None = None,
 ) -> "DataFrame":
-    """Report what a fitted metric makes of every comparison.
+    """Report what a fitted metric makes of every comparison, or of every person.
 
     Parameters
     ----------
@@ -57,19 +64,46 @@ def audit(
         Row numbers ``(a, b, c, d)``: a is said to be closer to b than c to d.
     constraints : Constraints, optional
         Instead of the arrays.
+    ids : sequence of str, optional
+        Names of the rows of X, by which comparisons may name them. None: the index of X, if it is a
+        data frame with texts in its index, or the ids of the constraints.
     training_rows : bool or None, default=None
         Whether X are the rows of ``fit``, whose weights in the modes were learned. None: if there
         are as many. Pass False for other points that happen to be as many.
+    who : array-like of shape (n_comparisons,) or str, optional
+        A string or integer for each comparison, the person who made it; or the name of a column of
+        ``constraints``. Then the table has one row for each person.
+    seconds, left : array-like of shape (n_comparisons,) or str, optional
+        With ``who``: how long each answer took, and whether the one chosen was shown on the left;
+        or names of columns.
 
     Returns
     -------
     frame : pandas.DataFrame
-        One row per comparison, in the order triplets, pairs, quadruplets:
+        With ``who``, one row per person:
+
+        ``who``, ``answers``
+            The person, and the number of answers.
+        ``agreement``
+            Share of them that hold under the learned distance.
+        ``with_others``
+            Share of them that most of the others who were asked the same said too; missing where
+            nobody else was asked.
+        ``error``
+            Estimated share of wrong answers, see *Suspicion* below: one scale for all, a share for
+            each person.
+        ``seconds``, ``left``
+            Median time of an answer, and share of answers on the left, where these are known.
+        ``remark``
+            Empty, or what is at least 1000 times more likely than not: *answers at random*,
+            *answers the wrong way round*, *always answers left* or *right*.
+
+        Otherwise one row per comparison, in the order triplets, pairs, quadruplets:
 
         ``kind``
             triplet, similar pair, dissimilar pair or quadruplet.
         ``a``, ``b``, ``c``, ``d``
-            The members; only columns that some comparison needs.
+            The members, by name if there are names; only columns that some comparison needs.
         ``satisfied``
             Whether it holds under the learned distance; a tie does not.
         ``slack``
@@ -129,6 +163,7 @@ def audit(
     True
     """
     pandas = require_pandas("audit")
+    names = get_index(X) if ids is None else check_ids(ids)
     metric, X = metric_and_samples("audit", model, X)
     Y = mapped_samples(metric, X)
     said = constraints_of(
@@ -138,17 +173,28 @@ def audit(
         pairs=pairs,
         pair_labels=pair_labels,
         quadruplets=quadruplets,
+        names=names,
     )
+    names = said.ids if names is None else names
     given = columns_of(said)
     weights = mode_weights("audit", metric, Y, training_rows)
     near, far = compared_sq_dists(Y, given)
     satisfied = near < far
+    if who is not None:
+        names, times, sides = (column_of(said, values) for values in (who, seconds, left))
+        persons = Persons.from_who(names, said.n_constraints)
+        margins = relative_margins(near, far)
+        return pandas.DataFrame(person_columns(given, satisfied, margins, persons, times, sides))
+    if seconds is not None or left is not None:
+        raise ValueError("seconds= and left= describe persons: pass who= too.")
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0
     shared = self_weights(metric, weights, given.near)
     suspicion = _suspicion(given, relative_margins(near, far))
     codes = _categories(given, satisfied, shared, suspicion)
     columns = {"kind": pandas.Categorical.from_codes(given.kind, KINDS)}
-    columns |= _by_member(pandas, given.members, "{}", given.members)
+    columns |= _name_members(
+        _by_member(pandas, given.members, "{}", given.members), names, given.members
+    )
     columns |= {"satisfied": satisfied, "slack": (far - near) / (typical or 1.0)}
     columns |= {"self_weight": shared}
     modes = np.full(len(Y), -1) if weights is None else weights.argmax(axis=1)
@@ -190,6 +236,14 @@ def _categories(
         [_REDUNDANT, _KEPT, _IGNORED, _SUSPECTED],
         _VIOLATED,
     )
+
+
+def _name_members(columns: dict[str, Any], names: Names, members: IntArray) -> dict[str, Any]:
+    """Return members by their names, None where a comparison has none."""
+    if names is None:
+        return columns
+    known = np.array([*names.tolist(), None], object)  # -1 is the last one
+    return {name: known[members[:, "abcd".index(name)]] for name in columns}
 
 
 def _by_member(pandas: Any, members: IntArray, name: str, values: IntArray) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.names import get_index
 from mdaml.inspection._model import (
     are_training_rows,
     feature_names,
@@ -236,7 +237,7 @@ def mode_map(
         raise TypeError(f"mode_map needs a model with modes, MDaML; got {type(metric).__name__}.")
     Y = mapped_samples(metric, X)
     if triplets is not None:
-        near = check_triplets(triplets, len(Y))[:, :2]
+        near = check_triplets(triplets, len(Y), get_index(X))[:, :2]
     elif are_training_rows("mode_map", metric, Y, training_rows):
         near = (metric.triplets_ if metric.comparisons_ is None else metric.comparisons_)[:, :2]
     else:

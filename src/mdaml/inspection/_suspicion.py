@@ -1,6 +1,7 @@
 """How likely each answer is wrong, given by how much the learned distances contradict it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -11,7 +12,7 @@ from mdaml._typing import FloatArray
 _N_BINS = 1001  # odd: ties have a bin of their own
 # Where answers agree with the distances no more than by chance, either may be to blame; the priors
 # blame the distances.
-_PRIOR_RIGHT, _PRIOR_WRONG = 18.0, 2.0
+PRIOR_RIGHT, PRIOR_WRONG = 18.0, 2.0
 _PRIOR_SCALE, _PRIOR_SPREAD = 0.1, 2.0
 _BOUNDS = [(-12.0, 12.0), (np.log(0.005), np.log(5.0))]
 
@@ -25,7 +26,7 @@ class FlipModel:
     err where they are nearly equal; a share ``flip_rate`` of the answers is then turned round.
     """
 
-    flip_rate: float  # below 1/2
+    flip_rate: Any  # below 1/2; or an array, one for each answer
     scale: float
 
     @classmethod
@@ -45,9 +46,9 @@ class FlipModel:
             agrees = expit(centers / scale)
             likelihood = (1 - rate) * agrees + rate * (1 - agrees)
             off = (parameters[1] - np.log(_PRIOR_SCALE)) / _PRIOR_SPREAD
-            prior = _PRIOR_WRONG * np.log(rate) + _PRIOR_RIGHT * np.log1p(-rate) - 0.5 * off**2
+            prior = PRIOR_WRONG * np.log(rate) + PRIOR_RIGHT * np.log1p(-rate) - 0.5 * off**2
             in_rate = counts @ ((1 - 2 * agrees) / likelihood)
-            in_rate += _PRIOR_WRONG / rate - _PRIOR_RIGHT / (1 - rate)
+            in_rate += PRIOR_WRONG / rate - PRIOR_RIGHT / (1 - rate)
             bend = agrees * (1 - agrees) * centers / scale
             in_scale = -(1 - 2 * rate) * (counts @ (bend / likelihood)) - off / _PRIOR_SPREAD
             slope = np.array([in_rate * rate * (1 - 2 * rate), in_scale])

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_choice, check_number
 from mdaml.constraints.checks import check_pairs
+from mdaml.constraints.names import get_index
 from mdaml.inspection._calibration import Tradeoff, fit_curve
 
 _RULES = ["eer", "cost", "fbeta"]
@@ -301,7 +302,7 @@ class PairVerifier(BaseEstimator):
             "threshold. Call metric.fit, then PairVerifier(metric).fit.",
         )
         Y = np.asarray(self.metric.transform(X), dtype=np.float64)
-        rows, same = check_pairs(pairs, pair_labels, len(Y))
+        rows, same = check_pairs(pairs, pair_labels, len(Y), get_index(X))
         return np.linalg.norm(Y[rows[:, 0]] - Y[rows[:, 1]], axis=1), same
 
     def __sklearn_clone__(self) -> "PairVerifier":

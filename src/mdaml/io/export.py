@@ -5,7 +5,7 @@ All of it is made from the matrix ``components_``; methods of the estimators cal
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray
 from mdaml.io.atomic import replace_file
+from mdaml.io.front import Step, cast, n_inputs, onnx_front, prepend_faiss_front, torch_front
 
 _EMBEDDED = 1 << 16  # values of the samples embedded at a time: half a megabyte in double precision
 _INDEXED = 1 << 20  # values added to an index at a time
@@ -161,7 +162,9 @@ def _check_out(out: Any, shape: tuple[int, int]) -> None:
         )
 
 
-def make_faiss_index(components: FloatArray, X: FloatArray | None = None) -> Any:
+def make_faiss_index(
+    components: FloatArray, X: FloatArray | None = None, *, front: Sequence[Step] = ()
+) -> Any:
     """Return a faiss index of untransformed vectors that searches by the learned distance.
 
     Parameters
@@ -171,6 +174,8 @@ def make_faiss_index(components: FloatArray, X: FloatArray | None = None) -> Any
     X : array of shape (n_samples, n_features) or None
         Samples to add. Their mean is subtracted from all vectors inside the index, now and later:
         distances do not change, but lose less in faiss's single precision.
+    front : sequence of dict
+        Steps before the map, through which X went; those who search pass vectors before them.
 
     Returns
     -------
@@ -188,21 +193,25 @@ def make_faiss_index(components: FloatArray, X: FloatArray | None = None) -> Any
     faiss = _import("faiss")
     n_components, n_features = components.shape
     linear = faiss.LinearTransform(n_features, n_components, X is not None)
-    faiss.copy_array_to_vector(_cast(components).ravel(), linear.A)
+    faiss.copy_array_to_vector(cast(components).ravel(), linear.A)
     if X is not None:
         offset = -components.astype(np.float64) @ X.mean(axis=0, dtype=np.float64)
-        faiss.copy_array_to_vector(_cast(offset), linear.b)
+        faiss.copy_array_to_vector(cast(offset), linear.b)
     linear.is_trained = True
     index = faiss.IndexPreTransform(linear, faiss.IndexFlatL2(n_components))
     if X is not None:
         step = max(1, _INDEXED // n_features)
         for start in range(0, len(X), step):
-            index.add(_cast(X[start : start + step]))
-    return index
+            index.add(cast(X[start : start + step]))
+    return prepend_faiss_front(faiss, index, front)
 
 
 def make_onnx_model(
-    components: FloatArray, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32"
+    components: FloatArray,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    dtype: Any = "float32",
+    front: Sequence[Step] = (),
 ) -> Any:
     """Return an ONNX model that maps ``X`` of shape (any, n_features) to ``embedding``.
 
@@ -214,6 +223,8 @@ def make_onnx_model(
         A file to write as well; it is replaced only once the new one is complete.
     dtype : {"float32", "float64"} or dtype
         Of input and output.
+    front : sequence of dict
+        Steps before the map; see :class:`mdaml.estimators.pipelines.FoldedMetric`.
 
     Returns
     -------
@@ -230,15 +241,16 @@ def make_onnx_model(
     precision = _check_precision(dtype)
     onnx = _import("onnx")
     helper = onnx.helper
-    weight = _cast(components.T, precision)
+    weight = cast(components.T, precision)
     element = helper.np_dtype_to_tensor_dtype(precision)
-    n_features, n_components = weight.shape
+    nodes, constants, last = onnx_front(onnx, front, precision)
+    n_features, n_components = n_inputs(front, len(weight)), weight.shape[1]
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["X", "components"], ["embedding"])],
+        [*nodes, helper.make_node("MatMul", [last, "components"], ["embedding"])],
         "mdaml",
         [helper.make_tensor_value_info("X", element, ["n_samples", n_features])],
         [helper.make_tensor_value_info("embedding", element, ["n_samples", n_components])],
-        [onnx.numpy_helper.from_array(weight, "components")],
+        [*constants, onnx.numpy_helper.from_array(weight, "components")],
         doc_string="Euclidean distance of rows of the embedding is the learned distance.",
     )
     opsets = [helper.make_opsetid("", _OPSET)]
@@ -251,8 +263,10 @@ def make_onnx_model(
     return model
 
 
-def make_torch_layer(components: FloatArray, *, dtype: Any = "float32") -> Any:
-    """Return a linear layer without bias, frozen.
+def make_torch_layer(
+    components: FloatArray, *, dtype: Any = "float32", front: Sequence[Step] = ()
+) -> Any:
+    """Return a linear layer without bias, frozen; with steps before it a sequence.
 
     Parameters
     ----------
@@ -260,10 +274,12 @@ def make_torch_layer(components: FloatArray, *, dtype: Any = "float32") -> Any:
         The weight.
     dtype : {"float32", "float64"} or dtype of NumPy or torch
         Of the weight.
+    front : sequence of dict
+        Steps before the map; see :class:`mdaml.estimators.pipelines.FoldedMetric`.
 
     Returns
     -------
-    layer : torch.nn.Linear
+    layer : torch.nn.Linear or torch.nn.Sequential
 
     Examples
     --------
@@ -275,10 +291,10 @@ def make_torch_layer(components: FloatArray, *, dtype: Any = "float32") -> Any:
     precision = _check_precision(dtype)
     torch = _import("torch")
     n_components, n_features = components.shape
-    weight = torch.tensor(_cast(components, precision))
+    weight = torch.tensor(cast(components, precision))
     layer = torch.nn.Linear(n_features, n_components, bias=False, dtype=weight.dtype, device="meta")
     layer.weight = torch.nn.Parameter(weight, requires_grad=False)
-    return layer
+    return torch.nn.Sequential(*torch_front(torch, front, precision), layer) if front else layer
 
 
 def _check_precision(dtype: Any) -> np.dtype[Any]:
@@ -291,18 +307,6 @@ def _check_precision(dtype: Any) -> np.dtype[Any]:
     if dtype is None or precision not in (np.float32, np.float64):  # None is double to NumPy
         raise ValueError(f"dtype must be 'float32' or 'float64', got {dtype!r}.")
     return precision
-
-
-def _cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArray[Any]:
-    """Return an array in another precision, in C order, unless it does not fit."""
-    with np.errstate(over="ignore"):  # checked below
-        cast = np.ascontiguousarray(array, dtype=dtype)
-    if not np.all(np.isfinite(cast)):
-        raise ValueError(
-            f"Values up to {np.abs(array).max():.1e} do not fit into {dtype}. Scale the features, "
-            "for instance by StandardScaler, and fit again."
-        )
-    return cast
 
 
 def _import(library: str) -> Any:

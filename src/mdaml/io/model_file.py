@@ -129,7 +129,7 @@ def _refusal(value: Any, where: str) -> TypeError:
     if isinstance(value, np.ndarray):
         what = f"{what} of dtype {value.dtype}"
     advice = "Set it to something else by set_params before saving."
-    if isinstance(value, np.random.RandomState):
+    if isinstance(value, np.random.RandomState | np.random.Generator):
         advice = "Its state is not saved: set_params(random_state=None), or an integer, first."
     where = re.sub(r"(.*\.)?params\.", "The parameter ", where)
     return TypeError(
@@ -146,7 +146,8 @@ def _split_model(
     if type(model).__module__.rpartition(".")[0] != _PACKAGE:
         raise TypeError(
             f"{where or 'The model'} is a {name}, which is no estimator of mdaml itself: its file "
-            "could not be loaded. Of a search, save best_estimator_; of a pipeline, its steps."
+            "could not be loaded. Of a search, save best_estimator_; of a pipeline, "
+            "mdaml.fold_pipeline(it)."
         )
     params = model.get_params(deep=False)
     if params.get("callback") is not None:
@@ -295,7 +296,8 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     d = learned.get("n_features_in_")
     if type(d) is not int or d < 1:
         raise ValueError(f"n_features_in_ must be a positive integer, got {d!r}")
-    components = _check_matrix(learned, "components_", "f", "n_components", d)
+    inner = _check_front(learned["front_"], d) if "front_" in learned else d
+    components = _check_matrix(learned, "components_", "f", "n_components", inner)
     if components is None or not len(components) or components.dtype.itemsize < 4:
         raise ValueError("components_ must be there, with a row at least, in single or double")
     names = learned.get("feature_names_in_")
@@ -310,6 +312,27 @@ def check_learned(learned: Mapping[str, Any]) -> None:
         n_samples = np.inf if weights is None else len(weights)
         if triplets.min() < 0 or triplets.max() >= n_samples:
             raise ValueError("triplets_ must be row numbers of the training samples")
+
+
+def _check_front(front: Any, d: int) -> int:
+    """Return the width of what comes out of the steps before a map, or refuse them."""
+    wanted = "front_ must be steps, each with matrix, offset and norm, that fit together"
+    if not isinstance(front, list) or not all(isinstance(step, dict) for step in front):
+        raise ValueError(wanted)
+    for step in front:
+        if set(step) != {"matrix", "offset", "norm"} or step["norm"] not in ("l1", "l2", "max"):
+            raise ValueError(wanted)
+        matrix, offset = step["matrix"], step["offset"]
+        if matrix is None and offset is None:
+            continue
+        for part in (matrix, offset):
+            is_float = isinstance(part, np.ndarray) and part.dtype == np.float64
+            if not is_float or not np.all(np.isfinite(part)):
+                raise ValueError(wanted)
+        if matrix.ndim != 2 or matrix.shape[1] != d or offset.shape != matrix.shape[:1]:
+            raise ValueError(wanted)
+        d = len(matrix)
+    return d
 
 
 def _check_matrix(

@@ -1,196 +1,143 @@
-"""Tables of numbers in CSV, Parquet and NPY files, with ids and labels, whole or in blocks.
+"""Tables in files become numbers, with ids and labels, whole or in blocks.
 
 Messages name the options of the command line, by which people choose the columns.
 """
 
-import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml.io.columns import Table, Wanted, choose_columns
+from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix
 from mdaml.io.model_zip import ARRAY_DAMAGE
+from mdaml.io.preparation import MISSING
+from mdaml.io.problems import Reading, is_date, is_number, report_problems
 from mdaml.io.texts import (
     BLOCK_ROWS,
+    TABLE_SUFFIXES,
     Texts,
     check_suffix,
     load_arrow,
-    open_parquet,
+    open_columns,
     read_records,
-    shorten,
     to_texts,
 )
 
-SUFFIXES = (".csv", ".parquet", ".npy")
-_BLOCK_BYTES = 8 << 20  # of a CSV file, parsed at a time
-# Data frames write their index like this; it is never a feature.
-_INDEX = re.compile(r"|__index_level_\d+__")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of a file: finite numbers, with ids and labels as text where there are any.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    X : array of shape (n_rows, n_features)
-        Of a whole NPY file of floats a memory map.
-    features : tuple of str
-        Names of the columns of X.
-    id_column, label_column : str or None
-        Where ids and labels come from: a column, or with NPY another file.
-    is_named : bool
-        Whether the names of the features are the file's own.
-    ids : array of str of shape (n_rows,) or None
-        Distinct in a whole table.
-    labels : array of str of shape (n_rows,) or None
-        Empty where a row has no label.
-    """
-
-    path: Path
-    X: FloatArray
-    features: tuple[str, ...]
-    id_column: str | None = None
-    label_column: str | None = None
-    is_named: bool = True
-    ids: Texts | None = None
-    labels: Texts | None = None
-
-    def get_name(self, row: int) -> str:
-        """Return the id of a row, or its number."""
-        return str(row if self.ids is None else self.ids[row])
-
-    def describe_names(self) -> str:
-        """Return a sentence on how rows are named."""
-        if self.ids is None:
-            n = len(self.X)
-            return f"The rows of {self.path} are numbered 0 to {n - 1}; --id names a column of ids."
-        shown = ", ".join(map(repr, self.ids[:3].tolist()))
-        return f"The ids of {self.path} are such as {shown}."
-
-    def find_rows(self, names: Sequence[str]) -> list[int]:
-        """Return the rows with these ids, or with these numbers where there are no ids."""
-        known = map(str, range(len(self.X))) if self.ids is None else self.ids.tolist()
-        wanted = set(names)
-        rows = {name: row for row, name in enumerate(known) if name in wanted}
-        unknown = [name for name in names if name not in rows]
-        if unknown:
-            kind = "row" if self.ids is None else "id"
-            raise ValueError(f"There is no {kind} {shorten(unknown[0])!r}. {self.describe_names()}")
-        return [rows[name] for name in names]
-
-    def encode_labels(self) -> npt.NDArray[np.int64]:
-        """Return the labels as integers, -1 for rows without a label.
-
-        Labels that are integers keep their value; others are numbered in alphabetical order.
-        """
-        assert self.labels is not None
-        known = (self.labels != "") & (self.labels != "-1")
-        values = self.labels[known].tolist()
-        codes = np.full(len(self.labels), -1)
-        try:
-            codes[known] = [int(value) for value in values]
-        except (ValueError, OverflowError):
-            codes[known] = np.unique(np.array(values, str), return_inverse=True)[1]
-        return codes
+SUFFIXES = (*TABLE_SUFFIXES, ".npy")
+_NO_ROW = "{}: every row has an empty cell, and such rows are left out (--missing drop)."
+_BLOCK_BYTES = 8 << 20  # of a text file, parsed at a time
 
 
 def read_table(path: Path, **columns: Any) -> Table:
-    """Read a whole table, with the options of :func:`read_blocks`; ids must be distinct."""
-    blocks: list[Any] = list(read_blocks(path, **columns))
-    is_mapped = isinstance(blocks[0].X, np.memmap)
-    X = _map_npy(path) if is_mapped else np.concatenate([block.X for block in blocks])
-    ids = None if blocks[0].ids is None else np.concatenate([b.ids for b in blocks])
-    labels = None if blocks[0].labels is None else np.concatenate([b.labels for b in blocks])
-    first: dict[str, int] = {}
-    for row, name in enumerate([] if ids is None else ids.tolist()):
-        if first.setdefault(name, row) != row:
-            raise ValueError(
-                f"{_locate(path, row)}: the id {name!r} was there before, at "
-                f"{_locate(path, first[name])}. Ids must differ."
-            )
-    return replace(blocks[0], X=X, ids=ids, labels=labels)
+    """Read a whole table, with the options of :func:`read_blocks`; ids must be distinct.
+
+    Without a known preparation, categories and medians are those of the table.
+    """
+    wanted = Wanted(**columns)
+    blocks: list[Any] = list(_read_raw(path, wanted, distinct_ids=True))
+    preparation = blocks[0].preparation
+    if wanted.known is None:
+        texts = {n: np.concatenate([b.texts[n] for b in blocks]) for n in blocks[0].texts}
+        X = _join([block.X for block in blocks]) if wanted.missing == "median" else blocks[0].X
+        try:
+            preparation = preparation.learn(X, texts)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    n_rows = 0
+    for place, block in enumerate(blocks):
+        blocks[place] = _prepare(block, preparation, n_rows)
+        n_rows += len(block.X)
+    is_mapped = all(isinstance(block.X, np.memmap) for block in blocks)
+    X = _map_npy(path) if is_mapped else _join([block.X for block in blocks])
+    if not len(X):
+        raise ValueError(_NO_ROW.format(path))
+    ids = None if blocks[0].ids is None else _join([b.ids for b in blocks])
+    labels = None if blocks[0].labels is None else _join([b.labels for b in blocks])
+    changes = sum((Counter(block.changes) for block in blocks), Counter[str]())
+    return replace(blocks[0], X=X, ids=ids, labels=labels, changes=changes)
 
 
-def read_blocks(
-    path: Path,
-    *,
-    id_column: str | None = None,
-    label_column: str | None = None,
-    drop: Sequence[str] = (),
-    features: Sequence[str] | None = None,
-) -> Iterator[Table]:
-    """Read a table in blocks of rows; refuse the file with the place of what is wrong.
+def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
+    """Read a table in blocks of rows; refuse the file with all that is wrong, and where.
 
     Parameters
     ----------
     path : Path
-        A CSV file in UTF-8 with commas, and a header unless all its cells are numbers; a Parquet
+        Text with a header, unless all its cells are numbers: commas, semicolons or tabs, UTF-8 or
+        UTF-16, also compressed by gzip; the first sheet of an Excel file; a Parquet or Feather
         file; or an NPY file with a matrix.
-    id_column, label_column : str or None
-        Columns of ids and labels, with NPY other NPY files. None: ids are in a column that is
-        called id in some spelling or in the index of a data frame, if there is one; no labels.
-    drop : sequence of str
-        Columns to leave out.
-    features : sequence of str or None
-        Columns of X, in their order, if the file has names. None: all that are left.
+    **columns
+        ``id_column``, ``label_column``: columns of ids and labels, with NPY other NPY files. None:
+        ids are in a column that is called id in some spelling or in the index of a data frame, if
+        there is one; no labels. ``drop``: columns to leave out. ``categorical``: columns that hold
+        categories, or "auto" for all that hold text. ``missing``: what to do about empty cells, as
+        in :class:`Preparation`. ``known``: the preparation of a model, instead of the last two.
 
     Yields
     ------
     block : Table
     """
-    read = {".csv": _read_csv, ".parquet": _read_parquet, ".npy": _read_npy}
+    wanted, n_rows, n_left = Wanted(**columns), 0, 0
+    for block in _read_raw(path, wanted, distinct_ids=False):
+        prepared = _prepare(block, block.preparation, n_rows)
+        n_rows += len(block.X)
+        n_left += len(prepared.X)
+        yield prepared
+    if not n_left:
+        raise ValueError(_NO_ROW.format(path))
+
+
+def _join(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _read_raw(path: Path, wanted: Wanted, *, distinct_ids: bool) -> Iterator[Table]:
+    """Read blocks in which X has the columns of numbers, NaN where there is none."""
     suffix = check_suffix(path, SUFFIXES)
-    columns = {"id_column": id_column, "label_column": label_column, "drop": drop}
-    yield from read[suffix](path, columns | {"features": features})
+    if suffix == ".npy":
+        yield from _read_npy(path, wanted)
+    elif suffix in (".parquet", ".feather"):
+        yield from _read_columns(path, wanted, distinct_ids)
+    else:
+        yield from _read_lines(path, wanted, distinct_ids)
 
 
-def _choose_columns(path: Path, names: Sequence[str], columns: Mapping[str, Any]) -> Table:
-    """Return a table without rows, or refuse columns that do not fit."""
-    id_column, label_column = columns["id_column"], columns["label_column"]
-    drop, features = columns["drop"], columns["features"]
-    known = Counter(names)
-    repeated = [name for name, n_times in known.items() if n_times > 1]
-    if repeated:
-        raise ValueError(f"{path}: the column {repeated[0]!r} is there twice. Rename one.")
-    wanted = [(id_column, "--id"), (label_column, "--labels"), *((name, "--drop") for name in drop)]
-    wanted = [(name, f"{option} {name}") for name, option in wanted if name is not None]
-    wanted += [(name, "a feature of the model") for name in features or ()]
-    for name, what in wanted:
-        if name not in known:
-            shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-            raise ValueError(
-                f"{path}: there is no column {name!r} ({what}). Its columns are {shown}."
-            )
-    if id_column is None:
-        used = {label_column, *drop, *(features or ())}
-        free = [name for name in names if name not in used]
-        called_id = [name for name in free if name.lower() == "id"]
-        id_column = next(chain(called_id, filter(_INDEX.fullmatch, free)), None)
-    if features is None:
-        others = {id_column, label_column, *drop}
-        features = [n for n in names if n not in others and not _INDEX.fullmatch(n)]
-    if not features:
-        raise ValueError(f"{path}: there is no column left that could be a feature.")
-    return Table(path, np.empty((0, len(features))), tuple(features), id_column, label_column)
+def _prepare(block: Table, preparation: Any, n_before: int) -> Table:
+    """Return the block with features in place of columns."""
+    X, texts, changes = block.X, block.texts, {}
+    gaps = preparation.find_gaps(X, texts)
+    if preparation.missing == "drop" and block.ids is None:
+        # Comparisons name rows by their place in the file.
+        block = replace(
+            block, ids=np.arange(n_before, n_before + len(X)).astype(str).astype(object)
+        )
+    if preparation.missing == "drop" and gaps.any():
+        keep, changes["rows left out"] = ~gaps, int(gaps.sum())
+        ids, labels = (None if part is None else part[keep] for part in (block.ids, block.labels))
+        block = replace(block, ids=ids, labels=labels)
+        X, texts = np.asarray(X)[keep], {name: cells[keep] for name, cells in texts.items()}
+    elif preparation.missing == "median" and gaps.any():
+        X, texts, changes["cells filled in"] = preparation.fill(X, texts)
+    X, changes["cells of unknown categories"] = preparation.encode(X, texts)
+    changes = {what: n for what, n in changes.items() if n}
+    names = preparation.features
+    return replace(block, X=X, texts={}, features=names, preparation=preparation, changes=changes)
 
 
-def _locate(path: Path, row: int) -> str:
-    """Return file and line of a row; only lines of CSV files are numbered from 1."""
-    if path.suffix.lower() == ".csv":
-        _, n_skipped, _ = _read_head(path)
-        lines = (line for line, _ in read_records(path) if line > n_skipped)
-        return f"{path}:{next(line for n, line in enumerate(lines) if n == row)}"
-    return f"{path}: row {row} (from 0)"
+def _check_block(block: Table) -> None:
+    """Refuse a block with what cannot be prepared; what it is will be looked for."""
+    preparation: Any = block.preparation
+    is_bad = np.isinf(block.X).any() or (block.ids is not None and not all(block.ids))
+    if preparation.missing == "error":
+        is_bad |= preparation.find_gaps(block.X, block.texts).any()
+    if is_bad:
+        raise ValueError("some cells cannot be used")
 
 
 def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
@@ -203,65 +150,121 @@ def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
         None if name is None else to_texts(table.path, batch, name, trim=trim)
         for name in (table.id_column, table.label_column)
     )
-    return replace(table, X=X, ids=ids, labels=labels)
+    texts = {}
+    for name in _get_categories(table):
+        cells = to_texts(table.path, batch, name, trim=trim)
+        texts[name] = np.where(np.isin(cells.astype(str), MISSING), "", cells)
+    return replace(table, X=X, ids=ids, labels=labels, texts=texts)
 
 
-def _check_block(block: Table, n_before: int) -> None:
-    """Refuse missing and infinite numbers, and missing ids."""
-    if not np.isfinite(block.X).all():
-        row, place = np.argwhere(~np.isfinite(block.X))[0].tolist()
-        value = block.X[row, place]
-        what = "is missing" if np.isnan(value) else f"is {value}, not finite"
-        what = f"column {block.features[place]!r} {what}"
-    elif block.ids is not None and not all(block.ids):
-        row = block.ids.tolist().index("")
-        what = f"the id, column {block.id_column!r}, is missing"
-    else:
-        return
-    raise ValueError(f"{block.path}: row {n_before + row} (from 0): {what}.")
+def _get_categories(table: Table) -> Mapping[str, Sequence[str]]:
+    return {} if table.preparation is None else table.preparation.categories
 
 
-def _read_csv(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
-    """Read with Arrow, and once more line by line if something is wrong."""
-    arrow = load_arrow()
-    names, n_skipped, is_header = _read_head(path)
-    if not is_header:
-        columns = {**columns, "features": None}
-    table = replace(_choose_columns(path, names, columns), is_named=is_header)
-    texts = [name for name in (table.id_column, table.label_column) if name is not None]
-    types = dict.fromkeys(table.features, "float64") | dict.fromkeys(texts, "string")
-    options = arrow.csv.ReadOptions(
-        column_names=names, skip_rows=n_skipped, block_size=_BLOCK_BYTES
+def _check_distinct(seen: set[str], block: Table) -> None:
+    names = [] if block.ids is None else block.ids.tolist()
+    n_before = len(seen)
+    seen.update(names)
+    if len(seen) < n_before + len(names):
+        raise ValueError("an id is there twice")
+
+
+def _describe_reading(table: Table, names: Sequence[str], **more: Any) -> Reading:
+    preparation: Any = table.preparation
+    return Reading(
+        table.path,
+        names,
+        numeric=table.features,
+        categorical=list(preparation.categories),
+        id_column=table.id_column,
+        label_column=table.label_column,
+        may_be_empty=preparation.missing != "error",
+        **more,
     )
-    conversion = arrow.csv.ConvertOptions(column_types=types, include_columns=list(types))
-    n_rows = 0
+
+
+def _detect(path: Path) -> TextFormat:
+    """Return the format of a text file, or that of the copy of a sheet."""
+    if get_suffix(path, (".xlsx",)):
+        return TextFormat("utf-8-sig", is_gzip=False, delimiter=",", decimal=".")
+    return detect_format(path)
+
+
+def _read_lines(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Table]:
+    """Read with Arrow, and once more line by line if something is wrong."""
+    form = _detect(path)
+    names, n_skipped, is_header = _read_head(path, form)
+    texts = _find_texts(path, form, names, n_skipped) if wanted.categorical == ["auto"] else ()
+    table = choose_columns(path, names, wanted, texts, named=is_header)
+    seen, n_rows = set[str](), 0
     try:
-        for batch in arrow.csv.open_csv(path, options, convert_options=conversion):
+        for batch in _open_csv(table, form, names, n_skipped):
             if batch.num_rows:
                 block = _to_block(table, batch, trim=True)
-                _check_block(block, n_rows)
+                _check_block(block)
+                if distinct_ids:
+                    _check_distinct(seen, block)
                 n_rows += batch.num_rows
                 yield block
     except ValueError as error:  # errors of Arrow are ValueErrors too
         if "Empty CSV file" not in str(error):
-            fault = _find_fault(table, names, n_skipped, by_name=columns["features"] is not None)
-            raise ValueError(fault or f"{path}: it cannot be read: {error}") from None
+            settings = {"n_skipped": n_skipped, "decimal": form.decimal}
+            settings |= {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
+            report = report_problems(_describe_reading(table, names, **settings))
+            raise ValueError(report or f"{path}: it cannot be read: {error}") from None
     if n_rows == 0:
         raise ValueError(f"{path}: there is a header, but no row under it.")
 
 
-def _read_head(path: Path) -> tuple[tuple[str, ...], int, bool]:
+def _find_texts(path: Path, form: TextFormat, names: Sequence[str], n_skipped: int) -> list[str]:
+    """Return the columns that hold text, not dates, in the first rows of a file."""
+    rows = (row for line, row in read_records(path, form) if line > n_skipped)
+    some = [dict(zip(names, map(str.strip, row), strict=False)) for row in islice(rows, 1000)]
+
+    def is_text(cell: str) -> bool:
+        return not (is_number(cell, form.decimal) or cell in MISSING or is_date(cell))
+
+    return [name for name in names if any(is_text(row.get(name, "")) for row in some)]
+
+
+def _open_csv(table: Table, form: TextFormat, names: Sequence[str], n_skipped: int) -> Any:
+    """Return Arrow's batches of the rows of a text file or sheet."""
+    arrow = load_arrow()
+    is_sheet = get_suffix(table.path, (".xlsx",))
+    compression = "gzip" if form.is_gzip else None
+    source = arrow.input_stream(
+        copy_sheet(table.path) if is_sheet else str(table.path), compression=compression
+    )
+    texts = [name for name in (table.id_column, table.label_column) if name is not None]
+    types = dict.fromkeys(table.features, "float64")
+    types |= dict.fromkeys([*texts, *_get_categories(table)], "string")
+    return arrow.csv.open_csv(
+        source,
+        arrow.csv.ReadOptions(
+            column_names=names,
+            skip_rows=min(1, n_skipped) if is_sheet else n_skipped,
+            block_size=_BLOCK_BYTES,
+            encoding="utf8" if form.encoding == "utf-8-sig" else form.encoding,
+        ),
+        arrow.csv.ParseOptions(delimiter=form.delimiter),
+        arrow.csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            decimal_point=form.decimal,
+            null_values=list(MISSING),
+        ),
+    )
+
+
+def _read_head(path: Path, form: TextFormat) -> tuple[tuple[str, ...], int, bool]:
     """Return names of columns, the lines before the first row, and whether one is a header."""
-    line, cells = next(read_records(path), (0, []))
+    line, cells = next(read_records(path, form), (0, []))
     cells = [cell.strip() for cell in cells]
     if not cells:
         raise ValueError(f"{path}: the file is empty.")
-    if len(cells) == 1 and any(mark in cells[0] for mark in ";\t"):
-        mark = "semicolons" if ";" in cells[0] else "tabs"
-        raise ValueError(f"{path}:{line}: cells are separated by {mark}; use commas.")
     # Data frames without names write 0,1,2,... for a header.
     numbered = len(cells) > 1 and cells == [str(n) for n in range(len(cells))]
-    if all(map(_is_finite, cells)) and not numbered:
+    if all(is_number(cell, form.decimal) for cell in cells) and not numbered:
         return tuple(f"x{n}" for n in range(len(cells))), line - 1, False
     unnamed = [place for place, cell in enumerate(cells) if not cell and place]
     if unnamed:
@@ -270,97 +273,82 @@ def _read_head(path: Path) -> tuple[tuple[str, ...], int, bool]:
     return tuple(cells), line, True
 
 
-def _find_fault(table: Table, names: Sequence[str], n_skipped: int, by_name: bool) -> str | None:
-    """Return what is wrong with the first line that is wrong, and where."""
-    path, id_column = table.path, table.id_column
-    first = None
-    for line, row in read_records(path):
-        if line <= n_skipped:
-            continue
-        if len(row) != len(names):
-            n = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-            return f"{path}:{line}: {n}, but {len(names)} are wanted."
-        cells = dict(zip(names, map(str.strip, row), strict=True))
-        first = first or cells
-        for name in table.features:
-            if not _is_finite(cells[name]):
-                advice = "" if by_name else _advise(names, name, first[name])
-                return f"{path}:{line}: column {name!r} {_describe_cell(cells[name])}.{advice}"
-        if id_column is not None and not cells[id_column]:
-            return f"{path}:{line}: the id, column {id_column!r}, is empty."
-    return None
-
-
-def _advise(names: Sequence[str], name: str, first: str) -> str:
-    """Return advice on a column that holds no numbers, rather than one wrong number."""
-    if _is_finite(first) or not first:
-        return ""
-    advice = f" If it names the rows, pass --id {name}; if it is their class, --labels {name}; "
-    advice += f"--drop {name} leaves it out."
-    if any(map(_is_finite, names)):
-        advice += " Line 1 is taken for the header; if it is none, add one."
-    return advice
-
-
-def _describe_cell(cell: str) -> str:
-    if not cell:
-        return "is empty"
-    if cell.lower() in {"na", "n/a", "nan", "null", "none"}:
-        return f"is {cell!r}: fill in what is missing, or leave the row out"
-    return f"holds {shorten(cell)!r}, not a finite number"
-
-
-def _is_finite(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell)) and "_" not in cell
-    except ValueError:
-        return False
-
-
-def _read_parquet(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
+def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Table]:
+    """Read a Parquet or Feather file."""
     types = load_arrow().types
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    with open_parquet(path) as file:
-        schema = file.schema_arrow
-        table = _choose_columns(path, schema.names, columns)
-        for name in table.features:
-            kind = schema.field(name).type
-            if not any(is_kind(kind) for is_kind in numbers):
-                advice = f" Pass --id {name}, --labels {name} or --drop {name}."
-                advice = advice if columns["features"] is None else ""
-                raise ValueError(f"{path}: column {name!r} holds {kind}, not numbers.{advice}")
-        used = {*table.features, table.id_column, table.label_column} - {None}
-        n_rows = 0
-        for batch in file.iter_batches(BLOCK_ROWS, columns=list(used)):
-            block = _to_block(table, batch)
-            _check_block(block, n_rows)
-            n_rows += batch.num_rows
-            yield block
+    words = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
+    with open_columns(path) as (schema, iterate):
+        kinds = dict(zip(schema.names, schema.types, strict=True))
+        texts = [name for name, kind in kinds.items() if any(is_word(kind) for is_word in words)]
+        table = choose_columns(path, schema.names, wanted, texts, named=True)
+        used = {*table.features, *_get_categories(table), table.id_column, table.label_column}
+        seen, n_rows = set[str](), 0
+        try:
+            for name in table.features:
+                if not any(is_kind(kinds[name]) for is_kind in numbers):
+                    raise ValueError(f"column {name!r} holds {kinds[name]}, not numbers")
+            for batch in iterate([name for name in used if name is not None]):
+                block = _to_block(table, batch)
+                _check_block(block)
+                if distinct_ids:
+                    _check_distinct(seen, block)
+                n_rows += batch.num_rows
+                yield block
+        except ValueError as error:
+            settings = {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
+            report = report_problems(_describe_reading(table, schema.names, **settings))
+            raise ValueError(report or f"{path}: {error}.") from None
         if n_rows == 0:
             raise ValueError(f"{path}: there are columns, but no row.")
 
 
-def _read_npy(path: Path, columns: Mapping[str, Any]) -> Iterator[Table]:
-    if columns["drop"]:
-        raise ValueError(f"{path}: --drop is for tables with named columns, not for NPY files.")
+def _read_npy(path: Path, wanted: Wanted) -> Iterator[Table]:
+    for option, names in (("--drop", wanted.drop), ("--categorical", wanted.categorical)):
+        if names:
+            raise ValueError(
+                f"{path}: {option} is for tables with named columns, not for NPY files."
+            )
     array = _map_npy(path)
     if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise ValueError(
             f"{path}: it must hold numbers of shape (rows, features); got {array.dtype} of shape "
             f"{array.shape}."
         )
-    id_file, label_file = columns["id_column"], columns["label_column"]
-    ids = _read_npy_texts(array, path, "--id", id_file)
-    labels = _read_npy_texts(array, path, "--labels", label_file)
+    ids = _read_npy_texts(array, path, "--id", wanted.id_column)
+    labels = _read_npy_texts(array, path, "--labels", wanted.label_column)
     names = tuple(f"x{n}" for n in range(array.shape[1]))
+    table = choose_columns(
+        path, names, replace(wanted, id_column=None, label_column=None), named=False
+    )
+    table = replace(table, id_column=wanted.id_column, label_column=wanted.label_column)
     is_float = array.dtype in (np.float32, np.float64)
     for start in range(0, len(array), BLOCK_ROWS):
         rows = slice(start, start + BLOCK_ROWS)
         X = array[rows] if is_float else np.array(array[rows], np.float64)
         few_ids, few_labels = (None if part is None else part[rows] for part in (ids, labels))
-        block = Table(path, X, names, id_file, label_file, False, few_ids, few_labels)
-        _check_block(block, start)
+        block = replace(table, X=X, ids=few_ids, labels=few_labels)
+        try:
+            _check_block(block)
+        except ValueError:
+            raise ValueError(_describe_npy_fault(block, start, wanted)) from None
         yield block
+
+
+def _describe_npy_fault(block: Table, n_before: int, wanted: Wanted) -> str:
+    """Return the first value that cannot be used, and where."""
+    where = f"{block.path}: row"
+    if np.isfinite(block.X).all():
+        assert block.ids is not None
+        row = block.ids.tolist().index("")
+        return f"{where} {n_before + row} (from 0): the id is empty."
+    bad = np.isinf(block.X) if np.isinf(block.X).any() else np.isnan(block.X)
+    row, place = np.argwhere(bad)[0].tolist()
+    where = f"{where} {n_before + row} (from 0), column {block.features[place]!r}"
+    if np.isinf(block.X[row, place]):
+        return f"{where}: {block.X[row, place]} is not finite."
+    advice = "" if wanted.known is not None else " Pass --missing median or --missing drop."
+    return f"{where}: empty cell (NaN).{advice}"
 
 
 def _read_npy_texts(array: Texts, path: Path, option: str, name: str | None) -> Texts | None:

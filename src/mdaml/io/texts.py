@@ -1,7 +1,7 @@
-"""Tables as text: the lines of a CSV file, the rows of a Parquet file, cell by cell."""
+"""Tables as text, cell by cell: lines of text files, rows of Excel, Parquet and Feather files."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
@@ -10,9 +10,22 @@ from typing import Any, TextIO
 
 import numpy.typing as npt
 
+from mdaml.io.formats import (
+    TEXT_SUFFIXES,
+    TextFormat,
+    detect_format,
+    find_undecodable_line,
+    get_suffix,
+    open_text,
+    read_sheet,
+)
+
 Texts = npt.NDArray[Any]  # Python strings
 
 BLOCK_ROWS = 1 << 16  # held at a time
+COLUMN_SUFFIXES = (".parquet", ".feather")
+# All tables that :func:`read_texts` reads.
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".xlsx", *COLUMN_SUFFIXES)
 
 
 def list_suffixes(suffixes: Sequence[str]) -> str:
@@ -22,8 +35,8 @@ def list_suffixes(suffixes: Sequence[str]) -> str:
 
 def check_suffix(path: Path, suffixes: Sequence[str]) -> str:
     """Return the suffix of a file name in lower case, or refuse the name."""
-    suffix = path.suffix.lower()
-    if suffix not in suffixes:
+    suffix = get_suffix(path, suffixes)
+    if not suffix:
         raise ValueError(f"{path}: the name must end in {list_suffixes(suffixes)}.")
     return suffix
 
@@ -42,21 +55,24 @@ def shorten(text: str, most: int = 200) -> str:
 
 
 def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
-    r"""Read a CSV or Parquet file in blocks: the numbers of lines, and the columns of their cells.
+    r"""Read a table in blocks: the numbers of lines, and the columns of their cells.
 
     Parameters
     ----------
     path : Path
-        CSV in UTF-8 with commas, whatever its cells hold; or Parquet, of texts and numbers.
+        Any of :data:`TABLE_SUFFIXES`; other names are taken for text files. Delimiter, encoding
+        and compression of a text file are found out, by :func:`mdaml.io.formats.detect_format`,
+        which also tells its decimal mark: cells are as they are written.
 
     Yields
     ------
     lines : sequence of int
-        Lines of a CSV file on which the records begin, or rows of a Parquet file, from 1.
+        Lines of a text file on which the records begin, rows of a sheet, or rows of a Parquet or
+        Feather file, from 1.
     columns : list of list of str
-        One list of cells for each column. The first block is the first line of a CSV file alone,
-        or the names of the columns of a Parquet file. A line of a CSV file that has another number
-        of cells than the first is a block of its own.
+        One list of cells for each column. The first block is the first line of a text file or
+        sheet alone, or the names of the columns of a Parquet or Feather file. A line that has
+        another number of cells than the first is a block of its own.
 
     Examples
     --------
@@ -65,12 +81,12 @@ def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     >>> from mdaml.io.texts import read_texts
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "pets.csv")
-    ...     _ = path.write_text("name,age\ncat,3\ndog,5\n")
+    ...     _ = path.write_text("name;age\ncat;3\ndog;5\n")
     ...     list(read_texts(path))
     [([1], [['name'], ['age']]), ([2, 3], [['cat', 'dog'], ['3', '5']])]
     """
-    if path.suffix.lower() == ".parquet":
-        yield from _read_parquet_texts(path)
+    if get_suffix(path, COLUMN_SUFFIXES):
+        yield from _read_column_texts(path)
         return
     records = read_records(path)
     line, first = next(records, (0, []))
@@ -92,26 +108,32 @@ def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
         yield lines, [cells[place::width] for place in range(width)]
 
 
-def _read_parquet_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
-    with open_parquet(path) as file:
-        names = file.schema_arrow.names
+def _read_column_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    with open_columns(path) as (schema, iterate):
+        names = schema.names
         yield [0], [[name] for name in names]
         n_rows = 0
-        for batch in file.iter_batches(BLOCK_ROWS):
+        for batch in iterate(names):
             lines = range(n_rows + 1, n_rows + 1 + batch.num_rows)
             yield lines, [to_texts(path, batch, name).tolist() for name in names]
             n_rows += batch.num_rows
 
 
-def read_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each record of a CSV file begins, from 1, and its cells.
+def read_records(path: Path, form: TextFormat | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line on which each record of a text file or sheet begins, from 1, and its cells.
 
-    Blank lines are left out, and at the top those that begin with # too.
+    Blank lines are left out, and at the top of a text file those that begin with # too. The format
+    of a text file is found out if it is not known.
     """
+    if get_suffix(path, (".xlsx",)):
+        yield from read_sheet(path)
+        return
+    form = form or detect_format(path)
     line = 1
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(_blank_comments(file), skipinitialspace=True, strict=True)
+        with open_text(path, form) as file:
+            lines, mark = _blank_comments(file), form.delimiter
+            rows = csv.reader(lines, delimiter=mark, skipinitialspace=True, strict=True)
             for row in rows:
                 if row:
                     yield line, row
@@ -120,9 +142,11 @@ def read_records(path: Path) -> Iterator[tuple[int, list[str]]]:
         message = f"{path}:{line}: {error}. Is a quotation mark not closed?"
         raise ValueError(message) from None
     except UnicodeDecodeError:
-        with path.open("rb") as binary:
-            lines = enumerate(binary, 1)
-            line = next(n for n, text in lines if text.decode(errors="ignore").encode() != text)
+        if form.encoding != "utf-8-sig":
+            raise ValueError(
+                f"{path}: this is not {form.encoding} text. Save it as UTF-8."
+            ) from None
+        line = find_undecodable_line(path, form)
         raise ValueError(f"{path}:{line}: this is not UTF-8 text. Save it as UTF-8.") from None
 
 
@@ -138,16 +162,26 @@ def _blank_comments(file: TextIO) -> Iterator[str]:
 
 
 @contextmanager
-def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; errors of Arrow become ones that name the file."""
+def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+    """Open a Parquet or Feather file: its schema, and a function from columns to Arrow batches.
+
+    Errors of Arrow become ones that name the file.
+    """
     arrow = load_arrow()
+    kind = "Feather" if get_suffix(path, (".feather",)) else "Parquet"
     try:
-        with arrow.parquet.ParquetFile(path) as file:
-            yield file
+        if kind == "Feather":
+            with path.open("rb") as stream:
+                table = arrow.feather.read_table(stream)
+            yield table.schema, lambda names: table.select(names).to_batches(BLOCK_ROWS)
+        else:
+            with arrow.parquet.ParquetFile(path) as file:
+                iterate = lambda names: file.iter_batches(BLOCK_ROWS, columns=names)  # noqa: E731
+                yield file.schema_arrow, iterate
     except FileNotFoundError:
         raise
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: it is no Parquet file, or damaged: {error}.") from None
+        raise ValueError(f"{path}: it is no {kind} file, or damaged: {error}.") from None
 
 
 def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
@@ -168,7 +202,7 @@ def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
 def load_arrow() -> Any:
     """Return pyarrow with the parts that are used here."""
     try:
-        for part in ("compute", "csv", "parquet"):
+        for part in ("compute", "csv", "feather", "parquet"):
             import_module(f"pyarrow.{part}")
     except ModuleNotFoundError as error:
         message = 'This table needs pyarrow: pip install "mdaml[cli]"'

@@ -11,10 +11,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from mdaml.io.tables import Table
+from mdaml.io.columns import Table
 from mdaml.io.texts import load_arrow
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+SUFFIXES = (".csv", ".parquet", ".npy")
 _NEEDS_QUOTES = re.compile(r'[",\r\n]')
 
 

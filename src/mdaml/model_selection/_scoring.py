@@ -1,38 +1,25 @@
 """How good a metric is, by what was held out: comparisons, pairs or labels.
 
 All take ``(metric, X, truth)``, as scorers of scikit-learn do. Memory is linear in the points and
-in the comparisons: neighbours are searched for blocks of points at a time.
+in the comparisons: neighbours are searched for blocks of points at a time (``_gallery.py``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from numbers import Integral
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints import Constraints
-from mdaml.constraints.labels import find_labelled
+from mdaml.constraints.arguments import match_names
+from mdaml.constraints.names import get_index
 from mdaml.constraints.nearest import nearest_was_near
-from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.kernels.products import one_blas_thread
+from mdaml.model_selection._gallery import Metric, Search, map_samples
 from mdaml.model_selection._split import check_constraints
-
-_BLOCK = 2**21  # distances at a time
-_FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
-
-
-class Metric(Protocol):
-    """Anything after whose ``transform`` Euclidean distance is the one to be scored."""
-
-    def transform(self, X: Any, /) -> Any:
-        """Map samples."""
-        ...
-
 
 Scorer: TypeAlias = Callable[[Any, Any, Any], float]  # metric, X, labels or constraints
 
@@ -65,7 +52,7 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     >>> round(triplet_accuracy(Euclidean().fit(X), X, said), 3)
     0.667
     """
-    check_constraints(constraints)
+    constraints = _of_rows(X, constraints)
     compared = constraints.comparisons()
     if len(compared) == 0:
         return pair_auc(metric, X, constraints)
@@ -108,7 +95,7 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     >>> neighbor_accuracy(Euclidean().fit(X), X, said)
     0.5
     """
-    check_constraints(constraints)
+    constraints = _of_rows(X, constraints)
     right = nearest_was_near(_mapped(metric, X, constraints), constraints)
     if len(right) == 0:
         raise ValueError(
@@ -147,7 +134,7 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     >>> pair_auc(Euclidean().fit(X), X, said)
     0.75
     """
-    check_constraints(constraints)
+    constraints = _of_rows(X, constraints)
     similar = constraints.pair_labels > 0
     if not similar.any() or similar.all():
         raise ValueError(
@@ -195,7 +182,7 @@ def knn_accuracy(
     0.75
     """
     _check_k("knn_accuracy", k)
-    search = _Search(metric, X, y, gallery)
+    search = Search(metric, X, y, gallery)
     votes = np.zeros((len(search.codes), search.n_classes), np.int64)
     labels = search.gallery_codes[search.nearest(k)]
     np.add.at(votes, (np.arange(len(votes))[:, None], labels), 1)
@@ -240,7 +227,7 @@ def recall_at_k(
     0.75
     """
     _check_k("recall_at_k", k)
-    search = _Search(metric, X, y, gallery)
+    search = Search(metric, X, y, gallery)
     n_findable = search.check_findable("recall_at_k")
     hits = search.gallery_codes[search.nearest(k)] == search.codes[:, None]
     return int(np.sum(hits.any(axis=1))) / n_findable
@@ -286,7 +273,7 @@ def map_at_r(
     >>> map_at_r(Euclidean().fit(X), X, ["a", "a", "b", "b"])
     0.75
     """
-    search = _Search(metric, X, y, gallery)
+    search = Search(metric, X, y, gallery)
     n_findable = search.check_findable("map_at_r")
     total = 0.0
     for rows, neighbors in search.blocks(search.n_relevant):
@@ -304,116 +291,20 @@ def _check_k(name: str, k: Any) -> None:
         raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
 
 
-def _transform(metric: Metric, X: ArrayLike) -> FloatArray:
-    if isinstance(metric, type) or not hasattr(metric, "fit") or not hasattr(metric, "transform"):
-        raise TypeError(
-            f"metric must be a fitted estimator of mdaml, or a pipeline that ends in one, got "
-            f"{type(metric).__name__}."
-        )
-    Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
-    if not np.abs(Y).max(initial=0.0) < _FARTHEST:
-        raise ValueError(
-            f"X, mapped by the metric, has values beyond {_FARTHEST:.0e}: squared distances "
-            "overflow. Scale the features, for instance by StandardScaler, and fit again."
-        )
-    return Y
+def _of_rows(X: ArrayLike, constraints: Constraints) -> Constraints:
+    """Return constraints of the rows of X: by their ids, if X is a data frame with names."""
+    check_constraints(constraints)
+    return match_names(constraints, get_index(X))
 
 
 def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:
-    Y: FloatArray = _transform(metric, X)
+    Y: FloatArray = map_samples(metric, X)
     if constraints.n_points > len(Y):
         raise ValueError(
             f"constraints refer to {constraints.n_points} points, but X has {len(Y)} rows. Pass "
             "the X that they index, or restrict them to its rows: constraints.restrict(rows)."
         )
     return Y
-
-
-class _Search:
-    """Labelled points that look for neighbours in a gallery, or among themselves."""
-
-    def __init__(self, metric: Metric, X: Any, y: Any, gallery: tuple[Any, Any] | None) -> None:
-        self.queries, labels = _labelled(metric, X, y)
-        self.is_own_gallery = gallery is None
-        self.gallery, gallery_labels = (
-            (self.queries, labels) if gallery is None else _labelled(metric, *gallery)
-        )
-        classes = np.unique(np.concatenate([labels, gallery_labels]))
-        self.n_classes = len(classes)
-        self.codes: IntArray = np.searchsorted(classes, labels)
-        self.gallery_codes: IntArray = np.searchsorted(classes, gallery_labels)
-        size = np.bincount(self.gallery_codes, minlength=self.n_classes)
-        self.n_relevant: IntArray = size[self.codes] - int(self.is_own_gallery)
-
-    def check_findable(self, name: str) -> int:
-        """Return how many points have another of their label to find, at least one."""
-        n_findable = int(np.sum(self.n_relevant > 0))
-        if n_findable == 0:
-            raise ValueError(
-                f"{name} needs labels that occur more than once: no point has another of its "
-                f"label ({len(self.codes)} points, {self.n_classes} labels)."
-            )
-        return n_findable
-
-    def nearest(self, k: int) -> IntArray:
-        """Return the k nearest in the gallery of each point, or all; ties to the earlier row."""
-        with one_blas_thread():  # the search has threads of its own
-            if not self.is_own_gallery:
-                return nearest_rows(self.queries, self.gallery, k)[0]
-            places = np.arange(len(self.gallery))
-            if len(places) == 1:
-                raise ValueError("A single labelled point has no neighbours: pass more.")
-            bounds = np.column_stack([places, places + 1])  # each a class of its own
-            k = min(k, len(places) - 1)
-            return nearest(self.gallery, bounds, places, k, same=False)[0]
-
-    def blocks(self, n_wanted: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield some of the points and their nearest in the gallery, nearest first.
-
-        All points of a block get as many as the one that wants most; those that want none are left
-        out. Ties go to the earlier row. For many neighbours, where :meth:`nearest` would be slow
-        and its result large.
-        """
-        center = self.gallery.mean(axis=0)  # products of large numbers would round differences off
-        gallery, queries = self.gallery - center, self.queries - center
-        half_norms = 0.5 * np.einsum("ij,ij->i", gallery, gallery)
-        # Those that want about as many share a block.
-        wanting = np.argsort(n_wanted, kind="stable")[np.sum(n_wanted <= 0) :]
-        step = max(1, _BLOCK // len(gallery))
-        for start in range(0, len(wanting), step):
-            rows = wanting[start : start + step]
-            closeness = half_norms - queries[rows] @ gallery.T  # half of squared, less a constant
-            if self.is_own_gallery:
-                closeness[np.arange(len(rows)), rows] = np.inf
-            yield rows, _smallest(closeness, int(n_wanted[rows].max()))
-
-
-def _smallest(values: FloatArray, n: int) -> IntArray:
-    """Return the columns of the n smallest values of each row, in order; ties to the left."""
-    bound = np.partition(values, n - 1, axis=1)[:, n - 1 : n]
-    kept = values <= bound
-    crowded = np.flatnonzero(np.count_nonzero(kept, axis=1) > n)
-    if len(crowded):
-        below, tied = values[crowded] < bound[crowded], values[crowded] == bound[crowded]
-        n_free = n - np.count_nonzero(below, axis=1)[:, None]
-        kept[crowded] = below | (tied & (np.cumsum(tied, axis=1) <= n_free))
-    columns = (np.flatnonzero(kept) % values.shape[1]).reshape(-1, n)
-    order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
-
-
-def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Return the mapped samples that have a label, and their labels."""
-    Y, labels = _transform(metric, X), np.asarray(y)
-    if labels.shape != (len(Y),):
-        raise ValueError(
-            f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
-        )
-    known = find_labelled(labels)
-    Y, labels = Y[known], labels[known]
-    if len(labels) == 0:
-        raise ValueError("No point has a label: all are -1.")
-    return Y, labels
 
 
 BY_CONSTRAINTS: dict[str, Scorer] = {

@@ -8,11 +8,13 @@ import numpy as np
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
+from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.solver.alternation import Alternation, Outcome, State
 from mdaml.solver.choice import choose_anchor
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.modes import Modes
+from mdaml.solver.persons import MOST_PASSES, SMALL_CHANGE, Reliability, answer_losses
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import better_start, start_metric, start_modes
 from mdaml.solver.store import Store
@@ -42,6 +44,7 @@ class Fit:
     mean_loss: float  # of the comparisons, weighted; with a zero metric it is 1/2
     status: Status  # of the last pass
     n_last: int  # rounds of the last pass
+    persons: dict[str, Any] | None = None  # name, answers, error and weight of each
 
     def attributes(self, said: Any, mean: FloatArray) -> dict[str, Any]:
         """Return the learned attributes of an estimator, all but ``components_``.
@@ -63,6 +66,7 @@ class Fit:
             "history_": self.history,
             "pass_starts_": self.pass_starts,
             "n_iter_": self.n_iter,
+            "persons_": self.persons,
             "n_samples_seen_": len(self.weights),
             "n_comparisons_seen_": self.comparisons.n_constraints,
         }
@@ -92,11 +96,16 @@ def fit_metric(
     said: Classes | Constraints,
     rng: np.random.RandomState,
     warm: Warm | None = None,
+    persons: Persons | None = None,
 ) -> Fit:
-    """Learn a metric from labels or constraints about the samples of a store."""
+    """Learn a metric from labels or constraints about the samples of a store.
+
+    With persons, who gave each of the constraints, quadruplets, these are weighted by how often
+    each person is wrong.
+    """
     with store.threads():
         alternation, comparisons, F, modes = begin_fit(spec, store, said, rng, warm)
-        passes = [_run(alternation, F, modes, 0)]
+        passes = [_run(alternation, F, modes, 0, later=False)]
         # Comparisons that were passed, or drawn at random, do not depend on the metric.
         refreshed = isinstance(said, Classes) and spec.neighbors and warm is None
         for _ in range(spec.n_refresh if refreshed else 0):
@@ -107,8 +116,43 @@ def fit_metric(
             comparisons = draw_comparisons(spec, store, said, state.F, rng)
             alternation = replace(alternation, store=store.compare(comparisons))
             n_before = sum(done.n_iter for done in passes)
-            passes.append(_run(alternation, state.F, state.modes, n_before))
+            passes.append(_run(alternation, state.F, state.modes, n_before, later=True))
+        if persons is not None:
+            return _weigh_persons(alternation, comparisons, passes, persons)
         return _gather(alternation, comparisons, passes)
+
+
+def _weigh_persons(
+    alternation: Alternation, comparisons: Constraints, passes: list[Outcome], persons: Persons
+) -> Fit:
+    """Go on from a pass in which all answers count alike: errors of persons and metric in turn.
+
+    The term that errors add to the objective is added to all of its values.
+    """
+    first, factor = alternation, alternation.spec.triplet_weight / alternation.spec.n_modes
+    done = passes.pop()
+    reliable = Reliability.of_all(
+        persons, comparisons.weights, *answer_losses(first, done.state, comparisons)
+    )
+    passes.append(_raised(done, factor * reliable.term()))
+    for _ in range(MOST_PASSES):
+        if done.status is Status.STOPPED:
+            break
+        before = reliable
+        reliable = before.updated(answer_losses(first, done.state, comparisons)[0])
+        alternation = reliable.weigh(first, comparisons)
+        n_before = sum(made.n_iter for made in passes)
+        done = _run(alternation, done.state.F, done.state.modes, n_before, later=True)
+        passes.append(_raised(done, factor * reliable.term()))
+        if np.abs(reliable.errors - before.errors).max() < SMALL_CHANGE:
+            break
+    weights = reliable.base * reliable.weights[persons.codes]
+    weighted = Constraints.of_quadruplets(comparisons.quadruplets, weights, comparisons.n_points)
+    return replace(_gather(alternation, weighted, passes), persons=reliable.table())
+
+
+def _raised(done: Outcome, term: float) -> Outcome:
+    return replace(done, history=[value + term for value in done.history])
 
 
 def begin_fit(
@@ -171,14 +215,16 @@ def _mean_self_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> 
     return weight / alternation.store.total
 
 
-def _run(alternation: Alternation, F: FloatArray, modes: Modes, n_before: int) -> Outcome:
+def _run(
+    alternation: Alternation, F: FloatArray, modes: Modes, n_before: int, *, later: bool
+) -> Outcome:
     """Make one pass, with the comparisons of the store."""
     spec = alternation.spec
     callback = spec.callback
 
     return alternation.run(
         # Held by no name, so that the first round can free it.
-        first_state(alternation, F, modes) if n_before == 0 else alternation.start(F, modes),
+        alternation.start(F, modes) if later else first_state(alternation, F, modes),
         max_iter=spec.max_iter,
         tol=spec.tol,
         callback=None if callback is None else lambda n, value: callback(n_before + n, value),

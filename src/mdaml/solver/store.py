@@ -179,6 +179,9 @@ class Store(Protocol):
     def fetch_weights(self, weights: Weights) -> FloatArray:
         """Return the weights of all samples, (N, K), as a NumPy array."""
 
+    def fetch_mapped(self, F: FloatArray) -> FloatArray:
+        """Return X F of all samples, (N, r), as a NumPy array."""
+
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:

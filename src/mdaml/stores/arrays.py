@@ -231,6 +231,9 @@ class ArrayStore(ABC):
     def fetch_weights(self, weights: SampleWeights) -> FloatArray:
         return self.host(weights.weights)
 
+    def fetch_mapped(self, F: FloatArray) -> FloatArray:
+        return self.host(self.times(self.own, F))
+
 
 def scale_weights(said: Constraints) -> Constraints:
     """Return comparisons whose weights are one on average; triplets have none."""

@@ -291,6 +291,9 @@ class DaskStore:
     def fetch_weights(self, weights: Parts) -> FloatArray:
         return np.concatenate(self.cluster.fetch(self._each("fetch_weights", weights)))
 
+    def fetch_mapped(self, F: FloatArray) -> FloatArray:
+        return np.concatenate(self.cluster.fetch(self._each("fetch_mapped", F)))
+
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:

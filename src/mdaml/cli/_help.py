@@ -1,0 +1,88 @@
+"""Help pages that look the same with every version of typer, on a terminal and in a pipe."""
+
+from typing import Any
+
+from typer import Argument
+from typer.core import TyperCommand, TyperGroup
+
+# Plain pages: the boxes of typer differ from version to version.
+STYLE: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "context_settings": {"max_content_width": 100},
+}
+
+
+# Some pairs of versions of typer and click lose the help of arguments.
+_ARGUMENTS: dict[str, str] = {}
+
+
+def make_argument(name: str, text: str) -> Any:
+    """Return an argument of a command, shown by this name with this help."""
+    _ARGUMENTS[name] = text
+    return Argument(metavar=name, help=text, show_default=False)
+
+
+class Command(TyperCommand):
+    """A command with our help page."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line."""
+        return _list_words(self, ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options in groups."""
+        _write_params(self, ctx, formatter)
+
+
+class Group(TyperGroup):
+    """A group of commands with our help page."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write options, then commands."""
+        _write_params(self, ctx, formatter)
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(limit=200)) for name, each in self.commands.items()]
+            )
+
+
+def _list_words(command: Any, ctx: Any) -> list[str]:
+    arguments = [p for p in command.get_params(ctx) if p.param_type_name == "argument"]
+    return ["[OPTIONS]", *(_get_metavar(argument) for argument in arguments)]
+
+
+def _write_params(command: Any, ctx: Any, formatter: Any) -> None:
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        if param.param_type_name == "argument":
+            title, term = "Arguments", _get_metavar(param)
+        else:
+            title = getattr(param, "rich_help_panel", None) or "Options"
+            term = " / ".join([", ".join(param.opts), *param.secondary_opts])
+            term += "" if _is_flag(param) else f" {_get_metavar(param)}"
+        groups.setdefault(title, []).append((term, _describe(param)))
+    for title, rows in groups.items():
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+def _is_flag(param: Any) -> bool:
+    return bool(getattr(param, "is_flag", False))
+
+
+def _get_metavar(param: Any) -> str:
+    return param.metavar or param.name.upper()
+
+
+def _describe(param: Any) -> str:
+    """Return the help of a parameter, and whether it is required, a flag, or has a default."""
+    text = getattr(param, "help", None) or _ARGUMENTS.get(param.metavar, "")
+    default = getattr(param.default, "value", param.default)
+    if param.required:
+        return f"{text}  [required]" if param.param_type_name == "option" else text
+    if _is_flag(param):
+        names = param.opts if default else param.secondary_opts
+        return f"{text}  [flag{f', default: {names[0]}' if param.secondary_opts else ''}]"
+    if default is None or callable(default) or default == [] or not param.show_default:
+        return text
+    return f"{text}  [default: {default}]"

@@ -1,0 +1,60 @@
+"""Who gave each answer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Persons:
+    """The names of persons, sorted, and the place in them of whoever gave each answer."""
+
+    names: npt.NDArray[Any]  # (P,) strings or integers
+    codes: IntArray  # (n,)
+
+    @classmethod
+    def from_who(cls, who: ArrayLike, n_answers: int, name: str = "who") -> "Persons":
+        """Check one name for each answer."""
+        wanted = f"{name} must hold one string or integer for each of the {n_answers} comparisons"
+        given = np.asarray(who)
+        if given.shape != (n_answers,):
+            raise ValueError(f"{wanted}; got shape {given.shape}.")
+        if given.dtype.kind not in "iuU":
+            given = _of_one_kind(given, wanted)
+        names, codes = np.unique(given, return_inverse=True)
+        return cls(names, codes.ravel())
+
+    def __len__(self) -> int:
+        """Return how many persons there are."""
+        return len(self.names)
+
+    def sums(self, values: FloatArray | BoolArray | None = None) -> FloatArray:
+        """Return the sum of values of the answers of each person, by default their number, (P,)."""
+        return np.bincount(self.codes, values, len(self.names)).astype(np.float64)
+
+
+def column_of(said: Any, values: Any) -> Any:
+    """Return values as they were passed, or the column of the constraints that a string names."""
+    if not isinstance(values, str):
+        return values
+    if values not in said.columns:
+        known = f"they have {', '.join(said.columns)}" if said.columns else "they have none"
+        raise ValueError(f"The comparisons have no column {values!r}; {known}.")
+    return said.columns[values]
+
+
+def _of_one_kind(given: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
+    values = given.tolist()
+    if all(isinstance(value, str) for value in values):
+        return np.array(values, dtype=np.str_)
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return np.array(values)
+    odd = next(v for v in values if not isinstance(v, str | int) or isinstance(v, bool))
+    raise TypeError(
+        f"{wanted}, all of one kind; got {odd!r} among them. Name those who are not known, or "
+        "leave their answers out."
+    )

@@ -1,0 +1,128 @@
+"""Points mapped by a metric, and the search for neighbours of a label among them."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml.constraints.labels import find_labelled
+from mdaml.kernels.neighbors import nearest, nearest_rows
+from mdaml.kernels.products import one_blas_thread
+
+_BLOCK = 2**21  # distances at a time
+_FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
+
+
+class Metric(Protocol):
+    """Anything after whose ``transform`` Euclidean distance is the one to be scored."""
+
+    # Not a method: that of a pipeline is a descriptor, which type checkers do not take for one.
+    @property
+    def transform(self) -> Any:
+        """Map samples."""
+        ...
+
+
+def map_samples(metric: Metric, X: ArrayLike) -> FloatArray:
+    """Return samples mapped by a metric; refuse what is none, and values too large."""
+    if isinstance(metric, type) or not hasattr(metric, "fit") or not hasattr(metric, "transform"):
+        raise TypeError(
+            f"metric must be a fitted estimator of mdaml, or a pipeline that ends in one, got "
+            f"{type(metric).__name__}."
+        )
+    Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
+    if not np.abs(Y).max(initial=0.0) < _FARTHEST:
+        raise ValueError(
+            f"X, mapped by the metric, has values beyond {_FARTHEST:.0e}: squared distances "
+            "overflow. Scale the features, for instance by StandardScaler, and fit again."
+        )
+    return Y
+
+
+class Search:
+    """Labelled points that look for neighbours in a gallery, or among themselves."""
+
+    def __init__(self, metric: Metric, X: Any, y: Any, gallery: tuple[Any, Any] | None) -> None:
+        self.queries, labels = _labelled(metric, X, y)
+        self.is_own_gallery = gallery is None
+        self.gallery, gallery_labels = (
+            (self.queries, labels) if gallery is None else _labelled(metric, *gallery)
+        )
+        classes = np.unique(np.concatenate([labels, gallery_labels]))
+        self.n_classes = len(classes)
+        self.codes: IntArray = np.searchsorted(classes, labels)
+        self.gallery_codes: IntArray = np.searchsorted(classes, gallery_labels)
+        size = np.bincount(self.gallery_codes, minlength=self.n_classes)
+        self.n_relevant: IntArray = size[self.codes] - int(self.is_own_gallery)
+
+    def check_findable(self, name: str) -> int:
+        """Return how many points have another of their label to find, at least one."""
+        n_findable = int(np.sum(self.n_relevant > 0))
+        if n_findable == 0:
+            raise ValueError(
+                f"{name} needs labels that occur more than once: no point has another of its "
+                f"label ({len(self.codes)} points, {self.n_classes} labels)."
+            )
+        return n_findable
+
+    def nearest(self, k: int) -> IntArray:
+        """Return the k nearest in the gallery of each point, or all; ties to the earlier row."""
+        with one_blas_thread():  # the search has threads of its own
+            if not self.is_own_gallery:
+                return nearest_rows(self.queries, self.gallery, k)[0]
+            places = np.arange(len(self.gallery))
+            if len(places) == 1:
+                raise ValueError("A single labelled point has no neighbours: pass more.")
+            bounds = np.column_stack([places, places + 1])  # each a class of its own
+            k = min(k, len(places) - 1)
+            return nearest(self.gallery, bounds, places, k, same=False)[0]
+
+    def blocks(self, n_wanted: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield some of the points and their nearest in the gallery, nearest first.
+
+        All points of a block get as many as the one that wants most; those that want none are left
+        out. Ties go to the earlier row. For many neighbours, where :meth:`nearest` would be slow
+        and its result large.
+        """
+        center = self.gallery.mean(axis=0)  # products of large numbers would round differences off
+        gallery, queries = self.gallery - center, self.queries - center
+        half_norms = 0.5 * np.einsum("ij,ij->i", gallery, gallery)
+        # Those that want about as many share a block.
+        wanting = np.argsort(n_wanted, kind="stable")[np.sum(n_wanted <= 0) :]
+        step = max(1, _BLOCK // len(gallery))
+        for start in range(0, len(wanting), step):
+            rows = wanting[start : start + step]
+            closeness = half_norms - queries[rows] @ gallery.T  # half of squared, less a constant
+            if self.is_own_gallery:
+                closeness[np.arange(len(rows)), rows] = np.inf
+            yield rows, _smallest(closeness, int(n_wanted[rows].max()))
+
+
+def _smallest(values: FloatArray, n: int) -> IntArray:
+    """Return the columns of the n smallest values of each row, in order; ties to the left."""
+    bound = np.partition(values, n - 1, axis=1)[:, n - 1 : n]
+    kept = values <= bound
+    crowded = np.flatnonzero(np.count_nonzero(kept, axis=1) > n)
+    if len(crowded):
+        below, tied = values[crowded] < bound[crowded], values[crowded] == bound[crowded]
+        n_free = n - np.count_nonzero(below, axis=1)[:, None]
+        kept[crowded] = below | (tied & (np.cumsum(tied, axis=1) <= n_free))
+    columns = (np.flatnonzero(kept) % values.shape[1]).reshape(-1, n)
+    order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
+
+
+def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
+    """Return the mapped samples that have a label, and their labels."""
+    Y, labels = map_samples(metric, X), np.asarray(y)
+    if labels.shape != (len(Y),):
+        raise ValueError(
+            f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
+        )
+    known = find_labelled(labels)
+    Y, labels = Y[known], labels[known]
+    if len(labels) == 0:
+        raise ValueError("No point has a label: all are -1.")
+    return Y, labels

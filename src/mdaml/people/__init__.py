@@ -1,0 +1,5 @@
+"""Metrics of persons."""
+
+from mdaml.people._personal import PersonalMetrics
+
+__all__ = ["PersonalMetrics"]
