@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mdaml import inspection as inspection
     from mdaml import model_selection as model_selection
     from mdaml import plot as plot
+    from mdaml import retrieval as retrieval
     from mdaml import verification as verification
     from mdaml.constraints import Constraints
     from mdaml.inspection import audit, suggest_queries
@@ -34,7 +35,7 @@ _HOMES = {
 }
 _MODULES = (
     *("datasets", "distributed", "features", "inspection", "model_selection", "plot"),
-    "verification",
+    *("retrieval", "verification"),
 )
 
 
