@@ -82,7 +82,8 @@ def test_the_gradient_is_that_of_differences(rule, rank):
     identity = None if rank is None else np.eye(4)
     function = Anchored([block(1), block(2)], rule, 0.2, rng.normal(size=(4, 4)), identity, np)
     point = rng.normal(size=(4, 4) if rank is None else (8, rank))
-    assert function(point)[1] == pytest.approx(differences(function, point), rel=1e-6, abs=1e-7)
+    slopes = differences(function.evaluate, point)
+    assert function.evaluate(point)[1] == pytest.approx(slopes, rel=1e-6, abs=1e-7)
 
 
 @by_rule
@@ -115,10 +116,10 @@ def test_the_solver_finds_the_minimum_and_never_rises():
     from scipy.optimize import minimize
 
     function = Anchored([block()], Rule(3.0), 0.05, np.eye(4), None, np)
-    point, history = minimise(function, np.eye(4), max_iter=200, tol=0.0)
-    theirs = minimize(lambda p: function(p.reshape(4, 4))[0], np.eye(4).ravel(), tol=1e-10)
+    point, history = minimise(function.evaluate, np.eye(4), max_iter=200, tol=0.0)
+    theirs = minimize(lambda p: function.evaluate(p.reshape(4, 4))[0], np.eye(4).ravel(), tol=1e-10)
     assert history[-1] == pytest.approx(theirs.fun, rel=1e-6)
-    assert function(point)[0] == history[-1]
+    assert function.evaluate(point)[0] == history[-1]
     assert all(later <= earlier for earlier, later in pairwise(history))
 
 
@@ -247,7 +248,7 @@ def test_copies_are_found_up_to_rounding():
     assert np.array_equal(find_duplicates(X), wanted)
 
 
-@pytest.mark.parametrize("n_negatives", ["auto", 20])
+@pytest.mark.parametrize("n_negatives", [60, 20])
 def test_known_answers_and_their_copies_never_count_against_a_query(n_negatives):
     Q, X, relevant = questions(n=50, n_documents=60)
     X[:10] = X[50:]  # each of ten documents is there twice

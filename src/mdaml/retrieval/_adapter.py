@@ -30,7 +30,8 @@ class QueryAdapter(BaseEstimator):
     ``mean over relevant pairs (q, x) of log(1 + sum_z exp(s (score(Wq, z) - score(Wq, x))))
     + strength / 2 |W - I|^2``
 
-    with z over documents that are not known to be relevant for q. It is convex in W at full rank.
+    with z over documents that are relevant for other queries but, as far as known, not for q; the
+    score is that of the similarity. It is convex in W at full rank if only queries are mapped.
     The scale s is fitted to the vectors as they are. Documents that are relevant for the same query
     take the part of queries too, with each other as relevant documents.
 
@@ -44,11 +45,13 @@ class QueryAdapter(BaseEstimator):
         Map documents too, by the same matrix: one metric for both sides. Stored vectors change;
         :meth:`to_inner_product` keeps the change to one number for each.
     n_negatives : int or "auto", default="auto"
-        For how many documents a query competes. "auto": all of them up to 10^8 pairs, otherwise
-        1024 to 4096, which are relevant for other queries, hard under the current map, or random.
+        How many documents compete for a query. "auto": up to 10^8 pairs all that are relevant for
+        some query; otherwise 1024 to 4096 of them, which are relevant for other queries of a batch,
+        hard under the current map, or random.
     anchor : float or "auto", default="auto"
-        Strength by which W is held near the identity. "auto" tries six on held-out queries, by nDCG
-        at 10, and returns the identity, with a warning, if none beats it (paired t test, 5 %).
+        Strength by which W is held near the identity. "auto" tries up to six on held-out queries,
+        by nDCG at 10, and takes the best of those that beat the identity (paired t test at 5 %
+        each); if there is none, it returns the identity, with a warning.
     max_iter : int, default=100
         Iterations of the solver at most.
     tol : float, default=1e-4

@@ -1,6 +1,7 @@
 """Which documents a query competes for: all, or relevant, hard and random ones."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ class Lessons:
     weights: FloatArray  # of the pairs; they sum to one
     own: IntArray  # (n,) the document that a vector is, or -1
 
+    @cached_property
+    def known(self) -> IntArray:
+        """Documents that are relevant for some of the vectors, sorted."""
+        return np.unique(self.pairs.documents)
+
 
 def find_duplicates(X: FloatArray) -> IntArray:
     """Return for each row the first row that holds the same vector, up to rounding.
@@ -50,7 +56,7 @@ def find_duplicates(X: FloatArray) -> IntArray:
     """
     directions = np.random.default_rng(0).normal(size=(X.shape[1], _PROJECTIONS)).astype(X.dtype)
     Z = X @ directions
-    size = _BINS * max(float(np.abs(Z).max()), np.finfo(X.dtype).tiny)
+    size = _BINS * (float(np.abs(Z).max()) or 1.0)
     # Sums that wrap around mix bins of several projections into one number.
     keys = np.floor(Z / size).astype(np.int64) @ _ODD
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
@@ -135,26 +141,37 @@ def _pair_documents(
 
 
 def make_blocks(
-    collection: Collection, lessons: Lessons, n_negatives: int | str, W: FloatArray, rng: Any
+    collection: Collection, lessons: Lessons, n_candidates: int, W: FloatArray, rng: Any
 ) -> list[Block]:
-    """Return all lessons in blocks; with sampled documents, hard ones are those under the map W."""
-    n, n_documents = len(lessons.vectors), len(collection.documents)
-    n_candidates = choose_n_negatives(n_negatives, n, n_documents)
-    if n_candidates >= n_documents:
-        step = max(1, _SCORES // n_documents)
-        parts = [np.arange(start, min(start + step, n)) for start in range(0, n, step)]
-        return [_make_block(collection, lessons, rows, None) for rows in parts]
+    """Return all lessons in blocks; with sampled documents, hard ones are those under the map W.
+
+    Only documents that are relevant for some query take part: nobody said that the others are not
+    relevant, and those of queries to come would be pushed away.
+    """
+    n, known = len(lessons.vectors), lessons.known
+    if n_candidates >= len(known):
+        step = max(1, _SCORES // len(known))
+        stored = _take(collection, known)
+        return [
+            _make_block(collection, lessons, np.arange(start, min(start + step, n)), known, stored)
+            for start in range(0, n, step)
+        ]
     size = max(1, n_candidates // 4)
     order = rng.permutation(n)
-    parts = [np.sort(order[start : start + size]) for start in range(0, n, size)]
     hard = _find_hard(collection, lessons, W, rng)
     blocks = []
-    for rows in parts:
-        drawn = rng.integers(n_documents, size=n_candidates // 4)
+    for start in range(0, n, size):
+        rows = np.sort(order[start : start + size])
+        drawn = known[rng.integers(len(known), size=n_candidates // 4)]
         relevant = lessons.pairs.of(rows).documents
         pool = np.unique(np.concatenate([relevant, hard[rows].reshape(-1), drawn]))
-        blocks.append(_make_block(collection, lessons, rows, pool))
+        stored = _take(collection, pool)
+        blocks.append(_make_block(collection, lessons, rows, pool, stored))
     return blocks
+
+
+def _take(collection: Collection, rows: IntArray) -> Any:
+    return collection.stored[collection.arrays.put(rows)]
 
 
 def choose_n_negatives(n_negatives: int | str, n_queries: int, n_documents: int) -> int:
@@ -168,8 +185,8 @@ def choose_n_negatives(n_negatives: int | str, n_queries: int, n_documents: int)
 
 def _find_hard(collection: Collection, lessons: Lessons, W: FloatArray, rng: Any) -> IntArray:
     """Return the two best documents of each query, among some, that are not relevant."""
-    n_documents = len(collection.documents)
-    mined = np.sort(rng.choice(n_documents, min(_MINED, n_documents), replace=False))
+    n_documents, known = len(collection.documents), lessons.known
+    mined = np.sort(rng.choice(known, min(_MINED, len(known)), replace=False))
     stored = collection.documents[mined]
     offsets = -0.5 * np.einsum("ij,ij->i", stored, stored) if collection.by_distance else None
     found, _ = search(
@@ -185,19 +202,16 @@ def _find_hard(collection: Collection, lessons: Lessons, W: FloatArray, rng: Any
 
 
 def _make_block(
-    collection: Collection, lessons: Lessons, rows: IntArray, pool: IntArray | None
+    collection: Collection, lessons: Lessons, rows: IntArray, pool: IntArray, stored: Any
 ) -> Block:
     arrays = collection.arrays
     pairs = lessons.pairs.of(rows)
     weights = lessons.weights[lessons.pairs.places(rows)]
     banned = _ban(collection, lessons, rows, pairs)
-    near: Any = (pairs.queries, pairs.documents)
-    if pool is not None:
-        near = (pairs.queries, np.searchsorted(pool, pairs.documents))
-        places = np.minimum(np.searchsorted(pool, banned[1]), len(pool) - 1)
-        there = pool[places] == banned[1]
-        banned = (banned[0][there], places[there])
-    stored = collection.stored if pool is None else collection.stored[arrays.put(pool)]
+    near = (pairs.queries, np.searchsorted(pool, pairs.documents))
+    places = np.minimum(np.searchsorted(pool, banned[1]), len(pool) - 1)
+    there = pool[places] == banned[1]
+    banned = (banned[0][there], places[there])
     dtype = collection.documents.dtype
     return Block(
         arrays.put(np.ascontiguousarray(lessons.vectors[rows])),

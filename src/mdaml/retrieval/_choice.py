@@ -7,7 +7,13 @@ import numpy as np
 from scipy import stats
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.retrieval._candidates import Collection, Lessons, make_blocks, make_lessons
+from mdaml.retrieval._candidates import (
+    Collection,
+    Lessons,
+    choose_n_negatives,
+    make_blocks,
+    make_lessons,
+)
 from mdaml.retrieval._objective import Anchored, Block, Rule, contrast, minimise, score_block
 from mdaml.retrieval._relevance import Relevance
 from mdaml.retrieval._scores import measure_ranking
@@ -50,7 +56,7 @@ class HeldOut:
     base : float
         That of the anchor.
     p_value : float
-        Of the paired test whether the best strength is no better than the base.
+        Of the paired test whether the chosen strength, or the best, is no better than the base.
     n_queries : int
         How many were held out.
     best : float or None
@@ -73,22 +79,24 @@ class Fit:
     ) -> None:
         self._collection, self._plan, self._rng = collection, plan, rng
         self._lessons: Lessons = make_lessons(collection, pairs, rng)
+        self._n_candidates = choose_n_negatives(
+            plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
+        )
         self.map = start
         self._point: Any = None
         self._refresh()
 
     @property
     def is_sampled(self) -> bool:
-        """Whether queries compete for some of the documents only."""
-        return self._blocks[0].documents is not self._collection.stored
+        """Whether queries compete for some of the known documents only."""
+        return self._n_candidates < len(self._lessons.known)
 
     def _refresh(self) -> None:
         """Look for hard documents under the map of now."""
-        plan = self._plan
+        plan, arrays = self._plan, self._collection.arrays
         self._blocks: list[Block] = make_blocks(
-            self._collection, self._lessons, plan.n_negatives, self.map, self._rng
+            self._collection, self._lessons, self._n_candidates, self.map, self._rng
         )
-        arrays = self._collection.arrays
         scale = _fit_scale(self._blocks, arrays.put(plan.anchor), self.rule(1.0), arrays.xp)
         self._rule = self.rule(scale)
 
@@ -110,7 +118,9 @@ class Fit:
         function = Anchored(self._blocks, self._rule, strength, anchor, identity, arrays.xp)
         if self._point is None:
             self._point = self._start(function)
-        self._point, history = minimise(function, self._point, max_iter=plan.max_iter, tol=plan.tol)
+        self._point, history = minimise(
+            function.evaluate, self._point, max_iter=plan.max_iter, tol=plan.tol
+        )
         self.map = arrays.fetch(function.map_of(self._point))
         return history
 
@@ -124,7 +134,7 @@ class Fit:
         factors = [axes[:, :r] * np.sqrt(sizes[:r]), others[:r].T * np.sqrt(sizes[:r])]
         # Directions that are free point where the gradient is largest: at zero it would vanish.
         full = function._replace(identity=None)
-        _, _, steepest = np.linalg.svd(arrays.fetch(full(arrays.put(self.map))[1]))
+        _, _, steepest = np.linalg.svd(arrays.fetch(full.evaluate(arrays.put(self.map))[1]))
         free = sizes[:r] <= 1e-6
         factors[1][:, free] = steepest[: int(free.sum())].T
         return arrays.put(np.concatenate(factors).astype(dtype))
@@ -157,15 +167,17 @@ def choose_strength(collection: Collection, pairs: Relevance, plan: Plan, rng: A
         means = [float(scores.mean()) for scores in by_strength]
         if len(means) > 2 and max(means[-2:]) < max(means[:-2]):
             break  # weaker ones follow the training queries ever more closely
-    best = int(np.argmax(means))
-    p_value = _test(by_strength[best] - base)
+    p_values = [_test(scores - base) for scores in by_strength]
+    # A strong anchor may gain little but surely, a weak one much but by chance.
+    sure = [place for place, p in enumerate(p_values) if p < _LEVEL]
+    best = max(sure or range(len(means)), key=means.__getitem__)
     return HeldOut(
         list(STRENGTHS[: len(means)]),
         means,
         float(base.mean()),
-        p_value,
+        p_values[best],
         len(base),
-        STRENGTHS[best] if p_value < _LEVEL else None,
+        STRENGTHS[best] if sure else None,
     )
 
 

@@ -99,7 +99,7 @@ class Anchored(NamedTuple):
         d = len(self.anchor)
         return self.identity + point[:d] @ point[d:].T
 
-    def __call__(self, point: Any) -> tuple[float, Any]:
+    def evaluate(self, point: Any) -> tuple[float, Any]:
         """Return value and gradient at a point."""
         W = self.map_of(point)
         value, gradient = value_and_gradient(W, self.blocks, self.rule, self.xp)

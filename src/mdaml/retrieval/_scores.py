@@ -155,7 +155,8 @@ def retrieval_scores(
     base = measure(*prepare(Q[scored], X, kind), pairs, depths, device)
     ours = base
     if mapped is not None:
-        ours = measure(*prepare(*mapped, mapped_kind), pairs, depths, device)
+        q, x = mapped
+        ours = measure(*prepare(q, x, mapped_kind), pairs, depths, device)
     return _compare(ours, base, scored, (n_bootstrap, n_lost, random_state))
 
 
@@ -205,7 +206,7 @@ def measure_ranking(
     ranks = np.arange(1, depth + 1)
     discounts = 1.0 / np.log2(ranks + 1)
     precisions = hits.cumsum(axis=1) / ranks
-    by_measure = {}
+    by_measure: dict[str, FloatArray] = {}
     for k in depths:
         top, n_hits = hits[:, :k], hits[:, :k].sum(axis=1)
         is_hit = n_hits > 0
@@ -227,7 +228,7 @@ def _ideal_gains(pairs: Relevance, k: int) -> FloatArray:
     ranks = np.arange(len(order)) - pairs.starts[pairs.queries]
     kept = ranks < k
     gains = pairs.grades[order] * kept / np.log2(ranks + 2)
-    return np.bincount(pairs.queries, gains, minlength=pairs.n_queries)
+    return np.bincount(pairs.queries, gains, minlength=pairs.n_queries).astype(np.float64)
 
 
 def _compare(
