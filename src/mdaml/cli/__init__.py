@@ -37,8 +37,10 @@ def build_app() -> "Typer":
     """Assemble the application: one command per module of this package."""
     import typer
 
+    from mdaml.cli.adapt import adapt
     from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
+    from mdaml.cli.evaluate import evaluate
     from mdaml.cli.features import features
     from mdaml.cli.fit import fit
     from mdaml.cli.neighbors import neighbors
@@ -69,6 +71,8 @@ def build_app() -> "Typer":
     app.command()(demo)
     for command in (fit, search, score, audit, neighbors, transform):
         app.command(rich_help_panel="Models from files")(command)
+    app.command(rich_help_panel="Search")(adapt)
+    app.command(rich_help_panel="Search")(evaluate)
     app.command()(features)
     app.add_typer(paper, name="paper")
     return app
