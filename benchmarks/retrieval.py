@@ -165,7 +165,7 @@ def info_nce(Q, X, pairs, _y, rate=2e-5, epochs=4, batch=10, scale=20.0):
     return mapped(layer.weight.detach().numpy())
 
 
-def metric_learning(Q, X, pairs, y, rate=1e-3, epochs=20, batch=128):
+def metric_learning(Q, X, pairs, y, rate=1e-3, epochs=10, batch=64):
     """Train a linear layer for both sides with pytorch-metric-learning's NTXentLoss."""
     import torch
     from pytorch_metric_learning.losses import NTXentLoss
@@ -183,7 +183,7 @@ def metric_learning(Q, X, pairs, y, rate=1e-3, epochs=20, batch=128):
     optimizer = torch.optim.Adam(layer.parameters(), lr=rate)
     loss_function = NTXentLoss(temperature=0.05)
     for _ in range(epochs):
-        for part in torch.randperm(len(order)).split(batch):
+        for part in torch.randperm(len(order)).split(batch // order.shape[1]):
             rows = order[part].reshape(-1)
             loss = loss_function(layer(A[rows]), labels[rows])
             optimizer.zero_grad()
