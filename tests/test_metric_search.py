@@ -21,8 +21,8 @@ from mdaml.model_selection import (
     PointKFold,
     Split,
     _trials,
-    map_at_r,
     hit_rate_at_k,
+    map_at_r,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

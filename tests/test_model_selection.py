@@ -19,10 +19,10 @@ from mdaml.model_selection import (
     ConstraintKFold,
     PointKFold,
     _scoring,
+    hit_rate_at_k,
     knn_accuracy,
     map_at_r,
     pair_auc,
-    hit_rate_at_k,
     triplet_accuracy,
 )
 
