@@ -20,6 +20,8 @@ from mdaml.retrieval._scores import SIMILARITIES, scale_rows
 from mdaml.retrieval._search import load_arrays
 from mdaml.stores.choice import find_device
 
+_ROUGHER = 10.0  # times tol: enough to compare strengths
+
 
 class QueryAdapter(BaseEstimator):
     """Learn a linear map of query vectors from pairs of queries and relevant documents.
@@ -45,13 +47,13 @@ class QueryAdapter(BaseEstimator):
         Map documents too, by the same matrix: one metric for both sides. Stored vectors change;
         :meth:`to_inner_product` keeps the change to one number for each.
     n_negatives : int or "auto", default="auto"
-        How many documents compete for a query. "auto": up to 10^8 pairs all that are relevant for
-        some query; otherwise 1024 to 4096 of them, which are relevant for other queries of a batch,
+        How many documents compete for a query. "auto": up to 2^26 pairs all that are relevant for
+        some query; otherwise 512 to 2048 of them, which are relevant for other queries of a batch,
         hard under the current map, or random.
     anchor : float or "auto", default="auto"
         Strength by which W is held near the identity. "auto" tries up to six on held-out queries,
         by nDCG at 10, and takes the best of those that beat the identity (paired t test at 5 %
-        each); if there is none, it returns the identity, with a warning.
+        for all together, by Bonferroni); if there is none, it returns the identity, with a warning.
     max_iter : int, default=100
         Iterations of the solver at most.
     tol : float, default=1e-4
@@ -208,20 +210,20 @@ class QueryAdapter(BaseEstimator):
         arrays = load_arrays(find_device("QueryAdapter(device=...)", self.device))
         by_distance = self.search_similarity == "euclidean"
         collection = collect(Q, X, arrays, by_distance)
-        plan = Plan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter, self.tol)
+        plan = Plan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
         held_out: dict[str, Any] = {}
         strength: Any = self.anchor
         if self.anchor == "auto":
-            # Rough fits are enough to compare strengths.
-            tried = choose_strength(collection, pairs, plan._replace(tol=10 * self.tol), rng)
+            tried = choose_strength(collection, pairs, plan, _ROUGHER * self.tol, rng)
             held_out = asdict(tried)
             strength = held_out.pop("best")
         fitted, history = anchor, [np.nan]
         if strength is not None:
             fit = Fit(collection, pairs, plan, start, rng)
-            history = fit.run(strength)
-            if fit.is_sampled:
-                history = fit.run(strength, refresh=True)
+            if fit.is_sampled:  # a rough map is enough to find hard documents under it
+                fit.run(strength, tol=_ROUGHER * self.tol)
+                fit.refresh()
+            history = fit.run(strength, tol=self.tol)
             fitted = fit.map
         self.n_features_in_ = X.shape[1]
         self.components_ = np.ascontiguousarray(fitted)

@@ -12,7 +12,7 @@ from mdaml.retrieval._relevance import Relevance
 from mdaml.retrieval._search import Arrays, search
 
 _SCORES = 1 << 22  # of a block: 16 MB in single precision
-_ALL = 1 << 27  # scores of a pass, up to which every query competes for all documents
+_ALL = 1 << 26  # scores of a pass, up to which every query competes for all documents
 _MINED = 1 << 14  # documents among which hard ones are looked for
 _PROJECTIONS, _BINS = 8, 1e-3
 _ODD = np.random.default_rng(1).integers(1 << 62, size=_PROJECTIONS)
@@ -180,7 +180,7 @@ def choose_n_negatives(n_negatives: int | str, n_queries: int, n_documents: int)
         return min(int(n_negatives), n_documents)
     if n_queries * n_documents <= _ALL:
         return n_documents
-    return min(n_documents, max(1024, min(4096, _ALL // n_queries)))
+    return min(n_documents, max(512, min(2048, _ALL // n_queries)))
 
 
 def _find_hard(collection: Collection, lessons: Lessons, W: FloatArray, rng: Any) -> IntArray:

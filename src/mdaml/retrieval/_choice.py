@@ -23,7 +23,7 @@ STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
 _DEPTH = 10  # of the nDCG by which strengths are compared
 _FOLDS = 5
 _FEW = 1000  # queries up to which each is held out once
-_LEARNED, _HELD_OUT = 16_000, 2000  # at most, of many queries
+_LEARNED, _HELD_OUT = 8000, 2000  # at most, of many queries
 _SEARCHED = 1 << 17  # documents among which held-out queries search, at most
 _LEVEL = 0.05  # of the test against the base
 _FEWEST = 12  # queries that a choice needs
@@ -40,7 +40,6 @@ class Plan(NamedTuple):
     symmetric: bool
     n_negatives: int | str
     max_iter: int
-    tol: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,8 @@ class HeldOut:
     base : float
         That of the anchor.
     p_value : float
-        Of the paired test whether the chosen strength, or the best, is no better than the base.
+        Of the paired test whether the chosen strength, or the best, is no better than the base,
+        times the number of strengths that were tried.
     n_queries : int
         How many were held out.
     best : float or None
@@ -84,14 +84,14 @@ class Fit:
         )
         self.map = start
         self._point: Any = None
-        self._refresh()
+        self.refresh()
 
     @property
     def is_sampled(self) -> bool:
         """Whether queries compete for some of the known documents only."""
         return self._n_candidates < len(self._lessons.known)
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Look for hard documents under the map of now."""
         plan, arrays = self._plan, self._collection.arrays
         self._blocks: list[Block] = make_blocks(
@@ -104,10 +104,8 @@ class Fit:
         """Return how documents are scored."""
         return Rule(scale, self._plan.symmetric, self._collection.by_distance)
 
-    def run(self, strength: float, *, refresh: bool = False) -> list[float]:
+    def run(self, strength: float, *, tol: float) -> list[float]:
         """Go on from the map of now with this strength; return the objective on the way."""
-        if refresh and self.is_sampled:
-            self._refresh()
         plan, arrays = self._plan, self._collection.arrays
         anchor = arrays.put(plan.anchor)
         identity = (
@@ -119,7 +117,7 @@ class Fit:
         if self._point is None:
             self._point = self._start(function)
         self._point, history = minimise(
-            function.evaluate, self._point, max_iter=plan.max_iter, tol=plan.tol
+            function.evaluate, self._point, max_iter=plan.max_iter, tol=tol
         )
         self.map = arrays.fetch(function.map_of(self._point))
         return history
@@ -154,7 +152,9 @@ def _fit_scale(blocks: list[Block], W: Any, rule: Rule, xp: Any) -> float:
     return _SHARPER * float(factors[int(np.argmin(losses))])
 
 
-def choose_strength(collection: Collection, pairs: Relevance, plan: Plan, rng: Any) -> HeldOut:
+def choose_strength(
+    collection: Collection, pairs: Relevance, plan: Plan, tol: float, rng: Any
+) -> HeldOut:
     """Return how strengths did on held-out queries, and the best if it beats the anchor."""
     rows = np.unique(pairs.queries)
     if len(rows) < _FEWEST:
@@ -163,11 +163,12 @@ def choose_strength(collection: Collection, pairs: Relevance, plan: Plan, rng: A
     base = np.concatenate([fold.score(plan.anchor) for fold in folds])
     by_strength: list[FloatArray] = []
     for strength in STRENGTHS:
-        by_strength.append(np.concatenate([fold.try_strength(strength) for fold in folds]))
+        by_strength.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
         means = [float(scores.mean()) for scores in by_strength]
         if len(means) > 2 and max(means[-2:]) < max(means[:-2]):
             break  # weaker ones follow the training queries ever more closely
-    p_values = [_test(scores - base) for scores in by_strength]
+    # Bonferroni: of several strengths that do nothing, one would pass a single test too often.
+    p_values = [min(1.0, len(means) * _test(scores - base)) for scores in by_strength]
     # A strong anchor may gain little but surely, a weak one much but by chance.
     sure = [place for place, p in enumerate(p_values) if p < _LEVEL]
     best = max(sure or range(len(means)), key=means.__getitem__)
@@ -226,9 +227,9 @@ class _Fold:
         if self._searched is not None:  # others are not searched, so they cannot be found
             self._own = _places_in(self._searched, self._own)
 
-    def try_strength(self, strength: float) -> FloatArray:
+    def try_strength(self, strength: float, tol: float) -> FloatArray:
         """Return the scores of the held-out queries with this strength."""
-        self._fit.run(strength)
+        self._fit.run(strength, tol=tol)
         return self.score(self._fit.map)
 
     def score(self, W: FloatArray) -> FloatArray:
