@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").rglob("plot_*.py"))
 SLOW = {  # more than two seconds of processor time
+    "plot_adapt_embeddings",
     "plot_choose_modes",
     "plot_convergence",
     "plot_image_retrieval",

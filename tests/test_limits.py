@@ -16,7 +16,7 @@ from mdaml import GMML, KISSME, LFDA, Euclidean, MDaML
 from mdaml.constraints import sample_triplets
 from mdaml.features import gist
 from mdaml.kernels.products import one_blas_thread
-from mdaml.model_selection import knn_accuracy, map_at_r, recall_at_k
+from mdaml.model_selection import knn_accuracy, map_at_r, hit_rate_at_k
 
 ROOT = Path(__file__).parents[1]
 N, D = 40, 4
@@ -110,7 +110,7 @@ def test_euclidean_makes_one_matrix_only():
     assert peak < 1.5 * 4 * d * d
 
 
-@pytest.mark.parametrize("score", [knn_accuracy, recall_at_k, map_at_r])
+@pytest.mark.parametrize("score", [knn_accuracy, hit_rate_at_k, map_at_r])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, None])
 def test_scores_refuse_missing_labels(X, y, score, bad):
     labels = y.astype(object if bad is None else float)

@@ -21,8 +21,8 @@ from mdaml.model_selection import (
     PointKFold,
     Split,
     _trials,
+    hit_rate_at_k,
     map_at_r,
-    recall_at_k,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -221,9 +221,9 @@ def test_any_weak_learner_can_be_searched_without(answers, learner):
     ("scoring", "truth"),
     [
         ("knn_accuracy", "y"),
-        ("recall_at_1", "y"),
+        ("hit_rate_at_1", "y"),
         ("map_at_r", "y"),
-        (partial(recall_at_k, k=5), "y"),
+        (partial(hit_rate_at_k, k=5), "y"),
         (map_at_r, "y"),
         ("comparisons", "constraints"),
         ("pair_auc", "constraints"),

@@ -19,10 +19,10 @@ from mdaml.model_selection import (
     ConstraintKFold,
     PointKFold,
     _gallery,
+    hit_rate_at_k,
     knn_accuracy,
     map_at_r,
     pair_auc,
-    recall_at_k,
     triplet_accuracy,
 )
 
@@ -249,7 +249,7 @@ def test_label_scores_equal_the_loops_whatever_the_blocks(problem, monkeypatch):
     precisions = loop_map(X, y), loop_map(Q, q, gallery)
     for block in (1, 500, 2**21):
         monkeypatch.setattr(_gallery, "_BLOCK", block)
-        for score, wanted in ((knn_accuracy, votes), (recall_at_k, recalls)):
+        for score, wanted in ((knn_accuracy, votes), (hit_rate_at_k, recalls)):
             for k, (of_all, of_some) in zip(ranks, wanted, strict=True):
                 assert score(metric(), X, y, k=k) == of_all
                 assert score(metric(), Q, q, k=k, gallery=gallery) == of_some
@@ -286,7 +286,7 @@ def test_unlabelled_points_neither_ask_nor_vote(problem):
     X, y = problem
     hidden = np.where(np.arange(len(y)) % 3 == 0, -1, y)
     shown = hidden != -1
-    for score in (knn_accuracy, recall_at_k, map_at_r):
+    for score in (knn_accuracy, hit_rate_at_k, map_at_r):
         with_hidden, without = score(metric(), X, hidden), score(metric(), X[shown], y[shown])
         np.testing.assert_allclose(with_hidden, without)
 
@@ -343,7 +343,7 @@ def test_all_estimators_can_be_scored_alone_and_in_a_pipeline(learner):
             (triplet_accuracy, said),
             (pair_auc, said),
             (knn_accuracy, y),
-            (partial(recall_at_k, k=5), y),
+            (partial(hit_rate_at_k, k=5), y),
             (map_at_r, y),
         ]:
             assert 0.5 <= score(model, X, truth) <= 1.0
@@ -374,8 +374,8 @@ def test_scorers_refuse_what_they_cannot_score():
         knn_accuracy(metric(), X, [-1, -1, -1])
     with pytest.raises(TypeError, match=r"knn_accuracy\(k=...\) must be an integer"):
         knn_accuracy(metric(), X, [0, 1, 1], k=1.5)
-    with pytest.raises(ValueError, match=r"recall_at_k\(k=...\) must be at least 1, got 0"):
-        recall_at_k(metric(), X, [0, 1, 1], k=0)
+    with pytest.raises(ValueError, match=r"hit_rate_at_k\(k=...\) must be at least 1, got 0"):
+        hit_rate_at_k(metric(), X, [0, 1, 1], k=0)
     with pytest.raises(ValueError, match="A single labelled point"):
         knn_accuracy(metric(), X, [0, -1, -1])
     with pytest.raises(ValueError, match="labels that occur more than once"):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MODULES = [
     *("mdaml", "mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
-    *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot"),
+    *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot", "mdaml.retrieval"),
 ]
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)")
 MADE_BY_THE_BUILD = ("auto_examples", "api/generated")

@@ -42,14 +42,14 @@ from sklearn.preprocessing import StandardScaler
 import mdaml
 from mdaml import Constraints, MDaML, audit, suggest_queries
 from mdaml.constraints import read_constraints
-from mdaml.model_selection import recall_at_k, triplet_accuracy
+from mdaml.model_selection import hit_rate_at_k, triplet_accuracy
 
 frame = pd.read_csv("items.csv", index_col="id")
 said = Constraints.read("answers.csv", ids=pd.Series(["a", "b", "c"]))
 said, problems = read_constraints("answers.csv", ids=frame.index, columns=["x", "y", "z"])
 print([problem.remedy for problem in problems])
 pipeline = make_pipeline(StandardScaler(), MDaML())
-print(recall_at_k(pipeline, frame, np.zeros(3), k=3), triplet_accuracy(pipeline, frame, said))
+print(hit_rate_at_k(pipeline, frame, np.zeros(3), k=3), triplet_accuracy(pipeline, frame, said))
 model = MDaML().fit(frame, triplets=frame.iloc[:, :3])
 loaded = mdaml.load("model.mdaml")
 print(loaded.transform(frame).shape, loaded.score_triplets(frame, [["a", "b", "c"]]))

@@ -1,60 +1,54 @@
 """
-Embeddings that group by topic, adapted to tone
-===============================================
+Adapt embeddings to your questions
+==================================
 
-An embedding turns a text into a vector, so that texts about the same thing are close. That may not
-be the likeness you need. Say you sort reviews by **tone**, praise or complaint, whatever they are
-about. A few hundred comparisons, "this review is more like that one than like the other", adapt the
-vectors. The model that made them is not needed.
+Customers of a bank ask the same thing in many words. An encoder turns each question into a vector,
+and a search among answered questions finds the nearest. It was not made for a bank: questions about
+"a top-up that failed" and "a top-up by card" are close to it. Pairs of questions that mean the same
+adapt it by one matrix, and the vectors in the index stay as they are.
 
-The reviews are made up of a few words here, and their vectors come from latent semantic analysis.
-Vectors of a language model, or of images, are used in the same way.
+The questions are a part of banking77 (Casanueva et al. 2020, CC BY 4.0): 15 of each of 77 intents
+are in the index, 5 of each are asked.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
 
-from mdaml import Euclidean, MDaML
-from mdaml.datasets import make_triplets
+from mdaml.datasets import load_banking77
+from mdaml.retrieval import QueryAdapter, retrieval_scores
 
 plt.style.use("seaborn-v0_8-colorblind")
 
-topics = {
-    "hotel": "room bed pool towels lobby breakfast view balcony",
-    "phone": "screen battery camera charger speaker keys case signal",
-    "film": "plot actor scene ending music script dialogue costume",
-}
-tones = {
-    "praise": "lovely great friendly perfect charming superb clean quick",
-    "complaint": "awful broken rude terrible useless dirty slow dull",
-}
-rng = np.random.default_rng(0)
-topic, tone = rng.choice(list(topics), 600), rng.choice(list(tones), 600)
-reviews = [
-    " ".join([*rng.choice(topics[t].split(), 4, replace=False), rng.choice(tones[s].split())])
-    for t, s in zip(topic, tone, strict=True)
-]
-X = TruncatedSVD(30, random_state=0).fit_transform(TfidfVectorizer().fit_transform(reviews))
+bank = load_banking77()
+index, asked = bank.data[~bank.is_test], bank.data[bank.is_test]
+intent, sought = bank.target[~bank.is_test], bank.target[bank.is_test]
 
 # %%
-# Someone compares half of the reviews by tone, 500 times, and errs one time in ten. The other half
-# is new to the model; all comparisons by tone there should hold.
-T, _ = make_triplets(X[:300], tone[:300], n_triplets=500, wrong=0.1, random_state=0)
-T_new, _ = make_triplets(X[300:], tone[300:], n_triplets=4000, random_state=1)
-models = {"Before": Euclidean().fit(X), "After": MDaML(random_state=0).fit(X[:300], triplets=T)}
-
-fig, axes = plt.subplots(1, 2, figsize=(8, 4.8), layout="constrained")
-for ax, (name, model) in zip(axes, models.items(), strict=True):
-    points = PCA(2).fit_transform(model.transform(X[300:]))  # the two widest directions
-    for t, marker in zip(topics, "os^", strict=True):
-        for s, color in zip(tones, ("C0", "C2"), strict=True):
-            these = points[(topic[300:] == t) & (tone[300:] == s)]
-            ax.scatter(*these.T, s=22, marker=marker, color=color, alpha=0.6, label=f"{s}, {t}")
-    held = model.score_triplets(X[300:], T_new)
-    ax.set(title=f"{name}: {held:.0%} of comparisons hold", xticks=[], yticks=[])
-fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+# Two questions of the index are a pair if they have the same intent. The adapter tries how far to
+# move on questions that it holds out, and would return the vectors as they are if nothing helped.
+pairs = np.argwhere(intent[:, None] == intent)
+pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+adapter = QueryAdapter(random_state=0).fit(index, index, pairs)
+relevant = np.argwhere(sought[:, None] == intent)
+scores = retrieval_scores(adapter, asked, index, relevant)
 
 # %%
-# Before, reviews lie together by topic. After, tone comes first, and topic second.
+# What the search finds among 1155 questions, with 95 % intervals of the change; and some questions
+# to which the first answer was wrong before.
+mapped = adapter.transform_queries(asked)
+before, after = ((vectors @ index.T).argmax(axis=1) for vectors in (asked, mapped))
+helped = np.flatnonzero((intent[before] != sought) & (intent[after] == sought))[:3]
+known, new = np.array(bank.texts)[~bank.is_test], np.array(bank.texts)[bank.is_test]
+told = [f"{new[n]}\n  before: {known[before[n]]}\n  after: {known[after[n]]}" for n in helped]
+
+names = ["hit_rate@1", "precision@5", "ndcg@10", "map@10"]
+change = np.array([scores.difference[name] for name in names])
+errors = np.abs(np.array([scores.interval[name] for name in names]).T - change)
+fig, (ax, text) = plt.subplots(2, 1, figsize=(7, 6), layout="constrained", height_ratios=[2, 1])
+places = np.arange(len(names))
+ax.bar(places - 0.2, [scores.base[n] for n in names], 0.4, label="as they are")
+ax.bar(places + 0.2, [scores.scores[n] for n in names], 0.4, yerr=errors, label="adapted")
+ax.set(xticks=places, xticklabels=names, ylabel="score", title="385 new questions")
+ax.legend(frameon=False, loc="upper right")
+text.text(0, 1, "\n".join(told), va="top", fontsize=9)
+text.set(title="First answers that were wrong before", xticks=[], yticks=[], frame_on=False)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mdaml import model_selection as model_selection
     from mdaml import people as people
     from mdaml import plot as plot
+    from mdaml import retrieval as retrieval
     from mdaml import verification as verification
     from mdaml.constraints import Constraints
     from mdaml.estimators.pipelines import FoldedMetric, fold_pipeline
@@ -39,7 +40,7 @@ _HOMES = {
 }
 _MODULES = (
     *("datasets", "distributed", "features", "inspection", "model_selection", "people"),
-    *("plot", "verification"),
+    *("plot", "retrieval", "verification"),
 )
 
 

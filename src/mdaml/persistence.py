@@ -8,10 +8,12 @@ from mdaml.estimators import MDaML, MDaMLCV
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
+from mdaml.retrieval import QueryAdapter
 
 # The only classes a file can name; nothing is imported because of what a file holds.
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
 _CLASSES[FoldedMetric.__name__] = FoldedMetric
+_CLASSES["QueryAdapter"] = QueryAdapter
 
 
 def load(path: str | os.PathLike[str]) -> MahalanobisTransformer:

@@ -53,7 +53,7 @@ def _right_calls():
         (said.restrict, {"points": np.arange(N)}),
         (said.with_noise, {"rate": 0.1, "random_state": 0}),
         (model_selection.knn_accuracy, score | {"k": 3, "gallery": (X, y)}),
-        (model_selection.recall_at_k, score | {"k": 1}),
+        (model_selection.hit_rate_at_k, score | {"k": 1}),
         (model_selection.map_at_r, score),
         (model_selection.triplet_accuracy, by_said),
         (model_selection.neighbor_accuracy, by_said),

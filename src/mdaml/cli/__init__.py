@@ -48,8 +48,10 @@ def build_app() -> "Typer":
     import typer
 
     from mdaml.cli._help import STYLE, Command, Group
+    from mdaml.cli.adapt import adapt
     from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
+    from mdaml.cli.evaluate import evaluate
     from mdaml.cli.features import features
     from mdaml.cli.fit import fit
     from mdaml.cli.neighbors import neighbors
@@ -77,7 +79,18 @@ def build_app() -> "Typer":
         name="mdaml", no_args_is_help=True, pretty_exceptions_enable=False, cls=Group, **STYLE
     )
     app.callback()(root)
-    for command in (fit, search, score, audit, neighbors, transform, features, demo):
+    for command in (
+        fit,
+        search,
+        score,
+        audit,
+        neighbors,
+        transform,
+        adapt,
+        evaluate,
+        features,
+        demo,
+    ):
         app.command(cls=Command)(command)
     app.add_typer(paper, name="paper")
     return app

@@ -39,7 +39,7 @@ FORMAT = "mdaml model"
 FORMAT_VERSION = 1
 # What describes the training data and is of no use for new samples; `compact` leaves it out.
 TRAINING_ONLY = frozenset({"weights_", "triplets_", "comparisons_", "comparison_weights_"})
-_PACKAGE = "mdaml.estimators"  # only classes from here can be loaded
+_PACKAGES = ("mdaml.estimators", "mdaml.retrieval")  # only classes from here can be loaded
 _MAX_DEPTH = 16
 
 
@@ -143,7 +143,7 @@ def _split_model(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parameters and the learned attributes of a model."""
     name = type(model).__name__
-    if type(model).__module__.rpartition(".")[0] != _PACKAGE:
+    if type(model).__module__.rpartition(".")[0] not in _PACKAGES:
         raise TypeError(
             f"{where or 'The model'} is a {name}, which is no estimator of mdaml itself: its file "
             "could not be loaded. Of a search, save best_estimator_; of a pipeline, "

@@ -1,11 +1,11 @@
 """Choose parameters without labels: what to hold out, how to score it, and a search over a grid."""
 
 from mdaml.model_selection._scoring import (
+    hit_rate_at_k,
     knn_accuracy,
     map_at_r,
     neighbor_accuracy,
     pair_auc,
-    recall_at_k,
     triplet_accuracy,
 )
 from mdaml.model_selection._search import MetricSearchCV
@@ -16,10 +16,10 @@ __all__ = [
     "MetricSearchCV",
     "PointKFold",
     "Split",
+    "hit_rate_at_k",
     "knn_accuracy",
     "map_at_r",
     "neighbor_accuracy",
     "pair_auc",
-    "recall_at_k",
     "triplet_accuracy",
 ]

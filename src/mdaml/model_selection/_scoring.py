@@ -189,7 +189,7 @@ def knn_accuracy(
     return float(np.mean(votes.argmax(axis=1) == search.codes))
 
 
-def recall_at_k(
+def hit_rate_at_k(
     metric: Metric,
     X: ArrayLike,
     y: ArrayLike,
@@ -221,14 +221,14 @@ def recall_at_k(
     Examples
     --------
     >>> from mdaml import Euclidean
-    >>> from mdaml.model_selection import recall_at_k
+    >>> from mdaml.model_selection import hit_rate_at_k
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
-    >>> recall_at_k(Euclidean().fit(X), X, ["a", "a", "b", "b"], k=2)
+    >>> hit_rate_at_k(Euclidean().fit(X), X, ["a", "a", "b", "b"], k=2)
     0.75
     """
-    _check_k("recall_at_k", k)
+    _check_k("hit_rate_at_k", k)
     search = Search(metric, X, y, gallery)
-    n_findable = search.check_findable("recall_at_k")
+    n_findable = search.check_findable("hit_rate_at_k")
     hits = search.gallery_codes[search.nearest(k)] == search.codes[:, None]
     return int(np.sum(hits.any(axis=1))) / n_findable
 
@@ -314,6 +314,6 @@ BY_CONSTRAINTS: dict[str, Scorer] = {
 }
 BY_LABELS: dict[str, Scorer] = {
     "knn_accuracy": knn_accuracy,
-    "recall_at_1": partial(recall_at_k, k=1),
+    "hit_rate_at_1": partial(hit_rate_at_k, k=1),
     "map_at_r": map_at_r,
 }

@@ -48,8 +48,8 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         of comparisons without (:class:`PointKFold`, :class:`ConstraintKFold`). A splitter has
         ``split(constraints, y)`` that yields :class:`Split`.
     scoring : str, callable or None, default=None
-        With labels "knn_accuracy" (default; 3 neighbours among the training points), "recall_at_1"
-        or "map_at_r" (both among the points held out). Without, "comparisons" (default, see
+        With labels "knn_accuracy" (default; 3 neighbours among the training points) or, among the
+        points held out, "hit_rate_at_1" or "map_at_r". Without, "comparisons" (default, see
         :func:`triplet_accuracy`), "neighbors" (see :func:`neighbor_accuracy`) or "pair_auc". A
         callable is called as
         ``scoring(model, X, truth)`` with the points held out and their labels or constraints.

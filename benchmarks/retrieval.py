@@ -1,0 +1,347 @@
+"""Adapters of embeddings side by side: what held-out queries find, and how long a fit takes.
+
+python benchmarks/retrieval.py                      all sets of the data folder, all methods
+python benchmarks/retrieval.py cranfield banking77/5
+python benchmarks/retrieval.py --scale --device cuda   10^6 documents x 768, 10^5 queries
+
+Sets are read from the folder MDAML_DATA: cranfield (five folds of its queries), banking77 (n
+questions of each intent are documents and queries; the test questions look for those of their
+intent), osr (the same with pictures of scenes) and food (dishes that people called alike; five
+folds of the dishes asked about). Seconds are those of the processor, since cores may be shared.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+
+from mdaml import KISSME, LMNN
+from mdaml.datasets import load_dataset
+from mdaml.retrieval import QueryAdapter, retrieval_scores
+from mdaml.retrieval._scores import scale_rows
+
+BANKING = [1, 2, 5, 10, 30]
+SETS = ["cranfield", *(f"banking77/{n}" for n in BANKING), "osr/5", "osr/20", "food"]
+MEASURES = ("ndcg@10", "hit_rate@1", "mrr@10")
+
+
+# Sets: lists of (queries, documents, training pairs, labels of the documents or None, test queries,
+# test pairs, labels of the test queries or None).
+
+
+def load_human(name):
+    return np.load(Path(os.environ["MDAML_DATA"], "human", f"{name}.npz"))
+
+
+def fold_queries(Q, X, relevant, n_folds=5):
+    fold = np.random.default_rng(0).permutation(len(Q)) % n_folds
+    return [
+        (Q, X, relevant[fold[relevant[:, 0]] != f], None, Q, relevant[fold[relevant[:, 0]] == f])
+        for f in range(n_folds)
+    ]
+
+
+def load_cranfield():
+    data = load_human("cranfield")
+    Q, X = (scale_rows(data[name].astype(np.float32)) for name in ("queries", "documents"))
+    return fold_queries(Q, X, np.column_stack([data["relevant"], 5 - data["grade"]]))
+
+
+def load_food():
+    data = load_human("food_taste")
+    X = scale_rows(data["X"].astype(np.float32))
+    asked, query = np.unique(data["triplets"][:, 0], return_inverse=True)
+    pairs = np.column_stack([query, data["triplets"][:, 1]]).astype(int)
+    return fold_queries(X[asked], X, np.unique(pairs, axis=0))
+
+
+def draw_classes(X, y, n, X_test=None, y_test=None):
+    """Return n examples of each class as documents and queries, and the rest or a test part."""
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:n] for c in np.unique(y)])
+    if X_test is None:
+        rest = np.setdiff1d(np.arange(len(X)), rows)
+        X_test, y_test = X[rest], y[rest]
+    same = np.argwhere(y[rows][:, None] == y[rows])
+    test = np.argwhere(y_test[:, None] == y[rows])
+    pairs = same[same[:, 0] != same[:, 1]]
+    return [(X[rows], X[rows], pairs, y[rows], X_test, test)]
+
+
+def load(name):
+    kind, _, n = name.partition("/")
+    if kind == "banking77":
+        data = load_human("banking77_minilm")
+        X, X_test = (scale_rows(data[part].astype(np.float32)) for part in ("train", "test"))
+        return draw_classes(X, data["train_label"], int(n), X_test, data["test_label"])
+    if kind == "osr":
+        X, y = load_dataset("osr", return_X_y=True)
+        return draw_classes(scale_rows(X.astype(np.float32)), y, int(n))
+    return {"cranfield": load_cranfield, "food": load_food}[kind]()
+
+
+# Methods: from training data to a function that maps test queries and documents.
+
+
+def cosine(*_):
+    return lambda Q, X: (Q, X)
+
+
+def mapped(W):
+    return lambda Q, X: (Q @ W.T, X)
+
+
+def adapter(Q, X, pairs, _y, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that nothing beat the base is in the scores
+        model = QueryAdapter(random_state=0, **settings).fit(Q, X, pairs)
+    return lambda Q, X: (model.transform_queries(Q), model.transform_documents(X))
+
+
+def targets(pairs, n_queries, n_documents):
+    T = np.zeros((n_queries, n_documents), np.float32)
+    T[pairs[:, 0], pairs[:, 1]] = 1
+    return T
+
+
+def bilinear(Q, X, pairs, _y, scale=20.0, ridge=1e-3):
+    """Minimise cross-entropy of q'(I + D)x over all documents plus a fixed ridge, by SciPy."""
+    rows, pair_rows = np.unique(pairs[:, 0], return_inverse=True)
+    T = targets(np.column_stack([pair_rows, pairs[:, 1]]), len(rows), len(X))
+    T /= T.sum(axis=1, keepdims=True)
+    Q, d = Q[rows], X.shape[1]
+    own = (Q @ X.T) > 1 - 1e-6 if len(Q) <= 5000 else None  # a question does not find itself
+
+    def objective(flat):
+        D = flat.reshape(d, d).astype(np.float32)
+        S = scale * ((Q + Q @ D.T) @ X.T)
+        if own is not None:
+            S[own] = -1e4
+        S -= S.max(axis=1, keepdims=True)
+        E = np.exp(S)
+        total = E.sum(axis=1, keepdims=True)
+        loss = float(np.sum(T * (np.log(total) - S))) / len(Q) + 0.5 * ridge * flat @ flat
+        R = (E / total - T) / len(Q)
+        return loss, (scale * (R @ X).T @ Q).astype(float).ravel() + ridge * flat
+
+    found = minimize(
+        objective, np.zeros(d * d), jac=True, method="L-BFGS-B", options={"maxiter": 100}
+    )
+    return mapped(np.eye(d, dtype=np.float32) + found.x.reshape(d, d).astype(np.float32))
+
+
+def ridge_regression(Q, X, pairs, _y, ridge=1.0):
+    """Map queries to their documents by least squares, held at the identity: a closed form."""
+    q, x = Q[pairs[:, 0]].astype(float), X[pairs[:, 1]].astype(float)
+    A = q.T @ q + ridge * np.eye(X.shape[1])
+    W = np.eye(X.shape[1]) + np.linalg.solve(A, q.T @ (x - q)).T
+    return mapped(W.astype(np.float32))
+
+
+def info_nce(Q, X, pairs, _y, rate=2e-5, epochs=4, batch=10, scale=20.0):
+    """Train a linear layer as LlamaIndex does: other documents of a batch are the negatives."""
+    import torch
+
+    torch.manual_seed(0)
+    q, x = (torch.as_tensor(A) for A in (Q[pairs[:, 0]], X[pairs[:, 1]]))
+    layer = torch.nn.Linear(X.shape[1], X.shape[1], bias=False)
+    torch.nn.init.eye_(layer.weight)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=rate)
+    cosine_of = torch.nn.functional.normalize
+    for _ in range(epochs):
+        for rows in torch.randperm(len(q)).split(batch):
+            scores = scale * cosine_of(layer(q[rows])) @ cosine_of(x[rows]).T
+            loss = torch.nn.functional.cross_entropy(scores, torch.arange(len(rows)))
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+            optimizer.step()
+    return mapped(layer.weight.detach().numpy())
+
+
+def metric_learning(Q, X, pairs, y, rate=1e-3, epochs=10, batch=64):
+    """Train a linear layer for both sides with pytorch-metric-learning's NTXentLoss."""
+    import torch
+    from pytorch_metric_learning.losses import NTXentLoss
+
+    torch.manual_seed(0)
+    if y is None:  # a pair is a class of its own
+        A = np.concatenate([Q[pairs[:, 0]], X[pairs[:, 1]]])
+        labels = np.tile(np.arange(len(pairs)), 2)
+        order = np.arange(len(A)).reshape(2, -1).T  # both of a pair in one batch
+    else:
+        A, labels, order = X, y.astype(int), np.arange(len(X))[:, None]
+    A, labels, order = (torch.as_tensor(part) for part in (A, labels, order))
+    layer = torch.nn.Linear(A.shape[1], A.shape[1], bias=False)
+    torch.nn.init.eye_(layer.weight)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=rate)
+    loss_function = NTXentLoss(temperature=0.05)
+    for _ in range(epochs):
+        for part in torch.randperm(len(order)).split(batch // order.shape[1]):
+            rows = order[part].reshape(-1)
+            loss = loss_function(layer(A[rows]), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    W = layer.weight.detach().numpy()
+    return lambda Q, X: (Q @ W.T, X @ W.T)
+
+
+def logistic(_Q, X, _pairs, y):
+    """Rank documents by the probability of their label; only documents with labels are found."""
+    if y is None:
+        return None
+    model = LogisticRegression(C=10, max_iter=300).fit(X, y)
+    columns = np.searchsorted(model.classes_, y)
+
+    def rank(Q, X):
+        P = model.decision_function(Q).astype(np.float32)
+        S = P[:, columns] + 1e-3 * (Q @ X.T)
+        return S, np.eye(len(X), dtype=np.float32)
+
+    return rank
+
+
+def metric(make, limit=3000):
+    def fit(Q, X, pairs, y):
+        if y is None:
+            if make is not KISSME:
+                return None
+            far = np.random.default_rng(0).integers(len(X), size=len(pairs))
+            A = np.concatenate([Q, X])
+            P = np.column_stack([pairs[:, 0], len(Q) + pairs[:, 1]])
+            N = np.column_stack([pairs[:, 0], len(Q) + far])
+            signs = np.repeat([1, -1], len(pairs))
+            model = make().fit(A, pairs=np.concatenate([P, N]), pair_labels=signs)
+        elif len(X) > limit or np.bincount(y.astype(int)).max() < 2:
+            return None
+        else:
+            model = make().fit(X, y)
+        return lambda Q, X: (model.transform(Q), model.transform(X))
+
+    return fit
+
+
+METHODS = {
+    "cosine": (cosine, "cosine"),
+    "QueryAdapter": (adapter, "cosine"),
+    "QueryAdapter, anchor=0.03": (lambda *data: adapter(*data, anchor=0.03), "cosine"),
+    "bilinear I + D, L-BFGS": (bilinear, "cosine"),
+    "least squares, closed form": (ridge_regression, "cosine"),
+    "InfoNCE in torch, 2e-5": (info_nce, "cosine"),
+    "InfoNCE in torch, 1e-3": (lambda *data: info_nce(*data, rate=1e-3), "cosine"),
+    "pytorch-metric-learning": (metric_learning, "cosine"),
+    "logistic regression": (logistic, "dot"),
+    "KISSME": (metric(KISSME), "euclidean"),
+    "LMNN": (metric(LMNN, limit=800), "euclidean"),
+}
+
+
+def run(name, method):
+    """Scores of every test query, and the seconds of all fits."""
+    fit, similarity = METHODS[method]
+    seconds, parts = 0.0, []
+    for Q, X, pairs, y, Q_test, test in load(name):
+        start = time.process_time()
+        use = (
+            cosine() if len(pairs) == 0 and method != "logistic regression" else fit(Q, X, pairs, y)
+        )
+        seconds += time.process_time() - start
+        if use is None:
+            return None
+        q, x = use(Q_test, X)
+        found = retrieval_scores(
+            (q, x), q, x, test, k=(1, 10), similarity=similarity, n_bootstrap=1
+        )
+        parts.append(found.per_query)
+    return seconds, {m: np.concatenate([part[m] for part in parts]) for m in MEASURES}
+
+
+def interval(differences, n_samples=2000):
+    """95 % interval of a mean, by a bootstrap."""
+    rng, n = np.random.default_rng(0), len(differences)
+    means = [differences[rng.integers(n, size=n)].mean() for _ in range(n_samples)]
+    return [float(bound) for bound in np.quantile(means, [0.025, 0.975])]
+
+
+def compare(name, methods):
+    results, per_query = [], {}
+    for method in methods:
+        outcome = run(name, method)
+        if outcome is None:
+            continue
+        seconds, per_query[method] = outcome
+        row = {"set": name, "method": method, "seconds": round(seconds, 2)}
+        for m in MEASURES:
+            row[m] = float(per_query[method][m].mean())
+            change = per_query[method][m] - per_query["cosine"][m]
+            row[f"{m} against cosine"] = interval(change)
+        results.append(row)
+        shown = "  ".join(
+            "{} {:.4f} [{:+.3f} {:+.3f}]".format(m, row[m], *row[f"{m} against cosine"])
+            for m in MEASURES
+        )
+        print(f"{name:13}{method:28}{seconds:8.1f} s  {shown}", flush=True)
+    for m in MEASURES:
+        if "QueryAdapter" in per_query:
+            best = max(per_query, key=lambda method: per_query[method][m].mean())
+            behind = interval(per_query[best][m] - per_query["QueryAdapter"][m])
+            results.append({"set": name, "measure": m, "best": best, "ahead of ours": behind})
+            print(f"{name:13}{m}: best is {best}, ahead of QueryAdapter by {behind}", flush=True)
+    return results
+
+
+def time_scale(n_documents, n_queries, d, device):
+    """Seconds of a fit and of scores on made-up vectors: queries see documents through a map."""
+    rng = np.random.default_rng(0)
+    X = scale_rows(rng.normal(size=(n_documents, d)).astype(np.float32))
+    rows = rng.integers(n_documents, size=n_queries)
+    noise = rng.normal(size=(n_queries, d)).astype(np.float32) / d**0.5
+    noise[:, : d // 4] *= 6  # directions that mean nothing
+    Q = scale_rows(X[rows] + noise)
+    clicks = np.column_stack([np.arange(n_queries), rows])
+    model = QueryAdapter(device=device, random_state=0)
+    start = time.perf_counter()
+    model.fit(Q, X, clicks)
+    fitted = time.perf_counter() - start
+    print(f"{n_documents} x {d} documents, {n_queries} queries, {device}: fit {fitted:.1f} s")
+    print(f"strength {model.strength_}, {model.n_iter_} iterations, held out {model.held_out_}")
+    few = min(10_000, n_queries)
+    start = time.perf_counter()
+    found = retrieval_scores(model, Q[:few], X, clicks[:few], k=10, device=device)
+    seconds = time.perf_counter() - start
+    print(f"scores of {few} queries, base and adapter: {seconds:.1f} s\n{found}")
+    return [{"documents": n_documents, "queries": n_queries, "features": d, "device": device,
+             "fit": fitted, "scores": seconds, "ndcg@10": found.scores["ndcg@10"],
+             "base ndcg@10": found.base["ndcg@10"]}]  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sets", nargs="*", default=SETS)
+    parser.add_argument("--methods", help="names or beginnings of names, separated by |")
+    parser.add_argument("--scale", action="store_true", help="time one large fit instead")
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=100_000)
+    parser.add_argument("--features", type=int, default=768)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    given = parser.parse_args()
+    if given.scale:
+        results = time_scale(given.documents, given.queries, given.features, given.device)
+    else:
+        wanted = tuple(given.methods.split("|")) if given.methods else ("",)
+        methods = [m for m in METHODS if m == "cosine" or m.startswith(wanted)]
+        results = [row for name in given.sets for row in compare(name, methods)]
+    if given.out:
+        given.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

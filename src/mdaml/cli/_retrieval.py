@@ -1,0 +1,155 @@
+"""Queries, documents and relevant pairs of the commands ``adapt`` and ``evaluate``."""
+
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import typer
+
+from mdaml._typing import IntArray
+from mdaml.cli._inputs import check_file, count
+from mdaml.cli._screen import CommandError, Screen, convert_errors
+from mdaml.io.beir import read_pairs, read_vectors
+from mdaml.io.columns import Table
+
+_VECTORS = ".csv, .parquet, .npy, or .jsonl with the fields _id and embedding"
+
+Queries: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="QUERIES", help=f"Vectors of queries: {_VECTORS}.", show_default=False),
+]
+Documents: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DOCUMENTS", help="Vectors of documents, in the same formats.", show_default=False
+    ),
+]
+Relevant: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RELEVANT",
+        help="Pairs of a query and a relevant document, perhaps with a grade: .tsv as BEIR's "
+        "qrels, .csv, .parquet or .npy. Clicks as they are.",
+        show_default=False,
+    ),
+]
+QueryVectors: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--query-vectors", metavar="FILE", help="Vectors of the lines of QUERIES, a .jsonl file."
+    ),
+]
+DocumentVectors: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--document-vectors",
+        metavar="FILE",
+        help="Vectors of the lines of DOCUMENTS, a .jsonl file.",
+    ),
+]
+SkipUnknown: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--skip-unknown", help="Leave out pairs of unknown queries or documents, and count them."
+    ),
+]
+
+
+class Search(NamedTuple):
+    """What the files hold."""
+
+    queries: Table
+    documents: Table
+    relevant: Any  # (n_pairs, 3) rows of queries, rows of documents, grades
+
+
+def read_search(
+    files: tuple[Path, Path, Path],
+    vectors: tuple[Path | None, Path | None],
+    skip_unknown: bool,
+    screen: Screen,
+) -> Search:
+    """Read queries, documents and pairs, and describe them."""
+    for path in (*files, *vectors):
+        if path is not None:
+            check_file(path)
+    with screen.show_progress(f"reading {files[1]}"), convert_errors():
+        queries, documents = (read_vectors(*both) for both in zip(files, vectors, strict=False))
+        pairs = read_pairs(files[2])
+    if queries.X.shape[1] != documents.X.shape[1]:
+        raise CommandError(
+            f"{files[0]} has vectors of {queries.X.shape[1]} numbers, {files[1]} of "
+            f"{documents.X.shape[1]}. Both must come from the same encoder."
+        )
+    rows = np.column_stack(
+        [
+            _find_rows(queries, [query for query, _, _ in pairs]),
+            _find_rows(documents, [document for _, document, _ in pairs]),
+        ]
+    )
+    unknown = np.flatnonzero((rows < 0).any(axis=1))
+    if len(unknown) and (not skip_unknown or len(unknown) == len(rows)):
+        side = int(rows[unknown[0], 0] >= 0)
+        table, name = (queries, documents)[side], pairs[unknown[0]][side]
+        raise CommandError(
+            f"{files[2]}: {name!r} is not in {table.path}. {table.describe_names()} "
+            f"{count(len(unknown), 'pair')} of {len(rows)} cannot be used; --skip-unknown leaves "
+            "such pairs out."
+        )
+    grades = np.array([grade for _, _, grade in pairs])
+    known = np.delete(np.column_stack([rows, grades]), unknown, axis=0)
+    _describe(screen, queries, documents, known[:, 0].astype(int), len(unknown))
+    return Search(queries, documents, known)
+
+
+def _find_rows(table: Table, names: list[str]) -> IntArray:
+    """Return the rows of names, -1 for unknown ones."""
+    known = map(str, range(len(table.X))) if table.ids is None else table.ids.tolist()
+    places = {name: row for row, name in enumerate(known)}
+    return np.array([places.get(name, -1) for name in names], np.int64)
+
+
+def _describe(
+    screen: Screen, queries: Table, documents: Table, rows: IntArray, n_unknown: int
+) -> None:
+    n_asked = len(np.unique(rows))
+    for name, table in (("queries", queries), ("documents", documents)):
+        n, d = table.X.shape
+        screen.add_fact(
+            name, f"{table.path}: {n} vectors of {d} numbers", {"file": str(table.path), "rows": n}
+        )
+    skipped = f"; {count(n_unknown, 'pair')} left out" if n_unknown else ""
+    screen.add_fact(
+        "relevant",
+        f"{count(len(rows), 'pair')} of {count(n_asked, 'query', 'queries')}{skipped}",
+        {"pairs": len(rows), "queries": n_asked, "skipped": n_unknown},
+    )
+
+
+def print_scores(found: Any, names: Table, screen: Screen) -> None:
+    """Print scores beside those of the base, and the queries that lost most."""
+    rows = []
+    for name in found.measures:
+        low, high = found.interval[name]
+        numbers = (found.scores[name], found.base[name])
+        change = f"{found.difference[name]:+.4f}"
+        rows.append([name, *(f"{n:.4f}" for n in numbers), change, f"{low:+.4f} to {high:+.4f}"])
+    columns = ("score", "model", "base", "change", "95 % interval")
+    screen.print_table(f"Scores of {len(found.queries)} queries", columns, rows)
+    lost = [[names.get_name(row), f"{ours:.4f}", f"{base:.4f}"] for row, ours, base in found.lost]
+    if lost:
+        screen.print()
+        screen.print_table("Queries that lost most, by nDCG", ("query", "model", "base"), lost)
+    screen.document["scores"] = {
+        name: {
+            "model": found.scores[name],
+            "base": found.base[name],
+            "change": found.difference[name],
+            "interval": list(found.interval[name]),
+        }
+        for name in found.measures
+    }
+    screen.document["lost"] = [
+        {"query": names.get_name(row), "model": ours, "base": base}
+        for row, ours, base in found.lost
+    ]

@@ -1,0 +1,148 @@
+"""``mdaml adapt``: learn a map of query vectors from relevant pairs in files."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mdaml.cli import _options as options
+from mdaml.cli._retrieval import (
+    Documents,
+    DocumentVectors,
+    Queries,
+    QueryVectors,
+    Relevant,
+    SkipUnknown,
+    read_search,
+)
+from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
+
+
+class Similarity(StrEnum):
+    """By which an index ranks documents."""
+
+    COSINE = "cosine"
+    DOT = "dot"
+    EUCLIDEAN = "euclidean"
+
+
+def adapt(
+    queries: Queries,
+    documents: Documents,
+    relevant: Relevant,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="MODEL",
+            help="Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
+            "sentence-transformers, whose name has no suffix.",
+            show_default=False,
+        ),
+    ],
+    similarity: Annotated[
+        Similarity, typer.Option(help="By which the index ranks documents.")
+    ] = Similarity.COSINE,
+    rank: Annotated[
+        int | None, typer.Option(min=1, help="Learn I + U V^T of this rank. By default any matrix.")
+    ] = None,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="Map documents too: they must be stored again.")
+    ] = False,
+    anchor: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="How strongly the map is held near the vectors as they are. By default chosen by "
+            "held-out queries.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cuda, cpu or auto for torch. By default NumPy.")
+    ] = None,
+    query_vectors: QueryVectors = None,
+    document_vectors: DocumentVectors = None,
+    skip_unknown: SkipUnknown = False,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Learn a map of queries after which relevant documents come first, and save it.
+
+    Stored documents stay as they are. If nothing beats the vectors as they are on held-out queries,
+    the command says so and the map changes nothing.
+
+    For example: mdaml adapt queries.jsonl corpus.jsonl qrels.tsv --out faq.mdaml
+    """
+    from mdaml.retrieval import QueryAdapter
+
+    with run_command(as_json) as screen, ExitStack() as resources:
+        screen.document["command"] = "adapt"
+        files = (queries, documents, relevant)
+        inputs = (*files, query_vectors, document_vectors)
+        part = resources.enter_context(_output(out, inputs))
+        search = read_search(files, (query_vectors, document_vectors), skip_unknown, screen)
+        model = QueryAdapter(
+            rank,
+            similarity.value,
+            symmetric=symmetric,
+            anchor="auto" if anchor is None else anchor,
+            device=device,  # type: ignore[arg-type]
+            random_state=seed,
+        )
+        start = time.perf_counter()
+        with (
+            screen.show_progress("learning"),
+            screen.collect_warnings(),
+            convert_errors(ImportError),
+        ):
+            model.fit(search.queries.X, search.documents.X, search.relevant)
+        seconds = time.perf_counter() - start
+        text, held_out = "", model.held_out_
+        if held_out.get("strengths"):
+            best = max(held_out["scores"])
+            text = f"; held-out nDCG@10 {held_out['base']:.4f} before, {best:.4f} at best"
+        outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
+        screen.add_fact("map", f"{outcome}, {seconds:.1f} s{text}", {"improved": model.improved_})
+        screen.document |= {"seconds": seconds, "strength": str(model.strength_)}
+        screen.document["held_out"] = {
+            key: None if value != value else value for key, value in held_out.items()
+        }
+        model.set_params(device=None)  # of no use to who loads it
+        _write(model, part, out.suffix.lower())
+        screen.add_fact("model", str(out), str(out))
+        screen.print_facts()
+
+
+_SUFFIXES = (".mdaml", ".safetensors", ".onnx", ".npy")
+
+
+def _output(out: Path, inputs: Sequence[Path | None]) -> AbstractContextManager[Path]:
+    """Refuse a name that cannot be written, before the work; return where to write.
+
+    A file takes its place once it is complete; a folder is written to where it is.
+    """
+    if out.suffix:
+        return replace_output(out, _SUFFIXES, inputs=inputs)
+    if out.exists() and not out.is_dir():
+        raise CommandError(f"--out: cannot write {out}: this is a file, and a folder is wanted.")
+    return nullcontext(out)
+
+
+def _write(model: Any, part: Path, suffix: str) -> None:
+    import numpy as np
+
+    with convert_errors(ImportError):
+        if not suffix:
+            model.to_sentence_transformers(part)
+        elif suffix == ".mdaml":
+            model.save(part)
+        elif suffix == ".safetensors":
+            model.to_safetensors(part)
+        elif suffix == ".onnx":
+            model.to_onnx(part)
+        else:
+            with part.open("wb") as file:
+                np.save(file, model.components_)

@@ -1,0 +1,174 @@
+"""Queries, documents and relevant pairs in files: JSON lines as BEIR has them, TSV and tables."""
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mdaml.io.columns import Table
+from mdaml.io.tables import SUFFIXES, read_table
+from mdaml.io.texts import check_suffix, read_texts
+
+VECTOR_SUFFIXES = (*SUFFIXES, ".jsonl")
+PAIR_SUFFIXES = (".tsv", ".csv", ".parquet", ".npy")
+_ID_FIELDS = ("_id", "id")
+_VECTOR_FIELDS = ("embedding", "vector")
+# Names of columns, so that a first line with one of them is a header.
+_QUERY_NAMES = ("query-id", "query_id", "query", "qid")
+
+
+def read_vectors(path: Path, vectors: Path | None = None) -> Table:
+    """Read vectors with ids from a table, or from JSON lines.
+
+    Parameters
+    ----------
+    path : Path
+        A table of :func:`~mdaml.io.tables.read_table`; or JSON lines, each an object with ``_id``
+        and ``embedding``, as BEIR's ``corpus.jsonl`` and ``queries.jsonl`` with vectors added.
+    vectors : Path or None
+        A table whose rows are the vectors of the lines of ``path``, in their order.
+
+    Returns
+    -------
+    table : Table
+    """
+    if check_suffix(path, VECTOR_SUFFIXES) != ".jsonl":
+        if vectors is not None:
+            raise ValueError(f"{path} holds vectors itself: {vectors} is for files of JSON lines.")
+        return read_table(path)
+    ids: list[str] = []
+    rows: list[list[float]] = []
+    for line, item in _read_lines(path):
+        name = next((item[field] for field in _ID_FIELDS if field in item), None)
+        if not isinstance(name, str | int) or name == "":
+            raise ValueError(f"{path}:{line}: there is no id; the field _id is wanted.")
+        ids.append(str(name))
+        if vectors is None:
+            rows.append(_get_vector(path, line, item, rows))
+    if not ids:
+        raise ValueError(f"{path}: the file is empty.")
+    if len(set(ids)) < len(ids):
+        repeated = next(name for place, name in enumerate(ids) if name in ids[:place])
+        raise ValueError(f"{path}: the id {repeated!r} is there twice. Ids must differ.")
+    if vectors is None:
+        X = np.array(rows, np.float32)
+    else:
+        X = read_table(vectors).X
+        if len(X) != len(ids):
+            raise ValueError(f"{vectors} has {len(X)} rows, but {path} has {len(ids)} lines.")
+    features = tuple(f"x{n}" for n in range(X.shape[1]))
+    return Table(path, X, features, "_id", is_named=False, ids=np.array(ids, dtype=object))
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open("rb") as file:
+        for line, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                item = json.loads(text)
+            except ValueError as error:  # of the decoder of UTF-8 too
+                raise ValueError(f"{path}:{line}: this is no line of JSON: {error}.") from None
+            if not isinstance(item, dict):
+                raise ValueError(f"{path}:{line}: an object is wanted, such as {{'_id': …}}.")
+            yield line, item
+
+
+def _get_vector(
+    path: Path, line: int, item: dict[str, Any], before: Sequence[list[float]]
+) -> list[float]:
+    vector = next((item[field] for field in _VECTOR_FIELDS if field in item), None)
+    if vector is None:
+        raise ValueError(
+            f"{path}:{line}: there is no vector. Add the field embedding to every line, or give "
+            "the vectors of all lines by --query-vectors or --document-vectors FILE.npy."
+        )
+    is_list = isinstance(vector, list) and len(vector) > 0
+    if not is_list or not all(_is_finite(value) for value in vector):
+        raise ValueError(f"{path}:{line}: the vector must be a list of finite numbers.")
+    if before and len(vector) != len(before[0]):
+        raise ValueError(
+            f"{path}:{line}: {len(vector)} numbers, but {len(before[0])} in the lines above."
+        )
+    return vector
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def read_pairs(path: Path) -> list[tuple[str, str, float]]:
+    """Read relevant pairs: the query, the document and a grade, 1 where there is none.
+
+    Parameters
+    ----------
+    path : Path
+        TSV, as BEIR's ``qrels.tsv``, with a header or without, or with the four columns of TREC;
+        CSV or Parquet with the columns query, document and perhaps grade; NPY with row numbers.
+
+    Returns
+    -------
+    pairs : list of tuple (str, str, float)
+        Ids, or row numbers as text.
+    """
+    suffix = check_suffix(path, PAIR_SUFFIXES)
+    if suffix == ".npy":
+        lines = _read_npy(path)
+    elif suffix == ".tsv":
+        lines = _read_tsv(path)
+    else:
+        lines = _read_cells(path)
+    pairs: list[tuple[str, str, float]] = []
+    for line, cells in lines:
+        if not pairs and cells[0].lower() in _QUERY_NAMES:
+            continue
+        if len(cells) == 4:  # TREC: query, iteration, document, grade
+            cells = [cells[0], *cells[2:]]
+        if len(cells) not in (2, 3) or not cells[0] or not cells[1]:
+            raise ValueError(
+                f"{path}:{line}: a query, a document and perhaps a grade are wanted, got "
+                f"{len(cells)} cells."
+            )
+        pairs.append((cells[0], cells[1], _to_grade(path, line, cells[2]) if cells[2:] else 1.0))
+    if not pairs:
+        raise ValueError(f"{path}: there is no pair in it.")
+    return pairs
+
+
+def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for line, row in enumerate(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
+                cells = row[0].split() if len(row) == 1 else [cell.strip() for cell in row]
+                if cells:
+                    yield line, cells
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: this is not UTF-8 text. Save it as UTF-8.") from None
+
+
+def _read_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for lines, columns in read_texts(path):
+        rows = zip(*columns, strict=True)
+        for line, row in zip(lines, rows, strict=True):
+            yield line, [cell.strip() for cell in row]
+
+
+def _read_npy(path: Path) -> Iterator[tuple[int, list[str]]]:
+    rows = read_table(path).X
+    for line, row in enumerate(rows.tolist()):
+        numbers = [str(int(v)) if v == int(v) else str(v) for v in row[:2]]
+        yield line, [*numbers, *map(str, row[2:])]
+
+
+def _to_grade(path: Path, line: int, cell: str) -> float:
+    try:
+        grade = float(cell)
+    except ValueError:
+        grade = math.nan
+    if not math.isfinite(grade):
+        raise ValueError(f"{path}:{line}: the grade must be a number, got {cell!r}.")
+    return grade

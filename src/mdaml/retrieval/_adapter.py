@@ -1,0 +1,370 @@
+"""A linear map of queries that makes relevant documents come first."""
+
+from dataclasses import asdict
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import check_choice, check_integer, check_number, warn
+from mdaml.retrieval._candidates import collect
+from mdaml.retrieval._choice import Fit, Plan, choose_strength
+from mdaml.retrieval._handover import HandOver
+from mdaml.retrieval._relevance import Relevance, read_relevance
+from mdaml.retrieval._scores import SIMILARITIES, scale_rows
+from mdaml.retrieval._search import load_arrays
+from mdaml.stores.choice import find_device
+
+_ROUGHER = 10.0  # times tol: enough to compare strengths
+
+
+class QueryAdapter(HandOver, BaseEstimator):
+    """Learn a linear map of query vectors from pairs of queries and relevant documents.
+
+    The vectors of the documents stay as they are, so an index of them is used further without any
+    change. The map W minimises
+
+    ``mean over relevant pairs (q, x) of log(1 + sum_z exp(s (score(Wq, z) - score(Wq, x))))
+    + strength / 2 |W - I|^2``
+
+    with z over documents that are relevant for other queries but, as far as known, not for q; the
+    score is that of the similarity. It is convex in W at full rank if only queries are mapped.
+    The scale s is fitted to the vectors as they are. Documents that are relevant for the same query
+    take the part of queries too, with each other as relevant documents.
+
+    Parameters
+    ----------
+    rank : int or None, default=None
+        None learns any matrix; a number r learns ``W = I + U V^T`` with U and V of r columns.
+    similarity : {"cosine", "dot", "euclidean"}, default="cosine"
+        By which the index ranks documents.
+    symmetric : bool, default=False
+        Map documents too, by the same matrix: one metric for both sides. Stored vectors change;
+        :meth:`to_inner_product` keeps the change to one number for each.
+    n_negatives : int or "auto", default="auto"
+        How many documents compete for a query. "auto": up to 2^26 pairs all that are relevant for
+        some query; otherwise 512 to 2048 of them, which are relevant for other queries of a batch,
+        hard under the current map, or random.
+    anchor : float or "auto", default="auto"
+        Strength by which W is held near the identity. "auto" tries up to six on held-out queries,
+        by nDCG at 10, and takes the best of those that beat the identity (paired t test at 5 %
+        for all together, by Bonferroni); if there is none, it returns the identity, with a warning.
+    max_iter : int, default=100
+        Iterations of the solver at most.
+    tol : float, default=1e-4
+        Ends when an iteration lowers the objective by less than this part of its first value.
+    warm_start : bool, default=False
+        Start the next ``fit`` from the map of the last one; the result is the same up to ``tol``.
+    device : {None, "cpu", "cuda", "auto"}, default=None
+        None computes with NumPy, the others with torch.
+    random_state : int, RandomState or None, default=None
+        Of the held-out queries and of sampled documents.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_features, n_features)
+        The map W, in single precision.
+    improved_ : bool
+        False if the map is the one it started from, since nothing beat it.
+    strength_ : float
+        The strength in force; infinite if the map is the anchor.
+    held_out_ : dict
+        ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best, and
+        ``n_queries`` held out. Empty if ``anchor`` is a number.
+    history_ : array of shape (n_iter_ + 1,)
+        The objective after every iteration, with the documents sampled last; it never rises.
+    n_iter_ : int
+        Iterations with them.
+    n_features_in_ : int
+        Length of a vector.
+
+    See Also
+    --------
+    retrieval_scores : Score it beside the vectors as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mdaml.retrieval import QueryAdapter
+    >>> rng = np.random.default_rng(0)
+    >>> documents = rng.normal(size=(300, 8))
+    >>> queries = documents[:200].copy()
+    >>> queries[:, 5:] = rng.normal(size=(200, 3))  # questions that add what no document is about
+    >>> clicks = np.column_stack([np.arange(200), np.arange(200)])
+    >>> adapter = QueryAdapter(random_state=0).fit(queries, documents, clicks)
+    >>> adapter.improved_
+    True
+    >>> adapter.transform_queries(queries[:1]).shape
+    (1, 8)
+    """
+
+    def __init__(
+        self,
+        rank: int | None = None,
+        similarity: str = "cosine",
+        *,
+        symmetric: bool = False,
+        n_negatives: int | Literal["auto"] = "auto",
+        anchor: float | Literal["auto"] = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        device: Literal["cpu", "cuda", "auto"] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.rank = rank
+        self.similarity = similarity
+        self.symmetric = symmetric
+        self.n_negatives = n_negatives
+        self.anchor = anchor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self, queries: ArrayLike, documents: ArrayLike, relevant: Any, *, ids: Any = None
+    ) -> Self:
+        """Learn the map.
+
+        Parameters
+        ----------
+        queries : array-like of shape (n_queries, n_features)
+            Vectors of the queries.
+        documents : array-like of shape (n_documents, n_features)
+            Vectors of the documents.
+        relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
+            Query row, document row and perhaps a grade, which is the weight of the pair among those
+            of its query; pairs with a grade of 0 or less are left out. Clicks as they are.
+        ids : pair of sequences, default=None
+            Names of the queries and of the documents, if ``relevant`` names them.
+
+        Returns
+        -------
+        self : QueryAdapter
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> pairs = [("how?", "d3"), ("why?", "d5")]
+        >>> names = ["how?", "why?"], [f"d{row}" for row in range(30)]
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[[4, 6]], documents, pairs, ids=names)
+        >>> model.components_.shape
+        (4, 4)
+        """
+        Q, X, pairs = self._check_fit(queries, documents, relevant, ids)
+        identity = np.eye(X.shape[1], dtype=X.dtype)
+        start = identity
+        if self.warm_start and hasattr(self, "components_"):
+            self._check_same_width(X)
+            start = self.components_
+        return self._learn(Q, X, pairs, identity, start)
+
+    def partial_fit(
+        self, queries: ArrayLike, documents: ArrayLike, relevant: Any, *, ids: Any = None
+    ) -> Self:
+        """Go on with the new part of a log: the map of now takes the place of the identity.
+
+        The first call is a ``fit``. Later ones hold the map near the one of before, and return that
+        if nothing beats it on held-out queries of the new part.
+
+        Parameters
+        ----------
+        queries, documents, relevant, ids
+            As for ``fit``: the new queries; the documents may have changed.
+
+        Returns
+        -------
+        self : QueryAdapter
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> rng = np.random.default_rng(0)
+        >>> documents = rng.normal(size=(40, 4))
+        >>> model = QueryAdapter(anchor=1.0)
+        >>> for day in range(2):
+        ...     rows = rng.integers(40, size=9)
+        ...     clicks = np.column_stack([np.arange(9), rows])
+        ...     model = model.partial_fit(documents[rows] * [1, 1, 1, -1], documents, clicks)
+        """
+        if not hasattr(self, "components_"):
+            return self.fit(queries, documents, relevant, ids=ids)
+        Q, X, pairs = self._check_fit(queries, documents, relevant, ids)
+        self._check_same_width(X)
+        return self._learn(Q, X, pairs, self.components_, self.components_)
+
+    def _learn(
+        self, Q: FloatArray, X: FloatArray, pairs: Relevance, anchor: FloatArray, start: FloatArray
+    ) -> Self:
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        arrays = load_arrays(find_device("QueryAdapter(device=...)", self.device))
+        by_distance = self.search_similarity == "euclidean"
+        collection = collect(Q, X, arrays, by_distance)
+        plan = Plan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
+        held_out: dict[str, Any] = {}
+        strength: Any = self.anchor
+        if self.anchor == "auto":
+            tried = choose_strength(collection, pairs, plan, _ROUGHER * self.tol, rng)
+            held_out = asdict(tried)
+            strength = held_out.pop("best")
+        fitted, history = anchor, [np.nan]
+        if strength is not None:
+            fit = Fit(collection, pairs, plan, start, rng)
+            if fit.is_sampled:  # a rough map is enough to find hard documents under it
+                fit.run(strength, tol=_ROUGHER * self.tol)
+                fit.refresh()
+            history = fit.run(strength, tol=self.tol)
+            fitted = fit.map
+        self.n_features_in_ = X.shape[1]
+        self.components_ = np.ascontiguousarray(fitted)
+        self.improved_ = strength is not None
+        self.strength_ = float("inf") if strength is None else float(strength)
+        self.held_out_ = held_out
+        self.history_ = np.array(history if self.improved_ else [])
+        self.n_iter_ = max(0, len(self.history_) - 1)
+        if not self.improved_:
+            self._warn_unimproved()
+        return self
+
+    def _warn_unimproved(self) -> None:
+        tried = self.held_out_
+        if not tried["strengths"]:
+            warn(
+                f"QueryAdapter returns the vectors as they are: {tried['n_queries']} queries with "
+                "relevant documents are too few to hold some out. Collect more, or set anchor=1.0."
+            )
+            return
+        warn(
+            "QueryAdapter returns the vectors as they are: on "
+            f"{tried['n_queries']} held-out queries nothing beat them beyond chance (nDCG@10 "
+            f"{tried['base']:.4f}, best {max(tried['scores']):.4f}, p = {tried['p_value']:.2f})."
+        )
+
+    @property
+    def search_similarity(self) -> str:
+        """By which mapped vectors are ranked: by distance if both sides are mapped, unless dot.
+
+        Examples
+        --------
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> QueryAdapter().search_similarity, QueryAdapter(symmetric=True).search_similarity
+        ('cosine', 'euclidean')
+        """
+        return "euclidean" if self.symmetric and self.similarity == "cosine" else self.similarity
+
+    def transform_queries(self, queries: ArrayLike) -> FloatArray:
+        """Return mapped queries, to search with.
+
+        Parameters
+        ----------
+        queries : array-like of shape (n_queries, n_features)
+            Vectors of queries.
+
+        Returns
+        -------
+        mapped : array of shape (n_queries, n_features)
+            In the precision of the queries; of length one with ``similarity="cosine"``, unless
+            ``symmetric``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> model.transform_queries(documents[:5]).shape
+        (5, 4)
+        """
+        Q = self._check(queries, "queries")
+        if self.similarity == "cosine":
+            Q = scale_rows(Q)
+        mapped = Q @ self.components_.T.astype(Q.dtype)
+        return scale_rows(mapped) if self.search_similarity == "cosine" else mapped
+
+    def transform_documents(self, documents: ArrayLike) -> FloatArray:
+        """Return documents as they are stored: unchanged unless the similarity or symmetry asks.
+
+        Parameters
+        ----------
+        documents : array-like of shape (n_documents, n_features)
+            Vectors of documents.
+
+        Returns
+        -------
+        stored : array of shape (n_documents, n_features)
+            With ``similarity="cosine"`` of length one; with ``symmetric`` mapped.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(similarity="dot", anchor=1.0)
+        >>> model = model.fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> bool((model.transform_documents(documents) == documents).all())
+        True
+        """
+        X = self._check(documents, "documents")
+        if self.similarity == "cosine":
+            X = scale_rows(X)
+        return X @ self.components_.T.astype(X.dtype) if self.symmetric else X
+
+    def _check_fit(
+        self, queries: Any, documents: Any, relevant: Any, ids: Any
+    ) -> tuple[FloatArray, FloatArray, Relevance]:
+        """Return checked arrays, in single precision, as the similarity needs them."""
+        self._check_parameters()
+        Q, X = (
+            check_array(A, dtype=np.float32, input_name=name, estimator=self)
+            for A, name in ((queries, "queries"), (documents, "documents"))
+        )
+        if Q.shape[1] != X.shape[1]:
+            raise ValueError(
+                f"queries have {Q.shape[1]} features, documents {X.shape[1]}; both must come from "
+                "the same encoder."
+            )
+        if self.rank is not None:
+            check_integer(self, "rank", self.rank, 1, X.shape[1], what=", the number of features")
+        pairs = read_relevance(relevant, ids, len(Q), len(X))
+        if len(X) < 2:
+            raise ValueError("documents must be at least two: with one there is nothing to rank.")
+        if self.similarity == "cosine":
+            Q, X = scale_rows(Q), scale_rows(X)
+        return Q, X, pairs
+
+    def _check_parameters(self) -> None:
+        check_choice(self, "similarity", self.similarity, SIMILARITIES)
+        check_choice(self, "symmetric", self.symmetric, [True, False])
+        check_choice(self, "warm_start", self.warm_start, [True, False])
+        check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])
+        check_integer(self, "max_iter", self.max_iter, 1)
+        check_number(self, "tol", self.tol, 0.0)
+        if not isinstance(self.n_negatives, str) or self.n_negatives != "auto":
+            check_integer(self, "n_negatives", self.n_negatives, 4)
+        if not isinstance(self.anchor, str) or self.anchor != "auto":
+            check_number(self, "anchor", self.anchor, 0.0)
+
+    def _check_same_width(self, X: FloatArray) -> None:
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"documents have {X.shape[1]} features, but the map was fitted to "
+                f"{self.n_features_in_}. Use a new QueryAdapter."
+            )
+
+    def _check(self, A: Any, name: str) -> FloatArray:
+        check_is_fitted(self, "components_")
+        checked: FloatArray = check_array(A, dtype=[np.float64, np.float32], input_name=name)
+        if checked.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{name} have {checked.shape[1]} features, but the map was fitted to "
+                f"{self.n_features_in_}."
+            )
+        return checked

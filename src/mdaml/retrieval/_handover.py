@@ -1,0 +1,148 @@
+"""What a fitted adapter is handed over as: to an index, a file, or another library."""
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml.io import encoders, export
+from mdaml.io.model_file import write_model
+from mdaml.retrieval._scores import scale_rows
+
+
+class HandOver:
+    """Of an adapter with ``components_``."""
+
+    components_: FloatArray
+
+    def to_inner_product(
+        self: Any, queries: ArrayLike | None = None, documents: ArrayLike | None = None
+    ) -> tuple[FloatArray | None, FloatArray | None]:
+        """Return vectors for an index that ranks by inner product, whatever the similarity.
+
+        Ranked by a distance, ``d^2 = q'Mq - 2 q'Mx + x'Mx``, a query becomes ``[Mq, -1]`` and a
+        document ``[x, x'Mx / 2]``: stored vectors stay and get one number more. Without
+        ``symmetric`` M is W for the queries and the identity for the documents.
+
+        Parameters
+        ----------
+        queries : array-like of shape (n_queries, n_features) or None
+            Vectors of queries.
+        documents : array-like of shape (n_documents, n_features) or None
+            Vectors of documents.
+
+        Returns
+        -------
+        queries, documents : array or None
+            Of n_features columns, or one more where distances rank.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(symmetric=True, anchor=1.0)
+        >>> model = model.fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> q, x = model.to_inner_product(documents[:5], documents)
+        >>> q.shape, x.shape
+        ((5, 5), (30, 5))
+        """
+        ranked_by_distance = self.search_similarity == "euclidean"
+        asked = stored = None
+        if queries is not None:
+            asked = self.transform_queries(queries)
+            if self.symmetric:
+                asked = asked @ self.components_.astype(asked.dtype)
+            if ranked_by_distance:
+                asked = np.column_stack([asked, np.full(len(asked), -1, asked.dtype)])
+        if documents is not None:
+            mapped = self.transform_documents(documents)
+            stored = self._check(documents, "documents")
+            stored = scale_rows(stored) if self.similarity == "cosine" else stored
+            if ranked_by_distance:
+                stored = np.column_stack([stored, 0.5 * np.einsum("ij,ij->i", mapped, mapped)])
+        return asked, stored
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted adapter to a file, which :func:`mdaml.load` reads.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; ``.mdaml`` is usual, no suffix is added.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import mdaml
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder, "faq.mdaml"))
+        ...     mdaml.load(Path(folder, "faq.mdaml"))
+        QueryAdapter(anchor=1.0)
+        """
+        write_model(path, self)
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
+        """Return the map as an ONNX model, ``X`` to ``embedding``; see the metrics' ``to_onnx``.
+
+        The length of a mapped query is not made one; it does not change a ranking.
+
+        Parameters
+        ----------
+        path : str or path or None
+            A file to write as well.
+        dtype : {"float32", "float64"} or dtype, default="float32"
+            Of input and output.
+
+        Returns
+        -------
+        model : onnx.ModelProto
+        """
+        check_is_fitted(self, "components_")
+        return export.make_onnx_model(self.components_, path, dtype=dtype)
+
+    def to_torch(self, *, dtype: Any = "float32") -> Any:
+        """Return the map as a ``torch.nn.Linear`` without bias, frozen.
+
+        Parameters
+        ----------
+        dtype : {"float32", "float64"} or dtype of NumPy or torch, default="float32"
+            Of the weight.
+
+        Returns
+        -------
+        layer : torch.nn.Linear
+        """
+        check_is_fitted(self, "components_")
+        return export.make_torch_layer(self.components_, dtype=dtype)
+
+    def to_safetensors(self, path: str | os.PathLike[str]) -> None:
+        """Write the map as the tensor ``linear.weight`` of a safetensors file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, replaced only once the new one is complete.
+        """
+        check_is_fitted(self, "components_")
+        encoders.write_safetensors(path, {"linear.weight": self.components_})
+
+    def to_sentence_transformers(self, folder: str | os.PathLike[str]) -> None:
+        """Write the map as a folder that ``sentence_transformers.models.Dense.load`` reads.
+
+        Append it to the modules that encode queries; documents keep theirs.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if it is not there.
+        """
+        check_is_fitted(self, "components_")
+        encoders.write_dense_module(folder, self.components_)

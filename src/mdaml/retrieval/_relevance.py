@@ -1,0 +1,153 @@
+"""Which documents answer which query: read from arrays or names, checked once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Distinct relevant pairs, sorted by query and then by document, with positive grades."""
+
+    queries: IntArray  # (n_pairs,)
+    documents: IntArray  # (n_pairs,)
+    grades: FloatArray  # (n_pairs,)
+    n_queries: int
+    n_documents: int
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """Where the pairs of each query begin, and the end: of shape (n_queries + 1,)."""
+        return np.searchsorted(self.queries, np.arange(self.n_queries + 1))
+
+    def places(self, rows: IntArray) -> IntArray:
+        """Return the places of the pairs of some queries, query by query."""
+        counts = self.starts[rows + 1] - self.starts[rows]
+        ends = np.cumsum(counts)
+        return np.arange(counts.sum()) + np.repeat(self.starts[rows] - (ends - counts), counts)
+
+    def of(self, rows: IntArray) -> "Relevance":
+        """Return the pairs of some queries, which are numbered by their place in ``rows``."""
+        counts = self.starts[rows + 1] - self.starts[rows]
+        places = self.places(rows)
+        return Relevance(
+            np.repeat(np.arange(len(rows)), counts),
+            self.documents[places],
+            self.grades[places],
+            len(rows),
+            self.n_documents,
+        )
+
+
+def read_relevance(relevant: Any, ids: Any, n_queries: int, n_documents: int) -> Relevance:
+    """Return the pairs of a user, or raise an error that says what is wrong with them.
+
+    ``relevant`` has columns query, document and perhaps grade: row numbers, or names that ``ids``,
+    a pair of the names of queries and of documents, explains. Grades of 0 and below say that a
+    document was judged not relevant; such pairs are left out. Of a repeated pair the highest grade
+    counts.
+    """
+    columns = _split(relevant)
+    if ids is not None:
+        names = _check_ids(ids, n_queries, n_documents)
+        columns[:2] = [
+            _find(names[side], columns[side], what)
+            for side, what in ((0, "queries"), (1, "documents"))
+        ]
+    query, document = (_check_rows(c, what) for c, what in zip(columns, SIDES, strict=False))
+    grades = np.ones(len(query)) if len(columns) == 2 else _check_grades(columns[2])
+    for rows, n, what in ((query, n_queries, "queries"), (document, n_documents, "documents")):
+        if len(rows) and (rows.min() < 0 or rows.max() >= n):
+            wrong = rows[(rows < 0) | (rows >= n)][0]
+            raise ValueError(
+                f"relevant names row {wrong} of the {what}, but there are {n}. Rows are counted "
+                "from 0; for names pass ids=(query_ids, document_ids)."
+            )
+    kept = grades > 0
+    if not kept.any():
+        raise ValueError("relevant holds no pair with a grade above 0: there is nothing to find.")
+    query, document, grades = query[kept], document[kept], grades[kept]
+    order = np.lexsort([-grades, document, query])
+    query, document, grades = query[order], document[order], grades[order]
+    first = np.ones(len(query), bool)
+    first[1:] = (np.diff(query) != 0) | (np.diff(document) != 0)
+    return Relevance(query[first], document[first], grades[first], n_queries, n_documents)
+
+
+SIDES = ("query", "document")
+
+
+def _split(relevant: Any) -> list[Any]:
+    """Return two or three columns of one length."""
+    wanted = "relevant must have a row (query, document) or (query, document, grade) for each pair"
+    if hasattr(relevant, "columns"):  # a data frame, whose columns differ in type
+        columns = [relevant[name].to_numpy() for name in relevant.columns]
+    elif isinstance(relevant, np.ndarray):
+        columns = list(relevant.T) if relevant.ndim == 2 else []
+    else:
+        rows = [tuple(row) for row in relevant]
+        widths = sorted({len(row) for row in rows})
+        if len(widths) != 1:
+            got = f"rows of {widths[0]} and {widths[1]} entries" if widths else "no rows"
+            raise ValueError(f"{wanted}; got {got}.")
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
+    if len(columns) not in (2, 3):
+        shape = getattr(relevant, "shape", f"{len(columns)} columns")
+        raise ValueError(f"{wanted}; got {shape}.")
+    return columns
+
+
+def _check_ids(ids: Any, n_queries: int, n_documents: int) -> list[list[Any]]:
+    if not isinstance(ids, Sequence) or isinstance(ids, str) or len(ids) != 2:
+        raise ValueError(
+            "ids must be a pair: the names of the queries, the names of the documents."
+        )
+    names = [np.asarray(side).tolist() for side in ids]
+    for side, n, what in zip(
+        names, (n_queries, n_documents), ("queries", "documents"), strict=True
+    ):
+        if len(side) != n:
+            raise ValueError(f"ids must name each of the {n} {what} once, got {len(side)} names.")
+        if len(set(side)) != n:
+            raise ValueError(f"ids of {what} must differ; {n - len(set(side))} are repeated.")
+    return names
+
+
+def _find(names: list[Any], column: Any, what: str) -> IntArray:
+    places = {name: place for place, name in enumerate(names)}
+    found = [places.get(name, -1) for name in np.asarray(column).tolist()]
+    rows = np.array(found, np.int64)
+    if np.any(rows < 0):
+        wrong = np.asarray(column)[np.flatnonzero(rows < 0)[0]]
+        raise ValueError(
+            f"relevant names {str(wrong)!r}, which is none of the ids of the {what}, such as "
+            f"{names[0]!r} ({np.sum(rows < 0)} such pairs)."
+        )
+    return rows
+
+
+def _check_rows(column: Any, what: str) -> IntArray:
+    rows = np.asarray(column)
+    if rows.dtype.kind == "f" and np.all(rows == np.floor(rows)):
+        rows = rows.astype(np.int64)  # an array with grades that are no integers
+    if rows.dtype.kind not in "iu":
+        raise TypeError(
+            f"relevant must name each {what} by its row, an integer, got {rows.dtype}. For names "
+            "pass ids=(query_ids, document_ids)."
+        )
+    return rows.astype(np.int64)
+
+
+def _check_grades(column: Any) -> FloatArray:
+    try:
+        grades = np.asarray(column, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError("relevant: grades must be numbers, the higher the more relevant.") from None
+    if not np.all(np.isfinite(grades)):
+        raise ValueError("relevant: grades must be finite numbers.")
+    return grades

@@ -1,0 +1,190 @@
+"""The commands ``adapt`` and ``evaluate``, on files as people have them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import mdaml
+from mdaml.io.beir import read_pairs, read_vectors
+
+typer_testing = pytest.importorskip("typer.testing")
+pytest.importorskip("pyarrow")
+cli = pytest.importorskip("mdaml.cli")
+
+
+def invoke(*args):
+    return typer_testing.CliRunner().invoke(cli.build_app(), [str(arg) for arg in args])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Questions, passages and pairs as BEIR has them, with vectors in the lines."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 8))
+    rows = rng.integers(120, size=200)
+    Q = X[rows] + 0.2 * rng.normal(size=(200, 8))
+    Q[:, :3] = 2 * rng.normal(size=(200, 3))
+    for name, A, letter in (("queries", Q, "q"), ("corpus", X, "d")):
+        lines = [
+            json.dumps({"_id": f"{letter}{n}", "text": "…", "embedding": a.tolist()})
+            for n, a in enumerate(A)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        np.save(tmp_path / f"{name}.npy", A)
+    pairs = [f"q{q}\td{x}\t1" for q, x in enumerate(rows)]
+    (tmp_path / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *pairs[:140]]))
+    (tmp_path / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *pairs[140:]]))
+    (tmp_path / "clicks.csv").write_text(
+        "\n".join(["query,document", *(f"{q},{x}" for q, x in enumerate(rows[:140]))])
+    )
+    noise = rng.integers(120, size=200)
+    lines = (f"q{q}\td{x}" for q, x in enumerate(noise))
+    (tmp_path / "noise.tsv").write_text("\n".join(lines))
+    return tmp_path
+
+
+def files(folder, pairs="train.tsv"):
+    return folder / "queries.jsonl", folder / "corpus.jsonl", folder / pairs
+
+
+def test_questions_and_passages_in_json_lines_to_a_model_that_answers_better(folder):
+    out = folder / "faq.mdaml"
+    result = invoke("adapt", *files(folder), "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "140 pairs of 140 queries" in result.output
+    result = invoke("evaluate", out, *files(folder, "test.tsv"), "-k", 1, "-k", 10, "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    low, _ = document["scores"]["mrr@10"]["interval"]
+    assert low > 0
+    assert document["relevant"]["queries"] == 60
+    text = invoke("evaluate", out, *files(folder, "test.tsv"))
+    assert "ndcg@10" in text.output
+    assert "95 % interval" in text.output
+
+
+def test_where_it_does_not_help_the_command_says_so(folder):
+    out = folder / "noise.mdaml"
+    result = invoke("adapt", *files(folder, "noise.tsv"), "--out", out, "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["map"] == {"improved": False}
+    assert "nothing beat them beyond chance" in document["warnings"][0]
+    model = mdaml.load(out)
+    assert np.array_equal(model.components_, np.eye(8))
+
+
+def test_all_forms_of_the_same_files_give_the_same_map(folder):
+    maps = []
+    for name, pairs, more in (
+        ("lines.npy", files(folder), ()),
+        (
+            "beside.npy",
+            files(folder),
+            (
+                *("--query-vectors", folder / "queries.npy"),
+                *("--document-vectors", folder / "corpus.npy"),
+            ),
+        ),
+        ("rows.npy", (folder / "queries.npy", folder / "corpus.npy", folder / "clicks.csv"), ()),
+    ):
+        result = invoke("adapt", *pairs, "--out", folder / name, *more)
+        assert result.exit_code == 0, result.output
+        maps.append(np.load(folder / name))
+    assert np.array_equal(maps[0], maps[1])
+    assert np.array_equal(maps[0], maps[2])
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "a.onnx", "2_Dense"])
+def test_other_formats_are_written(folder, name):
+    if name == "a.onnx":
+        pytest.importorskip("onnx")
+    result = invoke("adapt", *files(folder), "--out", folder / name, "--anchor", 0.1)
+    assert result.exit_code == 0, result.output
+    assert (folder / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q1\td1\t1\t1\t1", "a query, a document and perhaps a grade are wanted, got 5 cells"),
+        ("q1\td1\tgood", "the grade must be a number, got 'good'"),
+        ("q1\td999", "'d999' is not in"),
+    ],
+)
+def test_wrong_pairs_are_named_by_their_line(folder, line, message):
+    (folder / "wrong.tsv").write_text(f"q0\td0\t1\n{line}\n")
+    result = invoke("adapt", *files(folder, "wrong.tsv"), "--out", folder / "a.mdaml")
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not (folder / "a.mdaml").exists()
+
+
+def test_unknown_pairs_are_left_out_on_request(folder):
+    path = folder / "more.tsv"
+    path.write_text((folder / "train.tsv").read_text() + "\nq1\td999\t1\n")
+    result = invoke(
+        "adapt", *files(folder, "more.tsv"), "--out", folder / "a.npy", "--skip-unknown"
+    )
+    assert result.exit_code == 0, result.output
+    assert "1 pair left out" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", ":1: this is no line of JSON"),
+        ("[1]", ":1: an object is wanted"),
+        ('{"text": "a"}', ":1: there is no id"),
+        ('{"_id": "a"}', ":1: there is no vector"),
+        ('{"_id": "a", "embedding": [1, "b"]}', ":1: the vector must be a list of finite numbers"),
+        (
+            '{"_id": "a", "embedding": [1]}\n{"_id": "b", "embedding": [1, 2]}',
+            ":2: 2 numbers, but 1 in the lines above",
+        ),
+        (
+            '{"_id": "a", "embedding": [1]}\n{"_id": "a", "embedding": [1]}',
+            "the id 'a' is there twice",
+        ),
+        ("", "the file is empty"),
+    ],
+)
+def test_wrong_lines_are_named(tmp_path, text, message):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_vectors(path)
+
+
+def test_pairs_of_trec_beir_and_tables_read_alike(tmp_path):
+    wanted = [("1", "7", 2.0), ("1", "8", 0.0)]
+    texts = {
+        "beir.tsv": "query-id\tcorpus-id\tscore\n1\t7\t2\n1\t8\t0\n",
+        "trec.tsv": "1 0 7 2\n1 0 8 0\n",
+        "plain.csv": "query,document,grade\n1,7,2\n1,8,0\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        assert read_pairs(tmp_path / name) == wanted
+    np.save(tmp_path / "pairs.npy", np.array([[1, 7, 2], [1, 8, 0]]))
+    assert read_pairs(tmp_path / "pairs.npy") == wanted
+    (tmp_path / "clicks.tsv").write_text("1\t7\n")
+    assert read_pairs(tmp_path / "clicks.tsv") == [("1", "7", 1.0)]
+
+
+def test_places_that_cannot_be_written_are_refused_before_the_work(folder):
+    for out in (folder / "a.txt", folder / "nowhere" / "a.mdaml", folder / "queries.npy" / "b"):
+        result = invoke("adapt", *files(folder), "--out", out)
+        assert result.exit_code != 0
+    result = invoke("evaluate", folder / "queries.npy", *files(folder))
+    assert result.exit_code == 1
+    assert "cannot be loaded" in result.output
+
+
+def test_a_metric_can_be_evaluated_too(folder):
+    mdaml.Euclidean().fit(np.load(folder / "corpus.npy")).save(folder / "plain.mdaml")
+    result = invoke("evaluate", folder / "plain.mdaml", *files(folder, "test.tsv"), "--json")
+    assert result.exit_code == 0, result.output
+    scores = json.loads(result.stdout)["scores"]
+    assert all(value["change"] == 0 for value in scores.values())
