@@ -302,7 +302,7 @@ def time_scale(n_documents, n_queries, d, device):
     rng = np.random.default_rng(0)
     X = scale_rows(rng.normal(size=(n_documents, d)).astype(np.float32))
     rows = rng.integers(n_documents, size=n_queries)
-    noise = rng.normal(size=(n_queries, d)).astype(np.float32) / d**0.5
+    noise = 2.5 * rng.normal(size=(n_queries, d)).astype(np.float32) / d**0.5
     noise[:, : d // 4] *= 6  # directions that mean nothing
     Q = scale_rows(X[rows] + noise)
     clicks = np.column_stack([np.arange(n_queries), rows])
