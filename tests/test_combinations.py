@@ -119,7 +119,7 @@ def force_blocks(monkeypatch):
     for home in ("mdaml.stores.choice", "mdaml.distributed"):
         monkeypatch.setattr(f"{home}.must_spare", choose)
     read = mdaml.distributed.check_memory_limit
-    for home in ("mdaml.estimators.mdaml", "mdaml.distributed"):
+    for home in ("mdaml.estimators.mdaml_spec", "mdaml.distributed"):
         monkeypatch.setattr(
             f"{home}.check_memory_limit",
             lambda owner, value: 1 if value == "blocks" else read(owner, value),
