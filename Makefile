@@ -2,14 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz lint check release-check bench bench-peers clean
+.PHONY: demo test test-slow fuzz lint check release-check bench bench-peers clean
 
 demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw a picture
 	$(BIN)/mdaml demo
 
 # With the variable scikit-learn leaves out none of its checks.
 test: .venv/.test         ## the default test suite, doctests and README included
-	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: .venv/.test    ## the tests that take longer: browsers, kills, studies, whole examples
+	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q -m slow
 
 lint: .venv/.dev          ## format, style, spelling, types, import layers
 	$(BIN)/ruff format --check .
@@ -21,7 +24,7 @@ lint: .venv/.dev          ## format, style, spelling, types, import layers
 fuzz: .venv/.test         ## attack fits, calls, files and commands at random for ten minutes
 	cd tests && ../$(BIN)/python -m fuzz
 
-check: lint test          ## what continuous integration runs
+check: lint test test-slow  ## what continuous integration runs
 
 release-check: .venv/.release  ## build sdist and wheel, look into them, run the tests against the installed wheel
 	SCIPY_ARRAY_API=1 $(BIN)/python tools/release_check.py

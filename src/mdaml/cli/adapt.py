@@ -19,7 +19,7 @@ from mdaml.cli._retrieval import (
     SkipUnknown,
     read_search,
 )
-from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
+from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
 
 class Similarity(StrEnum):
@@ -99,21 +99,25 @@ def adapt(
             convert_errors(ImportError),
         ):
             model.fit(search.queries.X, search.documents.X, search.relevant)
-        seconds = time.perf_counter() - start
-        text, held_out = "", model.held_out_
-        if held_out.get("strengths"):
-            best = max(held_out["scores"])
-            text = f"; held-out nDCG@10 {held_out['base']:.4f} before, {best:.4f} at best"
-        outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
-        screen.add_fact("map", f"{outcome}, {seconds:.1f} s{text}", {"improved": model.improved_})
-        screen.document |= {"seconds": seconds, "strength": str(model.strength_)}
-        screen.document["held_out"] = {
-            key: None if value != value else value for key, value in held_out.items()
-        }
+        _describe(model, time.perf_counter() - start, screen)
         model.set_params(device=None)  # of no use to who loads it
         _write(model, part, out.suffix.lower())
         screen.add_fact("model", str(out), str(out))
         screen.print_facts()
+
+
+def _describe(model: Any, seconds: float, screen: Screen) -> None:
+    """Say what was learned, and what held-out queries say of it."""
+    text, held_out = "", model.held_out_
+    if held_out.get("strengths"):
+        best = max(held_out["scores"])
+        text = f"; held-out nDCG@10 {held_out['base']:.4f} before, {best:.4f} at best"
+    outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
+    screen.add_fact("map", f"{outcome}, {seconds:.1f} s{text}", {"improved": model.improved_})
+    screen.document |= {"seconds": seconds, "strength": str(model.strength_)}
+    screen.document["held_out"] = {
+        key: None if value != value else value for key, value in held_out.items()
+    }
 
 
 _SUFFIXES = (".mdaml", ".safetensors", ".onnx", ".npy")
