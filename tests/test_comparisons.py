@@ -493,8 +493,10 @@ def test_scores_need_both_kinds_of_pairs():
     model = Euclidean().fit(np.eye(3))
     with pytest.raises(ValueError, match="got no similar pair"):
         model.score_pairs(np.eye(3), [[0, 1]], [-1])
-    with pytest.raises(ValueError, match="pair_labels must hold"):
+    with pytest.raises(ValueError, match="got no similar pair"):
         model.score_pairs(np.eye(3), [[0, 1]], [0])
+    with pytest.raises(ValueError, match="pair_labels must hold"):
+        model.score_pairs(np.eye(3), [[0, 1]], [2])
     with pytest.raises(ValueError, match="name row 3"):
         model.score_quadruplets(np.eye(3), [[0, 1, 2, 3]])
 

@@ -272,7 +272,7 @@ def test_original_ridge_is_none_for_regular_covariances():
         ({"n_neighbors": 2.5}, TypeError, r"n_neighbors=...\) must be an integer"),
         ({"reg": -1.0}, ValueError, r"reg=...\) must be .* of at least 0, got -1.*'original'"),
         ({"reg": "ridge"}, TypeError, r"reg=...\) must be .* got 'ridge'. Or pass 'original'"),
-        ({"random_state": "x"}, ValueError, "cannot be used to seed"),
+        ({"random_state": "x"}, ValueError, "random_state must be an integer"),
     ],
 )
 def test_wrong_parameters_are_refused_in_words(options, error, message):
