@@ -119,7 +119,10 @@ def test_record_prints_on_one_line(record):
 def test_only_the_bundled_sets_are_in_the_package():
     bundled = {record.name for record in list_datasets() if record.availability == "bundled"}
     folder = files("mdaml.datasets") / "data"
-    assert {path.name for path in folder.iterdir()} == {f"{name}.csv.gz" for name in bundled}
+    assert {path.name for path in folder.iterdir()} == {
+        "banking77.npz",
+        *(f"{name}.csv.gz" for name in bundled),
+    }
 
 
 def test_file_has_the_checksum_of_the_registry(stored):
