@@ -53,8 +53,17 @@ def test_what_is_written_comes_back_bit_for_bit(suffix, value, data):
     lists = [st.lists(id_, min_size=n, max_size=n, unique=True) for id_ in (NAMES, numbers)]
     ids = data.draw(st.none() | lists[0] | lists[1])
     parts = {name: getattr(value, name) for name in ("triplets", "pairs", "pair_labels")}
+    cells = st.lists(
+        NAMES | st.just(""), min_size=value.n_constraints, max_size=value.n_constraints
+    )
+    columns = data.draw(st.dictionaries(st.sampled_from(["who", "Time, s", "Ort"]), cells))
     value = Constraints(
-        **parts, quadruplets=value.quadruplets, weights=value.weights, n_points=n, ids=ids
+        **parts,
+        quadruplets=value.quadruplets,
+        weights=value.weights,
+        n_points=n,
+        ids=ids,
+        columns=columns,
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"said{suffix}"
@@ -111,6 +120,50 @@ def test_npz_keeps_the_number_of_points_and_the_ids(tmp_path):
     assert Constraints.read(tmp_path / "said.npz", ids=list("uvwxyz")) == value
     with pytest.raises(ValueError, match="written for 6 points, but X has 7"):
         Constraints.read(tmp_path / "said.npz", n_points=7)
+
+
+# Columns of the user's own
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_own_columns_go_with_their_constraints_through_files_and_orders(suffix, tmp_path):
+    who = ["ann", "bob", "", "ann", "eve"]
+    value = small(ids=list("uvwxyz"), columns={"who": who, "Place": list("vwxyz")})
+    value.write(tmp_path / f"said{suffix}")
+    assert Constraints.read(tmp_path / f"said{suffix}", ids=list("uvwxyz")) == value
+    order = [5, 0, 3, 1, 2, 4]
+    again = Constraints.read(tmp_path / f"said{suffix}", ids=np.array(list("uvwxyz"))[order])
+    assert again == value.restrict(order)
+    assert again.columns["who"].tolist() == who
+
+
+def test_npz_keeps_numbers_and_dates_of_own_columns(tmp_path):
+    times = np.array(["2024-05-01", "NaT", "2024-05-02", "2024-05-03", "2024-05-04"], "M8[s]")
+    value = small(columns={"seconds": [0.5, np.nan, 2, 3, 4], "when": times, "n": [1, 2, 3, 4, 5]})
+    value.write(tmp_path / "said.npz")
+    again = Constraints.read(tmp_path / "said.npz", ids=list("uvwxyz"))
+    assert {name: column.dtype for name, column in again.columns.items()} == {
+        "seconds": np.float64,
+        "when": np.dtype("M8[s]"),
+        "n": np.int64,
+    }
+    np.testing.assert_array_equal(again.columns["seconds"], value.columns["seconds"])
+
+
+def test_own_columns_of_a_table_are_kept_and_lines_that_are_wrong_leave_with_theirs(write):
+    path = write("who,a,B,c,Time,\nann,0,1,2,9:30,x\nbob,0,0,2,9:31,y\n007,1,0,2,,z\n")
+    value, problems = read_constraints(path)
+    assert [problem.line for problem in problems] == [3]
+    assert {name: column.tolist() for name, column in value.columns.items()} == {
+        "who": ["ann", "007"],
+        "Time": ["9:30", ""],
+        "column 6": ["x", "z"],
+    }
+
+
+def test_a_misspelled_column_is_not_taken_for_one_of_the_users_own(write):
+    with pytest.raises(ValueError, match=r"unknown column 'Wieght'\. Did you mean 'weight'"):
+        Constraints.read(write("a,b,c,Wieght\n0,1,2,1\n"))
 
 
 # Writing
@@ -219,7 +272,7 @@ def test_ids_are_matched_letter_for_letter(write):
     path = write('a,b,c\n01,1,"x y"\n')
     assert Constraints.read(path, ids=["1", "01", "x y"]).triplets.tolist() == [[1, 0, 2]]
     assert problems_of(write("a,b,c\n1,01,X y\n1,01,x y\n"), ids=["1", "01", "x y"]) == [
-        (2, "c is 'X y', which is none of the ids")
+        (2, "c is 'X y', which is none of the ids (did you mean 'x y'?)")
     ]
     assert Constraints.read(write("a,b,c\n30,10,20\n"), ids=[10, 20, 30]).triplets.tolist() == [
         [2, 0, 1]
@@ -249,7 +302,7 @@ def test_a_wrong_triplet_is_named_by_line_and_reason(line, reason, write):
     value, problems = read_constraints(path, n_points=9)
     assert value.triplets.tolist() == [[0, 1, 2], [3, 2, 0]]
     assert problems == [Problem(5, line, reason)]
-    with pytest.raises(ValueError, match=r"said\.csv, line 5: .* 1 of 3 lines are wrong") as caught:
+    with pytest.raises(ValueError, match=r"said\.csv: 1 of 3 lines are wrong") as caught:
         Constraints.read(path, n_points=9)
     assert reason in str(caught.value)
     assert Constraints.read(path, n_points=9, invalid="skip") == value

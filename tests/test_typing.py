@@ -33,6 +33,30 @@ knn_accuracy(MDaML(), X, [0, 1, 0, 1], 5)  # call-arg
 name: str = MDaML().transform(X)  # assignment
 share: int = MDaML().score_triplets(X, [[0, 1, 2]])  # assignment
 """
+FRAMES = """\
+import numpy as np
+import pandas as pd
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import mdaml
+from mdaml import Constraints, MDaML, audit, suggest_queries
+from mdaml.constraints import read_constraints
+from mdaml.model_selection import recall_at_k, triplet_accuracy
+
+frame = pd.read_csv("items.csv", index_col="id")
+said = Constraints.read("answers.csv", ids=pd.Series(["a", "b", "c"]))
+said, problems = read_constraints("answers.csv", ids=frame.index, columns=["x", "y", "z"])
+print([problem.remedy for problem in problems])
+pipeline = make_pipeline(StandardScaler(), MDaML())
+print(recall_at_k(pipeline, frame, np.zeros(3), k=3), triplet_accuracy(pipeline, frame, said))
+model = MDaML().fit(frame, triplets=frame.iloc[:, :3])
+loaded = mdaml.load("model.mdaml")
+print(loaded.transform(frame).shape, loaded.score_triplets(frame, [["a", "b", "c"]]))
+odd = Constraints.from_odd_one_out(frame, frame["odd"], frame.index, columns={"who": frame["who"]})
+print(loaded.score_odd_one_out(frame, frame[["x", "y", "z"]], frame["odd"]), odd.counts().ties)
+print(suggest_queries(model, frame, 5)[0, 0], audit(model, frame, constraints=said)["a"])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +88,23 @@ def test_a_typed_script_passes_strictly(complaints):
 
 
 @pytest.mark.slow
+def test_pyright_has_nothing_to_say_about_a_script_with_data_frames(tmp_path):
+    """Of mypy the frames are Any; pyright knows them, and looks into scikit-learn too."""
+    pytest.importorskip("pyright")
+    script = tmp_path / "script.py"
+    script.write_text(FRAMES)
+    home = Path(mdaml.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(home)},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
 def test_wrong_use_is_refused(complaints):
     found = re.findall(r"misuse.py:(\d+): error: .*\[([\w-]+)\]$", complaints, re.M)
     lines = enumerate(MISUSE.splitlines(), start=1)
@@ -76,3 +117,4 @@ def test_the_typed_script_does_what_it_says(tmp_path):
     assert typed_user.from_labels() > 0.9
     assert typed_user.from_comparisons() > 0.9
     assert typed_user.saved_and_verified(tmp_path)
+    assert typed_user.from_answers(tmp_path) == 3

@@ -51,7 +51,7 @@ BAD_TRIPLETS = {
     "a number": (7, ValueError, r"shape \(n_triplets, 3\)"),
     "an empty list": ([], ValueError, "triplets is empty|got none of them, or only empty ones"),
     "floats": (TRIPLETS.astype(float), TypeError, "must be integers.*row numbers of X.*float64"),
-    "strings": (TRIPLETS.astype(str), TypeError, "must be integers.*row numbers of X"),
+    "strings": (TRIPLETS.astype(str), ValueError, "holds names, .* pass ids="),
     "objects": (TRIPLETS.astype(object), TypeError, "must be integers.*object"),
     "booleans": (TRIPLETS > 3, TypeError, "must be integers.*bool"),
     "none at all": (

@@ -56,10 +56,23 @@ def from_comparisons() -> float:
         assert_type(triplet_accuracy(metric, X, split.test), float)
     search = MetricSearchCV(MDaML(n_modes=1), {"eta": [2.0, 3.0]}, cv=2, random_state=0)
     assert_type(search.fit(X, triplets=triplets), MetricSearchCV)
-    assert_type(suggest_queries(search.best_estimator_, X, n=5), Integers)
+    queries = suggest_queries(search.best_estimator_, X, n=5)
+    assert_type(queries, npt.NDArray[Any])  # rows, or names
     report = audit(search.best_estimator_, X, triplets=triplets)
     assert len(report) == len(triplets)
     return search.score_triplets(X, triplets)
+
+
+def from_answers(folder: Path) -> int:
+    (folder / "odd.csv").write_text("item1,item2,item3,odd,who\nant,bee,cat,cat,ann\n")
+    names = np.array(["ant", "bee", "cat"])
+    said = Constraints.read(folder / "odd.csv", ids=names, form="odd_one_out")
+    assert_type(said.columns["who"], npt.NDArray[Any])
+    votes = Constraints.from_votes([["ant", "bee", "cat"]], [[3, 1]], ids=names)
+    assert_type(votes, Constraints)
+    metric = GMML().fit(np.eye(3), constraints=said)
+    assert_type(metric.score_odd_one_out(np.eye(3), [[0, 1, 2]], [2]), float)
+    return said.n_constraints + votes.n_constraints
 
 
 def saved_and_verified(folder: Path) -> bool:
@@ -69,6 +82,7 @@ def saved_and_verified(folder: Path) -> bool:
     model = MDaMLCV(random_state=0).fit(X[::5], y[::5])
     model.save(folder / "balance.mdaml", compact=True)
     loaded = mdaml.load(folder / "balance.mdaml")
+    assert_type(loaded.transform(X), Floats)
     (first, *_) = PointKFold(2, random_state=0).split(y=y)
     assert_type(first.train_points, Integers)
     triplets = sample_triplets(y, 1, 1, random_state=0)

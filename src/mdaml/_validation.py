@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state as sklearn_check_random_state
 
 from mdaml._typing import FloatArray
 
@@ -25,6 +26,18 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame is not None and frame.f_code.co_filename.startswith(_HOME):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def check_random_state(seed: Any) -> np.random.RandomState:
+    """Return a RandomState: as scikit-learn does, and from a Generator, which moves on by it."""
+    if isinstance(seed, np.random.Generator):
+        return np.random.RandomState(seed.integers(0, 2**32, 4, np.uint32))
+    if seed is None or isinstance(seed, Integral | np.random.RandomState):
+        return sklearn_check_random_state(seed)
+    raise ValueError(
+        "random_state must be an integer, a NumPy Generator or RandomState, or None; got the seed "
+        f"{seed!r}."
+    )
 
 
 def check_integer(

@@ -5,13 +5,14 @@ from typing import Any
 
 from mdaml import estimators
 from mdaml.estimators import MDaML, MDaMLCV
+from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
 
 # The only classes a file can name; nothing is imported because of what a file holds.
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> MahalanobisTransformer:
     """Return a model that was written by ``model.save(path)``.
 
     The file is not trusted: it holds no code, and a file that was cut off, changed or made up is

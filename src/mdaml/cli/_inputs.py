@@ -3,16 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mdaml.cli._screen import CommandError, Screen, convert_errors
-from mdaml.constraints import Constraints, read_constraints
+from mdaml.constraints import Constraints
+from mdaml.constraints._answer_files import Layout, choose_layout
+from mdaml.constraints._files import read_lines
 from mdaml.io.tables import Table, read_table
 
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
+# What the library asks for, and the option that gives it.
+_OPTIONS = {
+    "pass ids=": "give their column by --id",
+    "Pass columns= to": "Give --columns to",
+    "pass form=": "give --form ",
+    "or form= for": "or --form for",
+}
 
 
 def check_file(path: Path) -> None:
@@ -37,13 +46,33 @@ def choose_columns(
     return {"id_column": id_column, "label_column": labels, "drop": dropped, "features": features}
 
 
-def list_files(*by_kind: Sequence[Path] | None) -> list[tuple[str, Path]]:
-    """Return files of comparisons with the kind that each should hold, or "constraints"."""
+class AnswerFile(NamedTuple):
+    """A file of answers, and what it should hold."""
+
+    kind: str  # of KINDS, or "constraints"
+    path: Path
+    layout: Layout
+
+
+def list_files(
+    by_kind: Sequence[Sequence[Path] | None], columns: str | None = None, form: str | None = None
+) -> list[AnswerFile]:
+    """Return files of answers with what each should hold; names of columns are parted by commas."""
     kinds = zip((*KINDS, "constraints"), by_kind, strict=True)
-    return [(kind, path) for kind, paths in kinds for path in paths or ()]
+    files = [(kind, path) for kind, paths in kinds for path in paths or ()]
+    if not files and (columns or form):
+        option = "--columns" if columns else "--form"
+        raise CommandError(f"{option} is about files of answers: give --triplets, or others, too.")
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    listed = []
+    for kind, path in files:
+        own = kind if form is None and names and kind != "constraints" else form
+        with convert_errors():
+            listed.append(AnswerFile(kind, path, choose_layout(own, names)))
+    return listed
 
 
-def check_scored(files: Sequence[tuple[str, Path]], labels: str | None) -> None:
+def check_scored(files: Sequence[AnswerFile], labels: str | None) -> None:
     """Refuse a score by neither comparisons nor labels."""
     if not files and labels is None:
         raise CommandError("There is nothing to score by: give --triplets, --pairs or --labels.")
@@ -52,7 +81,7 @@ def check_scored(files: Sequence[tuple[str, Path]], labels: str | None) -> None:
 def read_inputs(
     data: Path,
     columns: dict[str, Any],
-    files: Sequence[tuple[str, Path]],
+    files: Sequence[AnswerFile],
     screen: Screen,
     skip_invalid: bool,
 ) -> tuple[Table, Constraints | None]:
@@ -64,7 +93,7 @@ def read_inputs(
             constraints, problems = _read_comparisons(files, table, skip_invalid)
     screen.add_fact("data", _describe_table(table), describe_data(table))
     if constraints is not None:
-        _describe_comparisons(constraints, [str(path) for _, path in files], problems, screen)
+        _describe_comparisons(constraints, [str(file.path) for file in files], problems, screen)
     if table.labels is not None:
         codes = table.encode_labels()
         n_classes, n_without = len(np.unique(codes[codes != -1])), int(np.sum(codes == -1))
@@ -109,6 +138,7 @@ def _describe_comparisons(
         count(len(problems), "line skipped", "lines skipped"),
         count(counts.duplicates, "duplicate"),
         count(counts.contradictions, "contradiction"),
+        *([count(counts.ties, "undecided answer")] if counts.ties else []),
     ]
     text = f"{', '.join(files)}: {', '.join(parts)} of {counts.points} points; {', '.join(odd)}"
     skipped = {"skipped": len(problems), "problems": problems[:_MAX_PROBLEMS]}
@@ -121,19 +151,19 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 
 def _read_comparisons(
-    files: Sequence[tuple[str, Path]], table: Table, skip_invalid: bool
+    files: Sequence[AnswerFile], table: Table, skip_invalid: bool
 ) -> tuple[Constraints, list[str]]:
     """Return the comparisons of all files, and their wrong lines, if these may be skipped."""
     parts, problems, n_lines = list[Constraints](), list[str](), 0
-    for kind, path in files:
-        value, wrong = _read_file(path, table)
+    for kind, path, layout in files:
+        value, wrong, n_read = _read_file(path, table, layout)
         others = [name for name in KINDS if name != kind and len(getattr(value, name))]
         if others and kind != "constraints":
             raise CommandError(
                 f"--{kind}: {path} holds {others[0]}. Pass --{others[0]} {path}, or --constraints "
                 "for a mixture."
             )
-        n_lines += value.n_constraints + len(wrong)
+        n_lines += n_read
         problems += wrong
         parts.append(value)
     if problems and not skip_invalid:
@@ -144,31 +174,44 @@ def _read_comparisons(
     return _join(parts), problems
 
 
-def _read_file(path: Path, table: Table) -> tuple[Constraints, list[str]]:
+def _read_file(path: Path, table: Table, layout: Layout) -> tuple[Constraints, list[str], int]:
     check_file(path)
     try:
-        value, wrong = read_constraints(path, ids=table.ids, n_points=len(table.X))
+        value, wrong, n_lines = read_lines(Constraints, path, table.ids, len(table.X), layout)
     except ValueError as error:
         message = _name_option(str(error))
         if "none of the ids" in message or "not an integer" in message:
             message += f" {table.describe_names()}"
         raise CommandError(message) from None
-    return value, [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]
+    problems = [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]
+    return value, problems, n_lines
 
 
 def _name_option(reason: str) -> str:
     """Name the option in place of the argument that the library asks for."""
-    return reason.replace("pass ids=", "give their column by --id")
+    for argument, option in _OPTIONS.items():
+        reason = reason.replace(argument, option)
+    return reason
 
 
 def _join(parts: Sequence[Constraints]) -> Constraints:
-    """Return all constraints in one value; weights go with their kinds."""
+    """Return all constraints in one value; weights and columns go with their kinds."""
     if len(parts) == 1:
         return parts[0]
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in (*KINDS, "pair_labels")
     }
-    by_part = [np.split(p.weights, np.cumsum([len(p.triplets), len(p.pairs)])) for p in parts]
-    weights = np.concatenate([w for of_kind in zip(*by_part, strict=True) for w in of_kind])
-    return Constraints(**arrays, weights=weights, n_points=parts[0].n_points)
+
+    def in_order(columns: Sequence[Any]) -> Any:
+        ends = [np.cumsum([len(part.triplets), len(part.pairs)]) for part in parts]
+        by_part = [np.split(column, end) for column, end in zip(columns, ends, strict=True)]
+        return np.concatenate([c for of_kind in zip(*by_part, strict=True) for c in of_kind])
+
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    own = {
+        name: in_order([p.columns.get(name, np.full(p.n_constraints, "", object)) for p in parts])
+        for name in names
+    }
+    weights = in_order([part.weights for part in parts])
+    return Constraints(**arrays, weights=weights, columns=own, n_points=parts[0].n_points)

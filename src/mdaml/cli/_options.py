@@ -24,6 +24,10 @@ _HELP = {
     "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
     "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be .csv, "
     ".parquet or .npz, with a column weight, and each option may be repeated.",
+    "--columns": "Columns of the files of answers, if they have other names: such as "
+    "anchor,closer,farther with --triplets.",
+    "--form": "Form of the answers in --constraints: choices, odd-one-out, picks, rankings, votes, "
+    "grades or positives; or the program that wrote them: salmon, things, jspsych or splink.",
     "--skip-invalid": "Leave out lines that are no comparison of rows of DATA, and count them.",
     "--method": "Method of learning. From comparisons or labels: mdaml, mdamlcv, which chooses its "
     "parameters too, gmml, kissme, dml-eig, and euclidean, the baseline. From labels: lmnn, dmlmj, "
@@ -83,6 +87,8 @@ Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISO
 Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
 Quadruplets: TypeAlias = Annotated[_Files, _option("--quadruplets", "FILE", _COMPARISONS)]
 Mixed: TypeAlias = Annotated[_Files, _option("--constraints", "FILE", _COMPARISONS)]
+AnswerColumns: TypeAlias = Annotated[str | None, _option("--columns", "NAMES", _COMPARISONS)]
+AnswerForm: TypeAlias = Annotated[str | None, _option("--form", "NAME", _COMPARISONS)]
 SkipInvalid: TypeAlias = Annotated[bool, _option("--skip-invalid", None, _COMPARISONS)]
 MethodName: TypeAlias = Annotated[str, _option("--method", "NAME", _METHOD, callback=_check_method)]
 Params: TypeAlias = Annotated[_Texts, _option("--param", "NAME=VALUE", _METHOD)]

@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from mdaml.cli import _options as options
@@ -32,6 +31,8 @@ def audit(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     out: Annotated[
         Path | None,
@@ -48,8 +49,8 @@ def audit(
 
     Suspicion is the probability that an answer is wrong, given all answers and the model.
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         if not files:
             raise CommandError("There is nothing to audit: give --triplets, --pairs or others.")
         screen.document["command"] = "audit"
@@ -76,14 +77,7 @@ def _audit(model: Any, table: Table, compared: Constraints | None) -> Any:
     """Return the frame of the audit, with ids for the members."""
     from mdaml.inspection import audit as audit_comparisons
 
-    frame = audit_comparisons(model, table.X, constraints=compared)
-    for name in _MEMBERS:
-        if table.ids is not None and name in frame:
-            known = frame[name].notna().to_numpy()
-            ids = np.full(len(frame), None, dtype=object)
-            ids[known] = table.ids[frame[name][known].to_numpy(np.int64)]
-            frame[name] = ids
-    return frame
+    return audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
 
 
 def _print_counts(frame: Any, screen: Screen) -> None:

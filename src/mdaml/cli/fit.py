@@ -31,6 +31,8 @@ def fit(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     id_column: options.Id = None,
@@ -45,8 +47,8 @@ def fit(
 
     For example: mdaml fit items.csv --triplets answers.csv --out model.mdaml
     """
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         check_usage(method, bool(files), labels)
         estimator = make_estimator(method, parse_params(param), seed)
         screen.document["command"] = "fit"

@@ -23,6 +23,8 @@ def score(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     neighbors: Annotated[
@@ -38,8 +40,8 @@ def score(
     """
     from mdaml.estimators import Euclidean
 
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         check_scored(files, labels)
         screen.document["command"] = "score"
         estimator, features = load_model(model)

@@ -38,6 +38,8 @@ def search(
     pairs: options.Pairs = None,
     quadruplets: options.Quadruplets = None,
     constraints: options.Mixed = None,
+    answer_columns: options.AnswerColumns = None,
+    form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
     id_column: options.Id = None,
@@ -58,8 +60,8 @@ def search(
     """
     from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
 
-    files = list_files(triplets, pairs, quadruplets, constraints)
     with run_command(as_json) as screen:
+        files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         if method == "mdamlcv":
             raise CommandError("mdamlcv chooses its parameters itself: mdaml fit --method mdamlcv.")
         check_usage(method, bool(files), labels)

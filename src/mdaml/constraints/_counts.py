@@ -1,10 +1,12 @@
 """How many constraints of each kind there are, how many repeat and how many contradict another."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from mdaml._typing import IntArray
+from mdaml._typing import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,11 @@ class ConstraintCounts:
         ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``.
     contradictions : int
         Couples of opposite statements: a comparison and its reverse, a pair that is called both
-        similar and dissimilar. However often each was made, the couple counts once.
+        similar and dissimilar. However often each was made, the couple counts once. The two
+        directions of one undecided answer are no contradiction.
+    ties : int
+        Answers that are undecided: both directions of a comparison come from one answer. Neither
+        counts as a duplicate or contradiction.
 
     Examples
     --------
@@ -38,6 +44,27 @@ class ConstraintCounts:
     points: int
     duplicates: int
     contradictions: int
+    ties: int = 0
+
+
+def find_ties(
+    comparisons: IntArray, answer: npt.NDArray[Any], n_points: int
+) -> tuple[BoolArray, int]:
+    """Say which of (n, 4) comparisons have their reverse in the same answer; count the answers."""
+    pairs = pair_keys(comparisons.reshape(-1, 2), n_points).reshape(-1, 2)
+    number = np.unique(
+        answer.astype(str) if answer.dtype == object else answer, return_inverse=True
+    )[1]
+    low, high = pairs.min(axis=1), pairs.max(axis=1)
+    order = np.lexsort((high, low, number))
+    keys = np.stack([number, low, high])[:, order]
+    question = np.cumsum(np.append(0, np.any(keys[:, 1:] != keys[:, :-1], axis=0)))
+    n = question[-1] + 1 if len(question) else 0
+    forward = np.bincount(question, (pairs[:, 0] == low)[order], n)
+    both = ((forward > 0) & (forward < np.bincount(question, minlength=n)))[question]
+    is_tie = np.zeros(len(order), bool)
+    is_tie[order] = both
+    return is_tie, len(np.unique(number[is_tie]))
 
 
 def count_repeated_comparisons(comparisons: IntArray, n_points: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from sklearn.utils import check_array, check_X_y
 
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index
 from mdaml.constraints.value import Constraints
 
 _FORMS = {
@@ -49,19 +50,24 @@ def check_supervision(
     samples, labels = _check_arrays(estimator, X, y)
     if labels is not None:
         return samples, Classes.from_labels(name, labels)
-    return samples, constraints_of(len(samples), **given)
+    return samples, constraints_of(len(samples), names=get_index(X), **given)
 
 
 def constraints_of(
-    n_samples: int, constraints: Any = None, constraint_weight: Any = None, **arrays: Any
+    n_samples: int,
+    constraints: Any = None,
+    constraint_weight: Any = None,
+    names: Names = None,
+    **arrays: Any,
 ) -> Constraints:
     """Return constraints as they were passed, or arrays of them, about at most so many rows of X.
 
-    Arrays are checked and not copied; a :class:`Constraints` was checked when it was made.
+    Arrays are checked and not copied; a :class:`Constraints` was checked when it was made. With
+    names of the rows of X, arrays may hold names, and constraints with ids are matched by them.
     """
     if constraints is None:
-        weights_name = "constraint_weight"
-        return Constraints.borrow(n_samples, weights_name, weights=constraint_weight, **arrays)
+        arrays |= {"weights": constraint_weight, "names": names}
+        return Constraints.borrow(n_samples, "constraint_weight", **arrays)
     if not isinstance(constraints, Constraints):
         raise TypeError(
             f"constraints must be mdaml.Constraints, got {type(constraints).__name__}. Pass "
@@ -72,6 +78,7 @@ def constraints_of(
             raise ValueError(
                 f"Pass either constraints or {name}, not both: constraints hold arrays and weights."
             )
+    constraints = match_names(constraints, names)
     if constraints.n_points > n_samples:
         raise ValueError(
             f"constraints refer to {constraints.n_points} points, but X has {n_samples} rows. Pass "
@@ -80,6 +87,30 @@ def constraints_of(
     if constraints.n_constraints == 0:
         raise ValueError("constraints are empty: at least one constraint is needed.")
     return constraints.about(n_samples)
+
+
+def match_names(constraints: Constraints, names: Names) -> Constraints:
+    """Return constraints of the rows of an X, found by their ids, if both have names."""
+    ids = constraints.ids
+    if names is None or ids is None or ids.dtype.kind != "U" or np.array_equal(ids, names):
+        return constraints
+    place = dict(zip(names.tolist(), range(len(names)), strict=True))
+    rows = np.array([place.get(name, -1) for name in ids.tolist()])
+    parts = {
+        name: rows[getattr(constraints, name)] for name in ("triplets", "pairs", "quadruplets")
+    }
+    unknown = np.zeros(len(ids), bool)
+    for name, part in parts.items():
+        unknown[getattr(constraints, name)[part < 0]] = True
+    if unknown.any():
+        lost = ids[unknown].tolist()
+        shown = ", ".join(describe_unknown(name, list(place)) for name in lost[:5])
+        raise ValueError(
+            f"constraints name {len(lost)} points that are not in the index of X: {shown}"
+            f"{', ...' if len(lost) > 5 else ''}. Restrict them to the rows of X, or pass an X "
+            "whose index holds the ids."
+        )
+    return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
 
 
 def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:

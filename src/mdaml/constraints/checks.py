@@ -8,16 +8,12 @@ import numpy.typing as npt
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_integer
+from mdaml.constraints.names import Names, check_ids, frozen, is_missing, to_rows
 
 # Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
 MOST_POINTS = 2**31
-
-
-def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
-    """Return a read-only copy of an array."""
-    copy = np.array(values, dtype=dtype)
-    copy.setflags(write=False)
-    return copy
+# Names that columns of a file have for the constraints themselves.
+COLUMNS = ("kind", "a", "b", "c", "d", "label", "weight")
 
 
 def is_empty(given: Any) -> bool:
@@ -62,27 +58,44 @@ def check_weights(
     return given.astype(np.float64)
 
 
-def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
-    """Return the ids of the points, distinct strings or distinct integers, as a read-only array."""
-    wanted = "ids must be a sequence of distinct strings or distinct integers, one for each point"
-    given = np.asarray(ids, dtype=object)  # NumPy alone would turn 1 among strings into "1"
-    if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"{wanted}; got shape {given.shape}.")
-    kinds = {type(value) for value in given.tolist()}
-    if all(issubclass(kind, str) for kind in kinds):
-        if any(not text or "\0" in text for text in given.tolist()):
-            raise ValueError(f"{wanted}; got an empty one, or one with a null character.")
-        values = frozen(given, np.str_)
-    elif bool not in kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
-        values = frozen(given, np.int64)
-    else:
-        names = " and ".join(sorted(kind.__name__ for kind in kinds))
-        raise TypeError(f"{wanted}; got values of type {names}.")
-    distinct, count = np.unique(values, return_counts=True)
-    if len(distinct) < len(values):
-        again = int(np.argmax(count > 1))
-        raise ValueError(f"{wanted}; {distinct[again].item()!r} occurs {count[again]} times.")
-    return values
+def check_columns(
+    columns: Mapping[str, ArrayLike] | None, n_constraints: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Return a read-only array of one value for each constraint under each name."""
+    wanted = f"columns must map names to one value for each of the {n_constraints} constraints"
+    if columns is not None and not hasattr(columns, "items"):
+        raise TypeError(f"{wanted}; got {type(columns).__name__}.")
+    checked = {}
+    for name, values in {} if columns is None else columns.items():
+        if not isinstance(name, str) or not name.strip() or name.strip().lower() in COLUMNS:
+            raise ValueError(
+                f"{wanted}; got the name {name!r}. It must be a text, other than "
+                f"{', '.join(COLUMNS)}, which files have for the constraints themselves."
+            )
+        array = np.asarray(values)
+        if array.shape != (n_constraints,):
+            raise ValueError(f"{wanted}; column {name!r} has shape {array.shape}.")
+        checked[name] = frozen(to_column(array), None)
+    return checked
+
+
+def to_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers and dates as they are, all else as Python strings, empty where missing."""
+    if values.dtype.kind in "biufM":
+        return values
+    if values.dtype.kind == "U":
+        return values.astype(object)
+    if set(map(type, values.tolist())) <= {str}:
+        return values
+    texts = [x if isinstance(x, str) else "" if is_missing(x) else str(x) for x in values.tolist()]
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return column
+
+
+def same_column(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Say whether two columns hold the same; what is missing in both is the same."""
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f")
 
 
 def check_points(
@@ -121,37 +134,43 @@ def check_selection(name: str, which: ArrayLike, size: int, *, distinct: bool) -
     return given.astype(np.int64)
 
 
-def check_triplets(triplets: ArrayLike, n_samples: int) -> IntArray:
-    """Return triplets as an (n, 3) integer array of row indices below ``n_samples``."""
-    return _check_indices(
-        "triplets", triplets, 3, n_samples, "three row numbers of X: anchor, similar, dissimilar"
-    )
+def check_triplets(triplets: ArrayLike, n_samples: int, names: Names = None) -> IntArray:
+    """Return triplets as an (n, 3) integer array of row indices below ``n_samples``.
+
+    Here and below: `names` are those of the rows of X, if the triplets may name them.
+    """
+    what = "three row numbers of X: anchor, similar, dissimilar"
+    return _check_indices("triplets", to_rows("triplets", triplets, names), 3, n_samples, what)
 
 
 def check_pairs(
-    pairs: ArrayLike, pair_labels: ArrayLike | None, n_samples: int
+    pairs: ArrayLike, pair_labels: ArrayLike | None, n_samples: int, names: Names = None
 ) -> tuple[IntArray, BoolArray]:
     """Return pairs as an (n, 2) integer array of row indices, and which of them are similar."""
-    given = _check_indices("pairs", pairs, 2, n_samples, "two row numbers of X")
-    wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 if dissimilar"
+    rows = to_rows("pairs", pairs, names)
+    given = _check_indices("pairs", rows, 2, n_samples, "two row numbers of X")
+    wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 or 0 if dissimilar"
     if pair_labels is None:
         raise ValueError(f"{wanted}; got None. Pass pairs= and pair_labels= together.")
     labels = np.asarray(pair_labels)
     if labels.shape != (len(given),):
         raise ValueError(f"{wanted}; got shape {labels.shape} for {len(given)} pairs.")
-    if labels.dtype.kind not in "iuf" or not np.all(np.abs(labels) == 1):
-        values = ", ".join(map(str, np.unique(labels)[:5]))
+    if labels.dtype.kind not in "iufb":
+        raise ValueError(f"{wanted}; got dtype {labels.dtype}.")
+    values = np.unique(labels)
+    if not (np.isin(values, [1, -1]).all() or np.isin(values, [1, 0]).all()):
         hint = ""
-        if np.array_equal(np.unique(labels), [0, 1]):
-            hint = " If 0 means dissimilar, pass 2 * pair_labels - 1."
-        raise ValueError(f"{wanted}; got the values {values}.{hint}")
+        if np.isin(values, [-1, 0, 1]).all():
+            hint = " Does 0 mean dissimilar, or not known? Use 1 and -1, or 1 and 0."
+        raise ValueError(f"{wanted}; got the values {', '.join(map(str, values[:5]))}.{hint}")
     return given, labels > 0
 
 
-def check_quadruplets(quadruplets: ArrayLike, n_samples: int) -> IntArray:
+def check_quadruplets(quadruplets: ArrayLike, n_samples: int, names: Names = None) -> IntArray:
     """Return quadruplets as an (n, 4) integer array of row indices: near pair, far pair."""
     what = "four row numbers of X: a pair, and a pair that is farther apart"
-    given = _check_indices("quadruplets", quadruplets, 4, n_samples, what)
+    rows = to_rows("quadruplets", quadruplets, names)
+    given = _check_indices("quadruplets", rows, 4, n_samples, what)
     near, far = np.sort(given[:, :2], axis=1), np.sort(given[:, 2:], axis=1)
     same = np.all(near == far, axis=1)
     _refuse("The two pairs of a quadruplet must differ", "quadruplet", given, same)
@@ -162,10 +181,7 @@ def _check_indices(
     name: str, indices: ArrayLike, width: int, n_samples: int, what: str
 ) -> IntArray:
     wanted = f"{name} must be integers of shape (n_{name}, {width}), each row {what}"
-    try:
-        given = np.asarray(indices)
-    except ValueError:  # rows of different lengths
-        raise ValueError(f"{wanted}; got rows of different lengths.") from None
+    given = np.asarray(indices)
     if given.size == 0:
         raise ValueError(f"{name} is empty: at least one comparison is needed.")
     if given.ndim != 2 or given.shape[1] != width:
@@ -215,6 +231,7 @@ def check_all(
     most_points: int,
     weights_name: str = "weights",
     *,
+    names: Names = None,
     triplets: Any = None,
     pairs: Any = None,
     pair_labels: Any = None,
@@ -231,12 +248,12 @@ def check_all(
         raise ValueError("pair_labels belong to pairs: pass pairs= too, or leave them out.")
     given = nothing()
     if not is_empty(triplets):
-        given["triplets"] = check_triplets(triplets, most_points)
+        given["triplets"] = check_triplets(triplets, most_points, names)
     if not is_empty(pairs):
-        given["pairs"], similar = check_pairs(pairs, pair_labels, most_points)
+        given["pairs"], similar = check_pairs(pairs, pair_labels, most_points, names)
         given["pair_labels"] = np.where(similar, 1, -1)
     if not is_empty(quadruplets):
-        given["quadruplets"] = check_quadruplets(quadruplets, most_points)
+        given["quadruplets"] = check_quadruplets(quadruplets, most_points, names)
     counts = {kind: len(given[kind]) for kind in ("triplets", "pairs", "quadruplets")}
     return given | {"weights": check_weights(weights, counts, weights_name)}
 

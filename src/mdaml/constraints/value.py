@@ -1,8 +1,9 @@
 """Weak supervision as a value: triplets, labelled pairs and quadruplets of the rows of one X."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,24 +11,26 @@ import numpy.typing as npt
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import _files as files
-from mdaml.constraints import generators
+from mdaml.constraints import answers, generators
 from mdaml.constraints._counts import (
     ConstraintCounts,
     count_repeated_comparisons,
     count_repeated_pairs,
+    find_ties,
 )
-from mdaml.constraints._table import Problem
 from mdaml.constraints.checks import (
     MOST_POINTS,
     check_all,
+    check_columns,
     check_points,
     check_selection,
-    frozen,
     nothing,
+    same_column,
 )
+from mdaml.constraints.names import frozen
 
 _ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
-_FIELDS = (*_ARRAYS, "n_points", "ids")
+_FIELDS = (*_ARRAYS, "n_points", "ids", "columns")
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -40,19 +43,23 @@ class Constraints:
     Parameters
     ----------
     triplets : array-like of shape (n_triplets, 3), default=None
-        Rows of X: point a is nearer to b than to c.
+        Rows of X, or names of `ids`: point a is nearer to b than to c.
     pairs : array-like of shape (n_pairs, 2), default=None
-        Rows of X.
+        Rows of X, or names.
     pair_labels : array-like of shape (n_pairs,), default=None
-        1 if the pair is similar, -1 if it is dissimilar.
+        1 or True if the pair is similar, -1, 0 or False if it is dissimilar.
     quadruplets : array-like of shape (n_quadruplets, 4), default=None
-        Rows of X: points a and b are nearer to each other than c and d.
+        Rows of X, or names: points a and b are nearer to each other than c and d.
     weights : array-like of shape (n_constraints,), default=None
         A positive number for each, in the order triplets, pairs, quadruplets; None is 1 for all.
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     ids : sequence of str or int of length n_points, default=None
-        Names of the points, by which files refer to them.
+        Names of the points, by which files and data frames of texts refer to them. Integers in
+        `triplets`, `pairs` and `quadruplets` are always row numbers.
+    columns : mapping of str to array-like of shape (n_constraints,), default=None
+        What else is known of each constraint, such as ``{"who": [...], "time": [...]}``: numbers,
+        dates or texts, in the order triplets, pairs, quadruplets.
 
     Attributes
     ----------
@@ -64,6 +71,10 @@ class Constraints:
         Rows of the X that the numbers refer to.
     ids : array of shape (n_points,) or None
         Read-only.
+    columns : mapping of str to array of shape (n_constraints,)
+        Read-only, perhaps empty; texts are arrays of Python strings. They go along into every
+        selection and every file. Where one answer was turned into several constraints, the column
+        ``answer`` holds its number.
 
     Examples
     --------
@@ -82,6 +93,7 @@ class Constraints:
     weights: FloatArray
     n_points: int
     ids: npt.NDArray[Any] | None
+    columns: Mapping[str, npt.NDArray[Any]]
 
     def __init__(
         self,
@@ -92,11 +104,13 @@ class Constraints:
         quadruplets: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         n_points: int | None = None,
-        ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
+        ids: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         names, limit = check_points(self, n_points, ids)
         parts = check_all(
             MOST_POINTS if limit is None else limit,
+            names=names,
             triplets=triplets,
             pairs=pairs,
             pair_labels=pair_labels,
@@ -105,7 +119,7 @@ class Constraints:
         )
         kinds = {name: np.float64 if name == "weights" else np.int64 for name in parts}
         own = {name: frozen(array, kinds[name]) for name, array in parts.items()}
-        self._set(own, limit, names)
+        self._set(own, limit, names, check_columns(columns, len(own["weights"])))
 
     @classmethod
     def borrow(cls, n_points: int, weights_name: str = "weights", **arrays: Any) -> "Constraints":
@@ -130,11 +144,15 @@ class Constraints:
     @classmethod
     def _of(cls, n_points: int, **parts: Any) -> "Constraints":
         made = cls.__new__(cls)
-        made._set(nothing() | parts, n_points, None)
+        made._set(nothing() | parts, n_points, None, parts.get("columns", {}))
         return made
 
     def _set(
-        self, parts: Mapping[str, Any], n_points: int | None, ids: npt.NDArray[Any] | None
+        self,
+        parts: Mapping[str, Any],
+        n_points: int | None,
+        ids: npt.NDArray[Any] | None,
+        columns: Mapping[str, npt.NDArray[Any]],
     ) -> None:
         """Store what is known to be right."""
         for name in _ARRAYS:
@@ -143,19 +161,20 @@ class Constraints:
             n_points = 1 + max(int(part.max(initial=-1)) for part in self._members())
         object.__setattr__(self, "n_points", n_points)
         object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "columns", MappingProxyType(columns))
 
     def about(self, n_points: int) -> "Constraints":
         """Return the same constraints of an X with more rows, which none of them names."""
         if n_points == self.n_points:
             return self
-        return self._of(n_points, **{k: v for k, v in self._parts().items() if k in _ARRAYS})
+        return self._of(n_points, **{k: v for k, v in self._parts().items() if k != "n_points"})
 
     def _replaced(self, **parts: Any) -> "Constraints":
         """Return a value with other parts, which need no check and may be empty."""
         return _restore(self._parts() | parts)
 
     def _parts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _FIELDS}
+        return {name: getattr(self, name) for name in _FIELDS} | {"columns": dict(self.columns)}
 
     def _members(self) -> tuple[IntArray, IntArray, IntArray]:
         return self.triplets, self.pairs, self.quadruplets
@@ -169,12 +188,17 @@ class Constraints:
     def __eq__(self, other: object) -> bool:
         """Say whether the other holds the same constraints, in the same order, of the same points.
 
-        Ids and weights count too.
+        Ids, weights and columns count too.
         """
         if not isinstance(other, Constraints):
             return NotImplemented
-        mine, theirs = self._parts(), other._parts()
-        return all(np.array_equal(mine[name], theirs[name]) for name in _FIELDS)
+        names = [name for name in _FIELDS if name != "columns"]
+        mine, theirs = self.columns, other.columns
+        return (
+            all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+            and mine.keys() == theirs.keys()
+            and all(same_column(mine[name], theirs[name]) for name in mine)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -213,7 +237,15 @@ class Constraints:
         named = np.zeros(self.n_points, bool)
         for part in self._members():
             named[part] = True
-        again, opposite = count_repeated_comparisons(self.comparisons(), self.n_points)
+        compared, n_ties = self.comparisons(), 0
+        if answers.ANSWER in self.columns:
+            answer = np.delete(
+                self.columns[answers.ANSWER],
+                slice(len(self.triplets), -len(self.quadruplets) or None),
+            )
+            is_tie, n_ties = find_ties(compared, answer, self.n_points)
+            compared = compared[~is_tie]
+        again, opposite = count_repeated_comparisons(compared, self.n_points)
         pairs_again, both = count_repeated_pairs(self.pairs, self.pair_labels, self.n_points)
         return ConstraintCounts(
             triplets=len(self.triplets),
@@ -223,6 +255,7 @@ class Constraints:
             points=int(named.sum()),
             duplicates=again + pairs_again,
             contradictions=opposite + both,
+            ties=n_ties,
         )
 
     def comparisons(self) -> IntArray:
@@ -270,12 +303,14 @@ class Constraints:
         ends = np.cumsum([len(part) for part in self._members()])
         kind = np.searchsorted(ends, kept, side="right")
         first, second, third = (kept[kind == k] - ([0, *ends][k]) for k in range(3))
+        ordered = kept[np.argsort(kind, kind="stable")]
         parts = {
             "triplets": self.triplets[first],
             "pairs": self.pairs[second],
             "pair_labels": self.pair_labels[second],
             "quadruplets": self.quadruplets[third],
-            "weights": self.weights[kept[np.argsort(kind, kind="stable")]],
+            "weights": self.weights[ordered],
+            "columns": {name: column[ordered] for name, column in self.columns.items()},
         }
         return self._replaced(**parts)
 
@@ -313,6 +348,12 @@ class Constraints:
     from_neighbors = classmethod(generators.from_neighbors)
     from_chunks = classmethod(generators.from_chunks)
     from_oracle = classmethod(generators.from_oracle)
+    from_odd_one_out = classmethod(answers.from_odd_one_out)
+    from_picks = classmethod(answers.from_picks)
+    from_rankings = classmethod(answers.from_rankings)
+    from_votes = classmethod(answers.from_votes)
+    from_grades = classmethod(answers.from_grades)
+    from_positives = classmethod(answers.from_positives)
     with_noise = generators.with_noise
     read = classmethod(files.read)
 
@@ -347,52 +388,12 @@ class Constraints:
         files.write_arrays(path, self._parts())
 
 
-def read_constraints(
-    path: str | os.PathLike[str],
-    *,
-    ids: Sequence[str] | Sequence[int] | npt.NDArray[Any] | None = None,
-    n_points: int | None = None,
-) -> tuple[Constraints, list[Problem]]:
-    r"""Read the constraints of a file as :meth:`Constraints.read` does, and its wrong lines.
-
-    Parameters
-    ----------
-    path : str or path
-        As for :meth:`Constraints.read`.
-    ids : sequence of str or int, default=None
-        Ids of the rows of X, in their order. If None, the file must hold row numbers.
-    n_points : int, default=None
-        Rows of X, if there are no ids. If None, the highest row that is named, plus one.
-
-    Returns
-    -------
-    constraints : Constraints
-        The lines that are right, at least one.
-    problems : list of Problem
-        The others.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from mdaml.constraints import read_constraints
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "said.csv"
-    ...     _ = path.write_text("a,b,c\n0,1,2\n0,x,1\n")
-    ...     value, problems = read_constraints(path)
-    >>> value
-    Constraints(1 triplet, n_points=3)
-    >>> print(problems[0])
-    line 3: b is 'x', not an integer; if points have names, pass ids= (0,x,1)
-    """
-    value, problems, _ = files.read_lines(Constraints, path, ids, n_points)
-    return value, problems
-
-
 def _restore(parts: Mapping[str, Any]) -> Constraints:
     """Return the value of parts that were checked before, in arrays that cannot be written to."""
     made = Constraints.__new__(Constraints)
     views = {name: part.view() for name, part in parts.items() if isinstance(part, np.ndarray)}
-    for view in views.values():
+    columns = {name: part.view() for name, part in parts.get("columns", {}).items()}
+    for view in (*views.values(), *columns.values()):
         view.setflags(write=False)
-    made._set(views, parts["n_points"], views.get("ids"))
+    made._set(views, parts["n_points"], views.get("ids"), columns)
     return made

@@ -4,9 +4,10 @@ from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike
+from mdaml._validation import check_random_state
 from mdaml.constraints.labels import Classes
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
@@ -31,7 +32,7 @@ def make_multimodal(
     n_classes: int = 2,
     n_features: int = 2,
     noise: float = 0.2,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw labelled points in parallel bands whose classes alternate.
 
@@ -58,7 +59,7 @@ def make_multimodal(
     noise : float, default=0.2
         Standard deviation of a mode along ``u``, in units of the distance between neighbouring
         modes. At 0.2 about one point in a hundred lies nearer to the next mode's centre.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Seed of the draw.
 
     Returns
@@ -98,7 +99,9 @@ def make_multimodal(
 
 
 def make_waveform(
-    n_samples: int = 5000, *, random_state: int | np.random.RandomState | None = None
+    n_samples: int = 5000,
+    *,
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw noisy waves: random mixtures of two of three triangles, with the pair as the class.
 
@@ -117,7 +120,7 @@ def make_waveform(
     ----------
     n_samples : int, default=5000
         Number of waves.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Seed of the draw. ``load_dataset("waveform")`` is 5000 waves with seed 0.
 
     Returns
@@ -154,7 +157,7 @@ def make_triplets(
     n_triplets: int = 1000,
     components: ArrayLike | None = None,
     wrong: float = 0.0,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Draw triplets from the rows of X, a chosen share of them wrong.
 
@@ -176,7 +179,7 @@ def make_triplets(
     wrong : float, default=0.0
         Share of wrong triplets, between 0 and 1: near and far are exchanged in
         ``round(wrong * n_triplets)`` triplets, chosen at random.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Seed of the draw. The rows drawn do not depend on `wrong`.
 
     Returns

@@ -4,15 +4,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml.constraints.checks import check_pairs, check_quadruplets, check_triplets
-from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.handover import Handover
-from mdaml.kernels.pairs import pair_sq_dists
+from mdaml.estimators.scores import Scores
 
 _FLOATS = [np.float64, np.float32]
 
@@ -26,122 +23,8 @@ def principal_components(F: FloatArray, n_components: int | None = None) -> Floa
     return (axes * lengths).T[:n_components]
 
 
-class PairScores:
-    """Scores of comparisons that follow from distances and a map to where they are Euclidean."""
-
-    transform: Any
-    pair_distance: Any
-
-    def pair_score(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
-        """Return the similarity of each row of A and the same row of B: minus their distance.
-
-        Parameters
-        ----------
-        A, B : array-like of shape (n_pairs, n_features)
-            The two members of each pair.
-
-        Returns
-        -------
-        scores : array of shape (n_pairs,)
-            At most 0; the higher, the more alike.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).pair_score([[0.0, 0.0]], [[3.0, 4.0]])
-        array([-5.])
-        """
-        return -self.pair_distance(A, B)
-
-    def score_triplets(self, X: ArrayLike, triplets: ArrayLike) -> float:
-        """Return the fraction of comparisons that hold under the learned distance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the triplets index; they need not be those of ``fit``.
-        triplets : array-like of shape (n_triplets, 3)
-            Row indices: ``X[t[0]]`` should be closer to ``X[t[1]]`` than to ``X[t[2]]``.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1; a tie does not hold.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> X = [[0.0], [1.0], [3.0], [6.0]]
-        >>> Euclidean().fit(X).score_triplets(X, [[0, 1, 2], [2, 3, 1]])
-        0.5
-        """
-        Y = self.transform(X)
-        triplets = check_triplets(triplets, len(Y))
-        near, far = (pair_sq_dists(Y, triplets[:, [0, other]]) for other in (1, 2))
-        return float(np.mean(near < far))
-
-    def score_quadruplets(self, X: ArrayLike, quadruplets: ArrayLike) -> float:
-        """Return the fraction of comparisons of two pairs that hold under the learned distance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the quadruplets index; they need not be those of ``fit``.
-        quadruplets : array-like of shape (n_quadruplets, 4)
-            Row indices: ``X[q[0]]`` and ``X[q[1]]`` should be closer than ``X[q[2]]`` and
-            ``X[q[3]]``.
-
-        Returns
-        -------
-        score : float
-            Between 0 and 1; a tie does not hold.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> X = [[0.0], [1.0], [3.0], [6.0]]
-        >>> Euclidean().fit(X).score_quadruplets(X, [[0, 1, 2, 3], [0, 2, 1, 2]])
-        0.5
-        """
-        Y = self.transform(X)
-        quadruplets = check_quadruplets(quadruplets, len(Y))
-        near, far = (pair_sq_dists(Y, pairs) for pairs in np.split(quadruplets, 2, axis=1))
-        return float(np.mean(near < far))
-
-    def score_pairs(self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike) -> float:
-        """Return how well the learned distance tells similar from dissimilar pairs.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the pairs index; they need not be those of ``fit``.
-        pairs : array-like of shape (n_pairs, 2)
-            Row indices.
-        pair_labels : array-like of shape (n_pairs,)
-            1 for similar, -1 for dissimilar pairs; both must be there.
-
-        Returns
-        -------
-        score : float
-            The area under the ROC curve: the share of similar and dissimilar pairs, of all that can
-            be put side by side, in which the similar one is closer; ties count half.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> X = [[0.0], [1.0], [3.0], [6.0]]
-        >>> Euclidean().fit(X).score_pairs(X, [[0, 1], [1, 2], [0, 2], [2, 3]], [1, -1, 1, -1])
-        0.625
-        """
-        Y = self.transform(X)
-        checked, similar = check_pairs(pairs, pair_labels, len(Y))
-        name, advice = type(self).__name__, "The score compares the two."
-        check_both_kinds(name, similar.sum(), (~similar).sum(), advice)
-        return float(roc_auc_score(similar, -pair_sq_dists(Y, checked)))
-
-
 class MahalanobisTransformer(
-    PairScores, Handover, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    Scores, Handover, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """A linear map after which Euclidean distance is the learned distance.
 

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_callback, check_integer, check_number, warn
+from mdaml._validation import check_callback, check_integer, check_number, check_random_state, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.labels import Classes
@@ -62,7 +61,7 @@ class DMLeig(PairLearner):
     callback : callable or None, default=None
         Called as ``callback(iteration, objective)`` after each iteration, with the value that goes
         to ``history_``; stops early if it returns True.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the pairs drawn from labels.
 
     Attributes
@@ -128,7 +127,7 @@ class DMLeig(PairLearner):
         n_similar: int = 10,
         n_dissimilar: int = 10,
         callback: Callback | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.mu = mu
         self.max_iter = max_iter

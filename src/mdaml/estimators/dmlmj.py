@@ -4,10 +4,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
-from sklearn.utils import check_random_state
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_integer, check_number
+from mdaml._validation import check_integer, check_number, check_random_state
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.rank import Rank, best_rank, check_rank, folds, holdout
@@ -47,7 +46,7 @@ class DMLMJ(LabelLearner):
         This fraction of the mean eigenvalue is added to the diagonals of both covariances; with 0
         a singular ``Σ_P`` is an error. "original" is the rule of the authors' code: a covariance
         with a determinant below 1e-10 becomes ``0.999 Σ + 0.001 I``.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the samples held out; not used with a number of components.
 
     Attributes
@@ -96,7 +95,7 @@ class DMLMJ(LabelLearner):
         *,
         n_components: Rank = None,
         reg: float | Literal["original"] = 1e-6,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components

@@ -38,15 +38,17 @@ class WeakLearner(MahalanobisTransformer, ABC):
         y : array-like of shape (n_samples,), optional
             Class labels; ``-1`` marks unlabelled rows.
         triplets : array-like of shape (n_triplets, 3), optional
-            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``.
+            Rows of X: ``X[t[0]]`` is closer to ``X[t[1]]`` than to ``X[t[2]]``. Here and below,
+            names instead, if X is a data frame with these in its index.
         pairs : array-like of shape (n_pairs, 2), optional
             Rows of X.
         pair_labels : array-like of shape (n_pairs,), optional
-            1 for similar, -1 for dissimilar pairs.
+            1 for similar, -1 or 0 for dissimilar pairs.
         quadruplets : array-like of shape (n_quadruplets, 4), optional
             Rows of X: ``X[q[0]]`` and ``X[q[1]]`` are closer than ``X[q[2]]`` and ``X[q[3]]``.
         constraints : Constraints, optional
             Triplets, pairs, quadruplets and their weights in one value, instead of the arrays.
+            If it has ids and X names in its index, they are matched by name.
         constraint_weight : array-like of shape (n_constraints,), optional
             Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
             constraint given twice. Only their ratios matter.

@@ -4,10 +4,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
-from sklearn.utils import check_random_state
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_choice, check_integer, check_number
+from mdaml._validation import check_choice, check_integer, check_number, check_random_state
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.rank import Rank, best_rank, check_rank, folds
@@ -49,7 +48,7 @@ class LFDA(LabelLearner):
     reg : float, default=1e-6
         This fraction of the mean eigenvalue is added to the diagonal of ``S_w``. With 0 the method
         is the original one, and a singular ``S_w`` an error.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the folds of ``n_components="auto"``; not used otherwise.
 
     Attributes
@@ -97,7 +96,7 @@ class LFDA(LabelLearner):
         n_components: Rank = None,
         embedding: Embedding = "weighted",
         reg: float = 1e-6,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components

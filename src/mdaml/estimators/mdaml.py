@@ -5,11 +5,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml._validation import check_choice, check_memory_limit, has_unit_rows
+from mdaml._validation import check_choice, check_memory_limit, check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
@@ -139,7 +138,7 @@ class MDaML(WeakLearner):
         Copies of X are made only where they fit; a fit that does not fit without them is refused
         before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. On a
         device it limits the memory there. The guide "scaling" says what a fit takes.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the triplets drawn from labels, for the first weights and, with ``n_components``, for
         the principal axes.
 
@@ -234,7 +233,7 @@ class MDaML(WeakLearner):
         callback: Callable[[int, float], bool | None] | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
         memory_limit: int | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_modes = n_modes
         self.goal = goal

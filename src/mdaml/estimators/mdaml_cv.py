@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray
-from mdaml._validation import check_choice, check_magnitude, has_unit_rows, warn
+from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import WeakLearner
@@ -104,7 +103,7 @@ class MDaMLCV(WeakLearner):
         Rank of the learned metric, see :class:`MDaML`; all else is chosen for this rank.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute, see :class:`MDaML`.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the splits, the triplets and the first weights.
 
     Attributes
@@ -149,7 +148,7 @@ class MDaMLCV(WeakLearner):
         goal: Literal["auto", "comparisons", "neighbors"] = "auto",
         n_components: int | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.goal = goal
         self.n_components = n_components

@@ -7,6 +7,7 @@ import numpy as np
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import constraints_of
+from mdaml.constraints.names import Names, check_ids, get_index
 from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
 from mdaml.inspection._model import (
     mapped_samples,
@@ -36,6 +37,7 @@ def audit(
     pair_labels: ArrayLike | None = None,
     quadruplets: ArrayLike | None = None,
     constraints: Constraints | None = None,
+    ids: ArrayLike | None = None,
     training_rows: bool | None = None,
 ) -> "DataFrame":
     """Report what a fitted metric makes of every comparison.
@@ -57,6 +59,9 @@ def audit(
         Row numbers ``(a, b, c, d)``: a is said to be closer to b than c to d.
     constraints : Constraints, optional
         Instead of the arrays.
+    ids : sequence of str, optional
+        Names of the rows of X, by which comparisons may name them. None: the index of X, if it is a
+        data frame with texts in its index, or the ids of the constraints.
     training_rows : bool or None, default=None
         Whether X are the rows of ``fit``, whose weights in the modes were learned. None: if there
         are as many. Pass False for other points that happen to be as many.
@@ -69,7 +74,7 @@ def audit(
         ``kind``
             triplet, similar pair, dissimilar pair or quadruplet.
         ``a``, ``b``, ``c``, ``d``
-            The members; only columns that some comparison needs.
+            The members, by name if there are names; only columns that some comparison needs.
         ``satisfied``
             Whether it holds under the learned distance; a tie does not.
         ``slack``
@@ -129,6 +134,7 @@ def audit(
     True
     """
     pandas = require_pandas("audit")
+    names = get_index(X) if ids is None else check_ids(ids)
     metric, X = metric_and_samples("audit", model, X)
     Y = mapped_samples(metric, X)
     said = constraints_of(
@@ -138,7 +144,9 @@ def audit(
         pairs=pairs,
         pair_labels=pair_labels,
         quadruplets=quadruplets,
+        names=names,
     )
+    names = said.ids if names is None else names
     given = columns_of(said)
     weights = mode_weights("audit", metric, Y, training_rows)
     near, far = compared_sq_dists(Y, given)
@@ -148,7 +156,9 @@ def audit(
     suspicion = _suspicion(given, relative_margins(near, far))
     codes = _categories(given, satisfied, shared, suspicion)
     columns = {"kind": pandas.Categorical.from_codes(given.kind, KINDS)}
-    columns |= _by_member(pandas, given.members, "{}", given.members)
+    columns |= _name_members(
+        _by_member(pandas, given.members, "{}", given.members), names, given.members
+    )
     columns |= {"satisfied": satisfied, "slack": (far - near) / (typical or 1.0)}
     columns |= {"self_weight": shared}
     modes = np.full(len(Y), -1) if weights is None else weights.argmax(axis=1)
@@ -190,6 +200,14 @@ def _categories(
         [_REDUNDANT, _KEPT, _IGNORED, _SUSPECTED],
         _VIOLATED,
     )
+
+
+def _name_members(columns: dict[str, Any], names: Names, members: IntArray) -> dict[str, Any]:
+    """Return members by their names, None where a comparison has none."""
+    if names is None:
+        return columns
+    known = np.array([*names.tolist(), None], object)  # -1 is the last one
+    return {name: known[members[:, "abcd".index(name)]] for name in columns}
 
 
 def _by_member(pandas: Any, members: IntArray, name: str, values: IntArray) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
-from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._validation import check_random_state
 from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.names import check_ids, get_index
 from mdaml.inspection._model import (
     are_training_rows,
     mapped_samples,
@@ -26,9 +28,10 @@ def suggest_queries(
     *,
     candidates: ArrayLike | int | None = None,
     asked: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
     training_rows: bool | None = None,
-    random_state: int | np.random.RandomState | None = None,
-) -> IntArray:
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+) -> npt.NDArray[Any]:
     """Propose comparisons whose answers would teach the metric most.
 
     Candidates are near ties under the learned distance, where the answer is open, that differ from
@@ -48,16 +51,19 @@ def suggest_queries(
     asked : array-like of shape (n_asked, 3), optional
         Comparisons that are not proposed again, with near and far in either order. None: those of
         ``fit``, if X are its rows.
+    ids : sequence of str, optional
+        Names of the rows of X, to ask by name. None: the index of X, if it is a data frame with
+        texts in its index; otherwise rows are numbers.
     training_rows : bool or None, default=None
         Whether X are the rows of ``fit``. None: if there are as many.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Seed of the draw of candidates.
 
     Returns
     -------
     triplets : array of shape (n, 3)
-        Row numbers ``(a, b, c)``, most useful first: is a closer to b or to c? The learned distance
-        says b; exchange b and c where the answer is c.
+        Row numbers or names ``(a, b, c)``, most useful first: is a closer to b or to c? The learned
+        distance says b; exchange b and c where the answer is c.
 
     Notes
     -----
@@ -81,6 +87,7 @@ def suggest_queries(
     >>> suggest_queries(model, X, 5, random_state=0).shape
     (5, 3)
     """
+    names = get_index(X) if ids is None else check_ids(ids)
     metric, X = metric_and_samples("suggest_queries", model, X)
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
         raise ValueError(f"suggest_queries(n=...) must be an integer of at least 1, got {n!r}.")
@@ -89,7 +96,13 @@ def suggest_queries(
     if asked is None and weights is not None:
         own = are_training_rows("suggest_queries", metric, Y, training_rows)
         asked = metric.triplets_ if own and len(metric.triplets_) else None
-    taken = _keys(check_triplets(asked, len(Y)), len(Y)) if asked is not None else np.array([], int)
+    if names is not None and len(names) != len(Y):
+        raise ValueError(f"ids must name the {len(Y)} rows of X, got {len(names)}.")
+    taken = np.array([], int)
+    if asked is not None:
+        taken = _keys(check_triplets(asked, len(Y), names), len(Y))
+    if candidates is not None and not isinstance(candidates, int | np.integer):
+        candidates = check_triplets(candidates, len(Y), names)
     pool = _pool(candidates, len(Y), int(n), taken, random_state)
     u, v = (Y[pool[:, 0]] - Y[pool[:, place]] for place in (1, 2))
     near, far = np.sum(u**2, axis=1), np.sum(v**2, axis=1)
@@ -99,7 +112,7 @@ def suggest_queries(
     modes = np.zeros(len(Y), int) if weights is None else weights.argmax(axis=1)
     chosen = _spread(u, v, chance * (1 - chance) * shared, modes[pool[:, 0]], pool[:, 0], int(n))
     ordered = np.where((near <= far)[:, None], pool, pool[:, [0, 2, 1]])
-    return ordered[chosen]
+    return ordered[chosen] if names is None else names.astype(object)[ordered[chosen]]
 
 
 def _pool(candidates: Any, n_samples: int, n: int, taken: IntArray, random_state: Any) -> IntArray:
@@ -108,7 +121,7 @@ def _pool(candidates: Any, n_samples: int, n: int, taken: IntArray, random_state
         many = max(_MIN_CANDIDATES, _CANDIDATES_PER_QUERY * n)
         pool = _draw(n_samples, int(candidates or many), check_random_state(random_state))
     else:
-        pool = check_triplets(candidates, n_samples)
+        pool = candidates
     keys, first = np.unique(_keys(pool, n_samples), return_index=True)
     pool = pool[np.sort(first[~np.isin(keys, taken)])]
     if len(pool) < n:

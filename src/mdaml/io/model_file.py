@@ -129,7 +129,7 @@ def _refusal(value: Any, where: str) -> TypeError:
     if isinstance(value, np.ndarray):
         what = f"{what} of dtype {value.dtype}"
     advice = "Set it to something else by set_params before saving."
-    if isinstance(value, np.random.RandomState):
+    if isinstance(value, np.random.RandomState | np.random.Generator):
         advice = "Its state is not saved: set_params(random_state=None), or an integer, first."
     where = re.sub(r"(.*\.)?params\.", "The parameter ", where)
     return TypeError(

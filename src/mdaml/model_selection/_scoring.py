@@ -15,6 +15,8 @@ from sklearn.metrics import roc_auc_score
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints import Constraints
+from mdaml.constraints.arguments import match_names
+from mdaml.constraints.names import get_index
 from mdaml.constraints.nearest import nearest_was_near
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -27,7 +29,9 @@ _BLOCK = 2**21  # distances at a time
 class Metric(Protocol):
     """Anything after whose ``transform`` Euclidean distance is the one to be scored."""
 
-    def transform(self, X: Any, /) -> Any:
+    # Not a method: that of a pipeline is a descriptor, which type checkers do not take for one.
+    @property
+    def transform(self) -> Any:
         """Map samples."""
         ...
 
@@ -63,7 +67,7 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     >>> round(triplet_accuracy(Euclidean().fit(X), X, said), 3)
     0.667
     """
-    check_constraints(constraints)
+    constraints = _of_rows(X, constraints)
     compared = constraints.comparisons()
     if len(compared) == 0:
         return pair_auc(metric, X, constraints)
@@ -106,7 +110,7 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     >>> neighbor_accuracy(Euclidean().fit(X), X, said)
     0.5
     """
-    check_constraints(constraints)
+    constraints = _of_rows(X, constraints)
     right = nearest_was_near(_mapped(metric, X, constraints), constraints)
     if len(right) == 0:
         raise ValueError(
@@ -145,7 +149,7 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     >>> pair_auc(Euclidean().fit(X), X, said)
     0.75
     """
-    check_constraints(constraints)
+    constraints = _of_rows(X, constraints)
     similar = constraints.pair_labels > 0
     if not similar.any() or similar.all():
         raise ValueError(
@@ -300,6 +304,12 @@ def _check_k(name: str, k: Any) -> None:
         raise TypeError(f"{name}(k=...) must be an integer of at least 1, got {k!r}.")
     if k < 1:
         raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
+
+
+def _of_rows(X: ArrayLike, constraints: Constraints) -> Constraints:
+    """Return constraints of the rows of X: by their ids, if X is a data frame with names."""
+    check_constraints(constraints)
+    return match_names(constraints, get_index(X))
 
 
 def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArray:

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import Tags, check_random_state, get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
-from mdaml.estimators.base import PairScores
+from mdaml.estimators.scores import Scores
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
 from mdaml.model_selection._trials import (
@@ -29,7 +30,7 @@ from mdaml.model_selection._trials import (
 _N_SPLITS = 5
 
 
-class MetricSearchCV(PairScores, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
+class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
     """Choose the parameters of a metric learner by what is held out; no labels needed.
 
     scikit-learn's own search cannot do this: comparisons name rows of X, and it either passes them
@@ -63,7 +64,7 @@ class MetricSearchCV(PairScores, MetaEstimatorMixin, TransformerMixin, BaseEstim
         least) goes on from where it stopped. About half the time; see Notes. Otherwise all are
         fitted to the end, and so are other estimators, and MDaML with labels and
         ``sampling="neighbors"``, which makes few rounds by itself.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         For the folds if `cv` is a number, and for all estimators whose own ``random_state`` is
         None: they get one seed, the same for all candidates, so that chance does not choose.
 
@@ -128,7 +129,7 @@ class MetricSearchCV(PairScores, MetaEstimatorMixin, TransformerMixin, BaseEstim
         n_jobs: int | None = None,
         refit: bool = True,
         warm_start: bool = True,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from mdaml._typing import ArrayLike, BoolArray, IntArray
-from mdaml._validation import check_integer
+from mdaml._validation import check_integer, check_random_state
 from mdaml.constraints import Constraints
+from mdaml.constraints.answers import ANSWER
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +51,8 @@ class ConstraintKFold:
 
     Comparisons are dealt to `n_splits` folds, each of which is held out once. The same comparison
     given twice, with its members in another order, or with the opposite answer, counts as one and
-    stays on one side: held out, it would otherwise be known already. Every fold gets its share of
+    stays on one side: held out, it would otherwise be known already. So do all comparisons that
+    come from one answer, such as a ranking (column ``answer_number``). Every fold gets its share of
     triplets, similar pairs, dissimilar pairs and quadruplets.
 
     Parameters
@@ -57,7 +61,7 @@ class ConstraintKFold:
         Number of folds, at least 2.
     shuffle : bool, default=True
         Deal in random order; otherwise in the order in which the comparisons are given.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Same integer, same folds.
 
     See Also
@@ -81,7 +85,7 @@ class ConstraintKFold:
         n_splits: int = 5,
         *,
         shuffle: bool = True,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_splits = n_splits
         self.shuffle = shuffle
@@ -148,7 +152,7 @@ class PointKFold:
         Number of folds, at least 2.
     shuffle : bool, default=True
         Deal in random order; otherwise in the order of the rows.
-    random_state : int, RandomState or None, default=None
+    random_state : int, Generator, RandomState or None, default=None
         Same integer, same folds.
 
     See Also
@@ -171,7 +175,7 @@ class PointKFold:
         n_splits: int = 5,
         *,
         shuffle: bool = True,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_splits = n_splits
         self.shuffle = shuffle
@@ -262,11 +266,28 @@ def _same_comparisons(constraints: Constraints) -> tuple[IntArray, IntArray]:
     )
     order = np.lexsort((high, low))
     is_new = np.append(True, (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0))
-    group = np.empty(len(order), np.int64)
+    group: IntArray = np.empty(len(order), np.int64)
     group[order] = np.cumsum(is_new) - 1
+    if ANSWER in constraints.columns:
+        group = _join_answers(group, constraints.columns[ANSWER])
     # Numbered by first appearance, which is the order in which they are dealt without shuffling.
     first = np.unique(group, return_index=True)[1]
     return np.argsort(np.argsort(first))[group], kind
+
+
+def _join_answers(group: IntArray, answers: npt.NDArray[Any]) -> IntArray:
+    """Return groups such that comparisons from one answer are together.
+
+    Equal comparisons of different answers stay together too, unless that joins nearly all.
+    """
+    texts = answers.astype(str) if answers.dtype == object else answers
+    answer = np.unique(texts, return_inverse=True)[1]
+    n_groups, n_answers = int(group.max()) + 1, int(answer.max()) + 1
+    links = coo_array(
+        (np.ones(len(group), bool), (group, n_groups + answer)), shape=(n_groups + n_answers,) * 2
+    )
+    joined = connected_components(links, directed=False)[1][group]
+    return joined if np.bincount(joined).max() <= len(group) / 2 else answer
 
 
 def _pair_keys(pairs: IntArray, n_points: int) -> IntArray:

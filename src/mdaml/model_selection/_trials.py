@@ -19,6 +19,7 @@ from sklearn.utils import check_consistent_length
 from mdaml._typing import BoolArray, FloatArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
+from mdaml.constraints.names import get_index
 from mdaml.estimators import MDaML
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split
@@ -100,7 +101,7 @@ def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     samples = samples.tocsr() if hasattr(samples, "tocsr") else samples
     n_points = samples.shape[0] if samples.ndim else 0
     if y is None:
-        return samples, constraints_of(n_points, **given)
+        return samples, constraints_of(n_points, names=get_index(samples), **given)
     labels = np.asarray(y)
     check_consistent_length(samples, labels)
     return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
