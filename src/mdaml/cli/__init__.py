@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from typer import Typer
 
 _CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
+_ASK = "mdaml ask needs the ask extra: pip install 'mdaml[cli,ask]'"
 _IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
 
 # Messages for packages that a command imports and that may be missing.
 _HINTS = {
     **dict.fromkeys(("typer", "rich", "matplotlib", "pandas", "pyarrow", "jinja2"), _CLI),
     **dict.fromkeys(("PIL", "skimage"), _IMAGES),
+    **dict.fromkeys(("starlette", "uvicorn", "sqlalchemy"), _ASK),
+    "psycopg": "PostgreSQL needs its driver: pip install 'psycopg[binary]'",
 }
 
 
@@ -37,6 +40,7 @@ def build_app() -> "Typer":
     """Assemble the application: one command per module of this package."""
     import typer
 
+    from mdaml.cli.ask import ask
     from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
     from mdaml.cli.features import features
@@ -45,6 +49,7 @@ def build_app() -> "Typer":
     from mdaml.cli.paper import paper
     from mdaml.cli.score import score
     from mdaml.cli.search import search
+    from mdaml.cli.suggest import suggest
     from mdaml.cli.transform import transform
 
     def show_version(wanted: bool) -> None:
@@ -70,5 +75,7 @@ def build_app() -> "Typer":
     for command in (fit, search, score, audit, neighbors, transform):
         app.command(rich_help_panel="Models from files")(command)
     app.command()(features)
+    app.command(rich_help_panel="Answers of people")(ask)
+    app.command(rich_help_panel="Answers of people")(suggest)
     app.add_typer(paper, name="paper")
     return app
