@@ -5,10 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-
-pytest.importorskip("starlette")
-pytest.importorskip("sqlalchemy")
-
 import sqlalchemy
 from ask_site import Browser, make_answer, make_items, make_site
 

@@ -215,6 +215,7 @@ def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | 
 
 def _to_bytes(model: MDaML, features: Sequence[str]) -> bytes:
     """Return the file of a model, with the names of its features."""
+    model = copy(model)
     if features:
         model.feature_names_in_ = np.array(features, dtype=object)
     with tempfile.TemporaryDirectory() as folder:

@@ -115,14 +115,11 @@ def answers_to_gain(curve: Sequence[Sequence[float]], points: float = 0.01) -> i
     """Return about how many more answers raise the score by a point.
 
     The score is taken to grow by a constant for every doubling of the answers, by least squares
-    over the second half of the curve. None if it does not grow, or nobody could answer so many.
+    over the curve, of three points at least. None if it does not grow, or hardly.
     """
-    late = list(curve)[len(curve) // 2 :] if len(curve) >= 4 else list(curve)
-    if len(late) < 2:
+    if len(curve) < 3:
         return None
-    n, score = np.array(late)[:, 0], np.array(late)[:, 1]
-    if np.ptp(n) == 0:
-        return None
+    n, score = np.array(curve)[:, 0], np.array(curve)[:, 1]
     slope = float(np.polyfit(np.log2(np.maximum(n, 1)), score, 1)[0])
     if slope <= points / 10:
         return None

@@ -74,9 +74,12 @@ class Running:
 
     def _watch(self) -> None:
         """Start the learner, and start it again should it die: answers do not wait for it."""
+        n_starts = 0
         while self._learns:
             if self._learner is None or not self._learner.is_alive():
+                time.sleep(min(n_starts * _WATCH, 60.0))  # not again and again at once
                 self._learner = learner.start(self.site.storage.url, self.site.items)
+                n_starts += 1
             time.sleep(_WATCH)
 
     def _stop(self) -> None:

@@ -1,5 +1,6 @@
 """Who may do what: signed links and cookies, checks of requests, limits, headers."""
 
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -7,7 +8,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -40,13 +41,17 @@ class Signer:
 
     def seal(self, purpose: str, text: str) -> str:
         """Return a text with its signature, of letters that cookies and paths take."""
-        return f"{quote(text, safe='')}.{self.sign(purpose, text)}"
+        letters = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return f"{letters}.{self.sign(purpose, text)}"
 
     def unseal(self, purpose: str, sealed: str | None) -> str | None:
         """Return the text, or None if it was not sealed here."""
-        quoted, _, signature = (sealed or "").rpartition(".")
-        text = unquote(quoted)
-        return text if quoted and self.is_signed(purpose, text, signature) else None
+        letters, _, signature = (sealed or "").rpartition(".")
+        try:
+            text = base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)).decode()
+        except ValueError:
+            return None
+        return text if text and self.is_signed(purpose, text, signature) else None
 
 
 class Rates:

@@ -29,7 +29,7 @@ from mdaml.ask.storage import Storage
 from mdaml.constraints import Constraints
 
 _HERE = Path(__file__).parent
-_STATIC = {".js": "text/javascript", ".css": "text/css"}
+_STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
 _TABLES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}

@@ -60,7 +60,7 @@ function drawCurve(report) {
     draw("text", { x: x(least) - 4, y: h - low + 18 }, String(least)),
     ...(most > least ? [draw("text", { x: x(most) - 16, y: h - low + 18 }, String(most))] : []),
     draw("text", { x: w / 2 - 60, y: h - 6 }, "answers learned from"));
-  box.replaceChildren(svg, element("p", { textContent: `On ${report.n_held_out} held-out answers: learned ${percent(last[1])} (${percent(last[2])} to ${percent(last[3])}), Euclid ${percent(report.euclid[0])} (${percent(report.euclid[1])} to ${percent(report.euclid[2])}). ${report.gain ? `About ${report.gain} more answers to gain a point.` : "The score does not grow at present."}` }));
+  box.replaceChildren(svg, element("p", { textContent: `On ${report.n_held_out} held-out answers: learned ${percent(last[1])} (${percent(last[2])} to ${percent(last[3])}), Euclid ${percent(report.euclid[0])} (${percent(report.euclid[1])} to ${percent(report.euclid[2])}). ${report.gain ? `About ${report.gain} more answers to gain a point.` : report.curve.length < 3 ? "It is too early to say how the score grows." : "The score hardly grows at present."}` }));
 }
 function drawMap(report) {
   if (!report.map) return;
@@ -80,7 +80,7 @@ function drawMap(report) {
 function show(report) {
   const learned = report.curve && report.curve.length ? report.curve[report.curve.length - 1] : null;
   const score = learned ? ` Of held-out answers the learned metric predicts ${percent(learned[1])}, Euclid ${percent(report.euclid[0])}.` : "";
-  get("summary").textContent = `${report.n_answers} answers of ${report.persons.length} persons.${score}`;
+  get("summary").textContent = `${report.n_answers} answers of ${report.persons.length} ${report.persons.length === 1 ? "person" : "persons"}.${score}`;
   drawCurve(report);
   fill(get("persons"), ["Person", "Answers", "Cannot tell", "Skipped", "Same again", "As others", "Catch right", "Estimated error", "Left", "Median seconds"],
     report.persons.map((p) => [p.who, p.answers, p.unsure, p.skipped, ratio(p.same_again), ratio(p.as_others), ratio(p.catch), percent(p.error), ratio(p.left), p.seconds === null ? "–" : p.seconds.toFixed(1)]));
