@@ -84,21 +84,22 @@ class Collector:
     def _handle(self, batch: Sequence[_Request]) -> None:
         """Store a batch in one commit, then acknowledge it; on an error acknowledge nothing."""
         try:
-            self._refresh()
             with self._storage.write() as change:
+                self._refresh(change)
                 replies = [self._apply(change, request) for request in batch]
+                stamp = change.stamp()
         except BaseException as error:  # handed to those who wait: the thread must go on
             self._persons.clear()  # they may hold what was not stored
             for request in batch:
                 request.done.set_exception(error)
             return
-        self._stamp = self._storage.stamp()
+        self._stamp = stamp
         for request, reply in zip(batch, replies, strict=True):
             request.done.set_result(reply)
 
-    def _refresh(self) -> None:
+    def _refresh(self, change: Transaction) -> None:
         """Take what others wrote since: another server answers, the learner new questions."""
-        if self._storage.stamp() != self._stamp:
+        if change.stamp() != self._stamp:
             self._persons.clear()
         latest = self._storage.latest("queries", after=self._version)
         if latest is not None:

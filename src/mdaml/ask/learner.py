@@ -18,7 +18,7 @@ from mdaml._validation import has_unit_rows
 from mdaml.ask import owner
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Items
-from mdaml.ask.storage import Storage
+from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
 from mdaml.inspection import suggest_queries
@@ -84,7 +84,7 @@ class Learner:
 
     def __init__(self, storage: Storage, items: Items) -> None:
         self._storage, self._items = storage, items
-        self._stamp: tuple[int, float] | None = None
+        self._stamp: Stamp | None = None
         self._model: MDaML | None = None
         self._n_fitted, self._n_learned, self._seconds = 0, 0, 0.0
         self._space = None if items.X is None else Space.of(items.X)

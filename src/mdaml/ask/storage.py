@@ -77,6 +77,8 @@ _MODELS = sa.Table(
 )
 
 Row = dict[str, Any]
+Stamp = tuple[int, float]
+_LOCK = "SELECT pg_advisory_xact_lock(1835296108)"
 
 
 class Storage:
@@ -111,7 +113,7 @@ class Storage:
 
     def _create(self, connection: sa.Connection) -> None:
         if not self.is_file:  # several servers may start at once
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(1835296108)")
+            connection.exec_driver_sql(_LOCK)
         _METADATA.create_all(connection)
 
     @property
@@ -125,10 +127,15 @@ class Storage:
 
     @contextmanager
     def write(self) -> Iterator["Transaction"]:
-        """Begin a transaction; at its end all is on the disk, or nothing."""
+        """Begin a transaction; at its end all is on the disk, or nothing.
+
+        One at a time, whichever server: SQLite has a lock for it, PostgreSQL is asked for one.
+        """
         with self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
+                if not self.is_file:
+                    connection.exec_driver_sql(_LOCK)
                 yield Transaction(connection, self._insert)
 
     def keep_setting(self, name: str, value: str) -> str:
@@ -170,14 +177,10 @@ class Storage:
             counts[row["items"][0]] = counts.get(row["items"][0], 0) + 1
         return counts
 
-    def stamp(self) -> tuple[int, float]:
+    def stamp(self) -> Stamp:
         """Return two numbers, found at once, that change when an answer comes or is undone."""
-        newest = sa.select(sa.func.max(_ANSWERS.c.number)).scalar_subquery()
-        is_undone = _ANSWERS.c.undone.is_not(None)
-        undone = sa.select(sa.func.max(_ANSWERS.c.undone)).where(is_undone).scalar_subquery()
         with self._engine.connect() as connection:
-            number, moment = connection.execute(sa.select(newest, undone)).one()
-        return int(number or 0), float(moment or 0)
+            return _read_stamp(connection)
 
     def add_model(self, n_answers: int, model: bytes | None, report: Any, queries: Any) -> int:
         """Store a model with its report; of older ones the models stay, the rest goes."""
@@ -218,6 +221,10 @@ class Transaction:
         row = self._insert(table).values(**values).on_conflict_do_nothing()
         return bool(self._connection.execute(row).rowcount)
 
+    def stamp(self) -> Stamp:
+        """Return the stamp of the answers, these changes included."""
+        return _read_stamp(self._connection)
+
     def add_person(self, person: str, *, consent: bool) -> None:
         """Add a person, or the time of the consent of one who is there."""
         now = time.time()
@@ -238,7 +245,8 @@ class Transaction:
         """Take back an answer of a person; once is as good as twice."""
         mine = sa.and_(_ANSWERS.c.id == answer, _ANSWERS.c.person == person)
         change = sa.update(_ANSWERS).where(mine, _ANSWERS.c.undone.is_(None))
-        self._connection.execute(change.values(undone=time.time()))
+        moment = max(time.time(), self.stamp()[1] + 1e-3)  # grows even if the clock is set back
+        self._connection.execute(change.values(undone=moment))
 
     def insert_model(self, n_answers: int, model: bytes | None, report: Any, queries: Any) -> int:
         """Insert a model and return its version."""
@@ -251,6 +259,14 @@ class Transaction:
     def delete_models(self, versions: Sequence[int]) -> None:
         """Delete models."""
         self._connection.execute(sa.delete(_MODELS).where(_MODELS.c.version.in_(versions)))
+
+
+def _read_stamp(connection: sa.Connection) -> Stamp:
+    newest = sa.select(sa.func.max(_ANSWERS.c.number)).scalar_subquery()
+    is_undone = _ANSWERS.c.undone.is_not(None)
+    undone = sa.select(sa.func.max(_ANSWERS.c.undone)).where(is_undone).scalar_subquery()
+    number, moment = connection.execute(sa.select(newest, undone)).one()
+    return int(number or 0), float(moment or 0)
 
 
 def _to_url(place: str | Path) -> str:
