@@ -139,11 +139,20 @@ def test_every_form_teaches(tmp_path, form):
     site.close()
 
 
+@pytest.mark.parametrize(
+    ("features", "is_scaled"),
+    [(["f1", "f2"], False), ([], False), (["age", "size"], True), (["age"], True)],
+)
+def test_features_with_names_are_scaled_and_numbered_ones_are_not(features, is_scaled):
+    assert Items(list("abc"), features=tuple(features)).is_scaled is is_scaled
+    assert Items(list("abc"), features=tuple(features), scale=True).is_scaled
+
+
 @pytest.mark.parametrize("shape", [(20, 60), (200, 60), (30, 3)])
 def test_the_wide_model_has_the_distances_of_the_learned_axes(shape):
     rng = np.random.default_rng(0)
     X = rng.normal(size=shape) * rng.uniform(0.5, 3, size=shape[1])
-    space = Space.of(X)
+    space = Space.of(X, scaled=True)
     assert space.X.shape[1] == min(50, shape[0] - 1, shape[1])
     triplets = np.array([rng.permutation(shape[0])[:3] for _ in range(40)])
     model = mdaml.MDaML(random_state=0, max_iter=2).fit(space.X, triplets=triplets)

@@ -63,6 +63,9 @@ class Items:
         Names of the features; empty if they have none.
     folder : Path
         Where files are; none outside is ever read.
+    scale : bool or None
+        Whether features are divided by their standard deviations. None: unless they are numbered,
+        such as f1, f2, ..., or have no names, as features of a network and of images.
     """
 
     ids: Sequence[str]
@@ -70,6 +73,7 @@ class Items:
     X: FloatArray | None = None
     features: tuple[str, ...] = ()
     folder: Path = Path()
+    scale: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse items that cannot be told apart or shown."""
@@ -94,6 +98,14 @@ class Items:
     def rows(self) -> dict[str, int]:
         """The row of each id."""
         return {name: row for row, name in enumerate(self.ids)}
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether features are divided by their standard deviations."""
+        if self.scale is not None:
+            return self.scale
+        stems = {name.rstrip("0123456789") for name in self.features}
+        return len(stems) > 1 or (len(stems) == 1 and len(self.features) == 1)
 
     @cached_property
     def origins(self) -> list[str]:
@@ -158,6 +170,7 @@ def read_items(
     shown: Sequence[tuple[str, str]] = (),
     features: Path | None = None,
     folder: Path | None = None,
+    scale: bool | None = None,
 ) -> Items:
     """Read items from a CSV or Parquet file, or take the images of a folder.
 
@@ -175,6 +188,8 @@ def read_items(
         Features from another file: NPY, row by row, or a table with the same ids.
     folder : Path or None
         Where files are, if not beside the table.
+    scale : bool or None
+        As for :class:`Items`.
     """
     if path.is_dir():
         from mdaml.features import list_images
@@ -199,7 +214,7 @@ def read_items(
         shown = [(_guess(columns[n]) or "text", n) for n in free]
     X, feature_names = _take_features(features, ids, numbers)
     made = tuple(Column(kind, columns[name]) for kind, name in shown)
-    return Items(ids, made, X, feature_names, folder or path.parent)
+    return Items(ids, made, X, feature_names, folder or path.parent, scale)
 
 
 def _read_columns(path: Path) -> dict[str, list[str]]:

@@ -1,6 +1,7 @@
 """Learns from the answers in a process of its own, and proposes questions to the server."""
 
 import multiprocessing
+import os
 import tempfile
 import time
 import warnings
@@ -14,7 +15,6 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import has_unit_rows
 from mdaml.ask import owner
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Items
@@ -47,14 +47,17 @@ class Space:
     X: FloatArray  # (n, k) items on the leading ones
 
     @classmethod
-    def of(cls, X: FloatArray) -> "Space":
+    def of(cls, X: FloatArray, *, scaled: bool) -> "Space":
         """Return the axes of items."""
         scale = np.ones(X.shape[1])
-        if not has_unit_rows(X):
+        if scaled:
             scale = StandardScaler().fit(X).scale_
         centered = X / scale - np.mean(X / scale, axis=0)
-        _, vectors = np.linalg.eigh(centered.T @ centered)
-        axes = vectors.T[::-1][: min(len(X) - 1, X.shape[1])]
+        if len(X) <= X.shape[1]:  # embeddings of a few items
+            _, _, axes = np.linalg.svd(centered, full_matrices=False)
+        else:
+            axes = np.linalg.eigh(centered.T @ centered)[1].T[::-1]
+        axes = axes[: min(len(X) - 1, X.shape[1])]
         return cls(scale, axes, centered @ axes[:_MOST_AXES].T)
 
     def widen(self, model: MDaML, X: FloatArray) -> MDaML:
@@ -87,7 +90,7 @@ class Learner:
         self._stamp: Stamp | None = None
         self._model: MDaML | None = None
         self._n_fitted, self._n_learned, self._seconds = 0, 0, 0.0
-        self._space = None if items.X is None else Space.of(items.X)
+        self._space = None if items.X is None else Space.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
         if self._space is not None and items.X is not None:
             plain = Euclidean().fit(items.X)
@@ -242,6 +245,8 @@ def start(place: str, items: Items) -> Any:
 
 
 def _run(place: str, items: Items) -> None:
+    if hasattr(os, "nice"):
+        os.nice(10)  # people who answer go first
     parent = multiprocessing.parent_process()
     storage = Storage(place)
     learner = Learner(storage, items)

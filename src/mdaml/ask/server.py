@@ -94,6 +94,7 @@ class Site:
         self.collector = Collector(self.storage, self.composer)
         self._agreed = set[str]()
         self._rates = Rates(per_second=10, burst=60)
+        self._newcomers = Rates(per_second=20, burst=300)
         self._tries = Rates(per_second=0.2, burst=30)  # links that are not signed
         self._headers = security.make_headers(self.items.origins, self.access.frames)
         loader = jinja2.FileSystemLoader(_HERE / "templates")
@@ -153,12 +154,17 @@ class Site:
     def _check(self, request: Request) -> None:
         if not security.is_known_host(request, self.access.hosts):
             raise HTTPException(421, "This server is not called so.")
-        client = request.client.host if request.client else ""
-        # People behind one address share it: count persons where they are known.
-        if request.method == "POST" and not self._rates.allow(self._person(request) or client):
+        if request.method == "POST" and not self._is_slow(request):
             raise HTTPException(429, "Too many requests. Wait some seconds.", {"retry-after": "5"})
         if request.method == "POST" and not security.comes_from_here(request):
             raise HTTPException(403, "This request came from another site.")
+
+    def _is_slow(self, request: Request) -> bool:
+        """Say whether a request comes slowly enough; many persons may share one address."""
+        person = self._person(request)
+        if person is not None:
+            return self._rates.allow(person)
+        return self._newcomers.allow(request.client.host if request.client else "")
 
     def _show_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

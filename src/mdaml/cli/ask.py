@@ -78,6 +78,15 @@ def ask(
         Path | None,
         _option(panel=_ITEMS, text="Where the files are, if not beside ITEMS.", metavar="FOLDER"),
     ] = None,
+    scale: Annotated[
+        bool | None,
+        _option(
+            "--scale/--no-scale",
+            panel=_ITEMS,
+            text="Divide features by their standard deviations. By default unless they are "
+            "numbered, such as f1, f2, …, or come from .npy.",
+        ),
+    ] = None,
     form: Annotated[
         Form,
         _option(
@@ -160,7 +169,8 @@ def ask(
             if str(answers) == "answers.db":
                 answers = items.parent / "answers.db"
                 screen.print("Answers of the demo are not kept; --answers FILE keeps them.")
-        known = _read(items, columns, id_column=id_column, features=features, folder=folder)
+        options = {"id_column": id_column, "features": features, "folder": folder}
+        known = _read(items, columns, scale=scale, **options)
         with convert_errors():
             serve(
                 known,
