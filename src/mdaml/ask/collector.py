@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from mdaml.ask.questions import Composer, Person
+from mdaml.ask.questions import Composer, Person, check_choice
 from mdaml.ask.storage import Storage, Transaction
 
 Row = dict[str, Any]
@@ -163,8 +163,8 @@ class Collector:
             if any(q["id"] == question_id for q in person.answered):
                 return  # a retry, a double click or another tab
             raise ValueError("There is no such question.")
-        choice = self._composer.plan.check_choice(
-            event.get("outcome"), event.get("choice"), len(question["items"])
+        choice = check_choice(
+            self._composer.plan, event.get("outcome"), event.get("choice"), len(question["items"])
         )
         answer = {
             "id": answer_id,

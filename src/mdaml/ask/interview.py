@@ -59,8 +59,17 @@ def serve(
 
     Examples
     --------
+    >>> import tempfile
+    >>> from pathlib import Path
     >>> from mdaml.ask import serve
-    >>> serve("items.csv", "answers.db")  # doctest: +SKIP
+    >>> from mdaml.ask.items import write_demo
+    >>> def stop_at_once(running):
+    ...     print("open", running.url.rpartition(":")[0])
+    ...     running.stop()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder, "answers.db")
+    ...     serve(write_demo(Path(folder)), place, port=0, learns=False, ready=stop_at_once)
+    open http://127.0.0.1
     """
     known = items if isinstance(items, Items) else read_items(Path(items))
     is_open = is_loopback(host) and not links
@@ -147,7 +156,13 @@ class Interview:
         return to_constraints(self._storage.answers(), self._items.ids)
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop asking; a file of answers stays.
+
+        Examples
+        --------
+        >>> from mdaml.ask import Interview
+        >>> Interview(texts=["cat", "lion", "car"]).close()
+        """
         self._running.close()
         self._storage.close()
         self._folder.cleanup()

@@ -19,7 +19,7 @@ _QUESTIONS = {
     "triplet": "Which one is more like the one above?",
     "odd": "Which one is the odd one out?",
     "same": "Are these two the same kind of thing?",
-    "pick": "Which {pick} are most like the one above?",
+    "pick": "{many} most like the one above?",
 }
 _PAUSE = 4  # questions between one and its repetition
 _MOST_KNOWN = 2000  # recent answers of all persons that may be asked again
@@ -29,7 +29,7 @@ _MOST_KNOWN = 2000  # recent answers of all persons that may be asked again
 class Plan:
     """What is asked, and how often each source takes its turn.
 
-    Attributes
+    Parameters
     ----------
     form : {"triplet", "odd", "same", "pick"}
         More like left or right; odd one out of three; same or different; pick some of several.
@@ -42,6 +42,12 @@ class Plan:
         questions with a known answer, if there are any. All others are active.
     limit : int or None
         The most answers of one person.
+
+    Examples
+    --------
+    >>> from mdaml.ask import Plan
+    >>> Plan(form="pick", pick=1, show=4).words
+    'Which one is most like the one above?'
     """
 
     form: str = "triplet"
@@ -71,32 +77,28 @@ class Plan:
     @property
     def words(self) -> str:
         """The question as people read it."""
-        return self.question or _QUESTIONS[self.form].format(pick=self.pick)
+        many = "Which one is" if self.pick == 1 else f"Which {self.pick} are"
+        return self.question or _QUESTIONS[self.form].format(many=many)
 
     @property
     def n_items(self) -> int:
         """How many items a question shows."""
         return {"triplet": 3, "odd": 3, "same": 2, "pick": self.show + 1}[self.form]
 
-    def shares(self, *, catch: bool) -> dict[str, float]:
-        """Return the share of each source."""
-        parts = {"held out": self.held_out, "repeat": self.repeats}
-        parts["catch"] = self.catch if catch else 0.0
-        return {"active": 1 - sum(parts.values()), **parts}
 
-    def check_choice(self, outcome: Any, choice: Any, n_items: int) -> list[int]:
-        """Return the places that were chosen, or refuse an answer that does not fit."""
-        if outcome not in OUTCOMES:
-            raise ValueError(f"The outcome must be one of {', '.join(OUTCOMES)}.")
-        wanted = 0 if outcome != "answer" else self.pick if self.form == "pick" else 1
-        first = 0 if self.form in ("odd", "same") else 1
-        last = DIFFERENT + 1 if self.form == "same" else n_items - 1
-        is_list = isinstance(choice, list) and all(type(place) is int for place in choice)
-        if not is_list or len(choice) != wanted or len(set(choice)) != wanted:
-            raise ValueError(f"The choice must be {wanted} different places.")
-        if any(not first <= place <= last for place in choice):
-            raise ValueError(f"Places must be {first} to {last}.")
-        return sorted(choice)
+def check_choice(plan: Plan, outcome: Any, choice: Any, n_items: int) -> list[int]:
+    """Return the places that were chosen, or refuse an answer that does not fit."""
+    if outcome not in OUTCOMES:
+        raise ValueError(f"The outcome must be one of {', '.join(OUTCOMES)}.")
+    wanted = 0 if outcome != "answer" else plan.pick if plan.form == "pick" else 1
+    first = 0 if plan.form in ("odd", "same") else 1
+    last = DIFFERENT + 1 if plan.form == "same" else n_items - 1
+    is_list = isinstance(choice, list) and all(type(place) is int for place in choice)
+    if not is_list or len(choice) != wanted or len(set(choice)) != wanted:
+        raise ValueError(f"The choice must be {wanted} different places.")
+    if any(not first <= place <= last for place in choice):
+        raise ValueError(f"Places must be {first} to {last}.")
+    return sorted(choice)
 
 
 @dataclass
@@ -145,7 +147,10 @@ class Composer:
     @property
     def shares(self) -> dict[str, float]:
         """The share of each source."""
-        return self.plan.shares(catch=bool(self._gold))
+        plan = self.plan
+        parts = {"held out": plan.held_out, "repeat": plan.repeats}
+        parts["catch"] = plan.catch if self._gold else 0.0
+        return {"active": 1 - sum(parts.values()), **parts}
 
     def remember(self, answered: Sequence[Row], anchors: dict[str, int]) -> None:
         """Take up the answers that are in the database."""

@@ -67,9 +67,13 @@ class Running:
         while not self._server.started and self._thread.is_alive():
             time.sleep(0.02)
 
-    def close(self) -> None:
-        """Stop what :meth:`start` started, once all answers are stored."""
+    def stop(self) -> None:
+        """Let :meth:`run` return, once all answers are stored."""
         self._server.should_exit = True
+
+    def close(self) -> None:
+        """Stop what :meth:`start` started, and wait for its end."""
+        self.stop()
         self._thread.join()
 
     def _watch(self) -> None:
