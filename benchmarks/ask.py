@@ -60,7 +60,7 @@ async def answer(url: str, name: str, end: float, times: list[tuple[float, float
             return re.search('name="token" content="([^"]*)"', (await client.get(path)).text)[1]
 
         form = {"name": name, "token": await page("/")}
-        await client.post("/start", data=form)
+        (await client.post("/start", data=form)).raise_for_status()
         headers, events = {"x-page-token": await page("/ask")}, []
         while time.monotonic() < end:
             began = time.monotonic()

@@ -1,5 +1,6 @@
 """Persons, questions, answers and models in a database: SQLite in one file, or PostgreSQL."""
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,7 @@ class Storage:
         if self.is_file:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
+        self._turn = threading.Lock()
         self._insert: Any = sqlite.insert if self.is_file else postgresql.insert
         try:
             with self._engine.begin() as connection:
@@ -131,7 +133,8 @@ class Storage:
 
         One at a time, whichever server: SQLite has a lock for it, PostgreSQL is asked for one.
         """
-        with self._engine.connect() as connection:
+        # Threads queue up here: those that wait for SQLite try again by chance, and may starve.
+        with self._turn, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 if not self.is_file:
