@@ -113,8 +113,9 @@ def measure_load(persons: int, minutes: float) -> dict:
             server.wait()
         storage = Storage(place)
         found["answers stored"] = len(storage.answers())
-        latest = storage.latest("n_answers")
+        latest = storage.latest("n_answers", "model")
         found["answers in the last model"] = latest["n_answers"] if latest else 0
+        found["model MB"] = round(len(latest["model"]) / 2**20, 2) if latest else 0
         storage.close()
     return found
 

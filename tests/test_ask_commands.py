@@ -102,6 +102,8 @@ def test_suggest_writes_questions_that_were_not_asked(demo, tmp_path, kind):
     asked = {(a["items"][0], *sorted(a["items"][1:])) for a in site.storage.answers()}
     (tmp_path / "said.csv").write_bytes(site._write_answers("csv"))
     site.close()
+    for picture in tmp_path.glob("*.png"):
+        picture.unlink()  # not needed any more
     model, out = tmp_path / "model.mdaml", tmp_path / "questions.csv"
     Euclidean().fit(items.X).save(model)
     answers = ["--answers", tmp_path / f"said.{kind}"]

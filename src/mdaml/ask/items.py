@@ -167,7 +167,7 @@ def read_items(
     path: Path,
     *,
     id_column: str | None = None,
-    shown: Sequence[tuple[str, str]] = (),
+    shown: Sequence[tuple[str, str]] | None = (),
     features: Path | None = None,
     folder: Path | None = None,
     scale: bool | None = None,
@@ -182,8 +182,8 @@ def read_items(
     id_column : str or None
         The column of ids. None: a column id, or the first one of files whose cells differ;
         otherwise rows are numbers.
-    shown : sequence of (kind, column)
-        What to show instead.
+    shown : sequence of (kind, column) or None
+        What to show instead; None for nothing, so that no file is looked for.
     features : Path or None
         Features from another file: NPY, row by row, or a table with the same ids.
     folder : Path or None
@@ -200,6 +200,7 @@ def read_items(
     else:
         check_suffix(path, (".csv", ".parquet"))
         columns = _read_columns(path)
+    shows_nothing, shown = shown is None, shown or ()
     for name in filter(None, (id_column, *(name for _, name in shown))):
         if name not in columns:
             known = ", ".join(list(columns)[:10])
@@ -209,7 +210,7 @@ def read_items(
     ids = columns[id_column] if id_column else [str(row) for row in range(n_items)]
     used = {id_column, *(name for _, name in shown)}
     numbers = {n: x for n, cells in columns.items() if (x := _to_numbers(path, n, cells, used))}
-    if not shown:
+    if not shown and not shows_nothing:
         free = [n for n in columns if n not in numbers and (n != id_column or _guess(columns[n]))]
         shown = [(_guess(columns[n]) or "text", n) for n in free]
     X, feature_names = _take_features(features, ids, numbers)

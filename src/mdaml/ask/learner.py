@@ -89,6 +89,7 @@ class Learner:
         self._storage, self._items = storage, items
         self._stamp: Stamp | None = None
         self._model: MDaML | None = None
+        self._curve: dict[int, Any] = {}  # models by their versions
         self._n_fitted, self._n_learned, self._seconds = 0, 0, 0.0
         self._space = None if items.X is None else Space.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
@@ -163,7 +164,7 @@ class Learner:
         X = self._items.X
         assert X is not None
         assert self._euclidean is not None
-        kept = [(row["n_answers"], _from_bytes(row["model"])) for row in self._storage.models()]
+        kept = [(row["n_answers"], self._load(row["version"])) for row in self._storage.models()]
         if model is not None and said is not None:
             n_now = len(set(said.columns["question"].tolist()))
             kept = [(n, m) for n, m in kept if n < n_now] + [(n_now, model)]
@@ -175,6 +176,12 @@ class Learner:
         report["rows"] = sorted(rows | set(report.get("rows", [])))
         return report
 
+    def _load(self, version: int) -> Any:
+        """Return a model of the learning curve, read once."""
+        if version not in self._curve:
+            self._curve[version] = _from_bytes(self._storage.read_model(version))
+        return self._curve[version]
+
     def _prune(self) -> None:
         """Keep models at 10, 14, 20, ... answers and the latest one, for the learning curve."""
         models = self._storage.models()
@@ -185,6 +192,7 @@ class Learner:
         dropped = [row["version"] for row in models if row["version"] not in kept]
         if dropped:
             self._storage.drop_models(dropped)
+        self._curve = {version: m for version, m in self._curve.items() if version in kept}
 
 
 def split_answers(answers: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -356,7 +356,7 @@ class Site:
 
     async def _send_report(self, request: Request) -> Response:
         self._need_owner(request)
-        latest = await run_in_threadpool(self.storage.latest, "report", "time", "n_answers")
+        latest = await run_in_threadpool(self.storage.latest, "report", "time")
         report = dict(latest["report"]) if latest else {}
         shown = {row: self.items.show(row) for row in report.get("rows", [])}
         return JSONResponse(report | {"items": shown, "time": latest["time"] if latest else None})
@@ -394,7 +394,7 @@ class Site:
     async def _send_model(self, request: Request) -> Response:
         self._need_owner(request)
         latest = await run_in_threadpool(self.storage.latest, "model")
-        if latest is None or latest["model"] is None:
+        if latest is None:
             raise HTTPException(404, "There is no model yet: it needs features and some answers.")
         return _download(latest["model"], "application/octet-stream", "model.mdaml")
 

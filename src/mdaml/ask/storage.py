@@ -66,15 +66,22 @@ _UNDONE = sa.Index(
     sqlite_where=_ANSWERS.c.undone.is_not(None),
     postgresql_where=_ANSWERS.c.undone.is_not(None),
 )
-_MODELS = sa.Table(
+_REPORTS = sa.Table(  # the latest alone
+    "reports",
+    _METADATA,
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("report", sa.JSON, nullable=False),
+    sa.Column("queries", sa.JSON, nullable=False),  # triplets of ids worth asking
+    sqlite_autoincrement=True,  # versions grow, though older rows are deleted
+)
+_MODELS = sa.Table(  # rows are never changed: SQLite would write the whole model again
     "models",
     _METADATA,
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("n_answers", sa.Integer, nullable=False),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("model", sa.LargeBinary),
-    sa.Column("report", sa.JSON, nullable=False),
-    sa.Column("queries", sa.JSON, nullable=False),  # triplets of ids worth asking
+    sa.Column("model", sa.LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 Row = dict[str, Any]
@@ -185,23 +192,32 @@ class Storage:
         with self._engine.connect() as connection:
             return _read_stamp(connection)
 
-    def add_model(self, n_answers: int, model: bytes | None, report: Any, queries: Any) -> int:
-        """Store a model with its report; of older ones the models stay, the rest goes."""
+    def add_model(
+        self, n_answers: int, model: bytes | None, report: Row, queries: Sequence[Any]
+    ) -> None:
+        """Store a report with its questions in place of the last one, and a model, if any."""
         with self.write() as change:
-            return change.insert_model(n_answers, model, report, queries)
+            change.replace_report(report, queries)
+            if model is not None:
+                change.insert_model(n_answers, model)
 
     def latest(self, *columns: str, after: int = 0) -> Row | None:
-        """Return columns of the latest model, if its version is above a number."""
-        chosen = [_MODELS.c[name] for name in ("version", *columns)]
-        newest = sa.select(*chosen).order_by(_MODELS.c.version.desc()).limit(1)
-        found = self._read(newest.where(_MODELS.c.version > after))
+        """Return columns of the latest model or report, if its version is above a number."""
+        table = _MODELS if "model" in columns else _REPORTS
+        chosen = [table.c[name] for name in ("version", *columns)]
+        newest = sa.select(*chosen).order_by(table.c.version.desc()).limit(1)
+        found = self._read(newest.where(table.c.version > after))
         return found[0] if found else None
 
     def models(self) -> list[Row]:
-        """Return all models that are kept, with the number of answers behind each."""
-        chosen = [_MODELS.c[name] for name in ("version", "n_answers", "model")]
-        has_model = _MODELS.c.model.is_not(None)
-        return self._read(sa.select(*chosen).where(has_model).order_by(_MODELS.c.version))
+        """Return version and number of answers of all models that are kept."""
+        chosen = sa.select(_MODELS.c.version, _MODELS.c.n_answers)
+        return self._read(chosen.order_by(_MODELS.c.version))
+
+    def read_model(self, version: int) -> bytes:
+        """Return a model that is kept."""
+        (row,) = self._read(sa.select(_MODELS.c.model).where(_MODELS.c.version == version))
+        return row["model"]
 
     def drop_models(self, versions: Sequence[int]) -> None:
         """Delete models."""
@@ -251,13 +267,15 @@ class Transaction:
         moment = max(time.time(), self.stamp()[1] + 1e-3)  # grows even if the clock is set back
         self._connection.execute(change.values(undone=moment))
 
-    def insert_model(self, n_answers: int, model: bytes | None, report: Any, queries: Any) -> int:
-        """Insert a model and return its version."""
-        # Reports and queries of older models are of no use, and much larger than all answers.
-        self._connection.execute(sa.update(_MODELS).values(report={}, queries=[]))
-        values = {"n_answers": n_answers, "model": model, "report": report, "queries": queries}
-        made = sa.insert(_MODELS).values(**values, time=time.time()).returning(_MODELS.c.version)
-        return int(self._connection.execute(made).scalar_one())
+    def replace_report(self, report: Row, queries: Sequence[Any]) -> None:
+        """Insert a report and delete those before."""
+        self._connection.execute(sa.delete(_REPORTS))
+        values = {"report": report, "queries": queries, "time": time.time()}
+        self._connection.execute(sa.insert(_REPORTS).values(**values))
+
+    def insert_model(self, n_answers: int, model: bytes) -> None:
+        """Insert a model."""
+        self._connection.execute(sa.insert(_MODELS).values(n_answers=n_answers, model=model))
 
     def delete_models(self, versions: Sequence[int]) -> None:
         """Delete models."""

@@ -51,7 +51,7 @@ def suggest(
         estimator, names = load_model(model)
         check_file(items)
         with convert_errors():
-            known = read_items(items, id_column=id_column, features=features)
+            known = read_items(items, id_column=id_column, shown=None, features=features)
             X = _take_features(known, names, estimator.n_features_in_)
             asked = None if answers is None else _read_asked(answers, known)
             found = _suggest(estimator, X, n, asked, seed)
