@@ -13,6 +13,7 @@ from numpydoc import validate as numpydoc_validate
 
 MODULES = [
     "mdaml",
+    "mdaml.ask",
     *("mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
     *("mdaml.inspection", "mdaml.model_selection", "mdaml.people", "mdaml.plot"),
 ]

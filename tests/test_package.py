@@ -90,5 +90,5 @@ def test_typed_marker_and_data_are_part_of_the_package():
 
 def test_extras_are_those_of_the_design():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {"cli", "torch", "dask", "faiss", "onnx", "images", "test", "docs"}
+    wanted = {"ask", "cli", "torch", "dask", "faiss", "onnx", "images", "test", "docs"}
     assert wanted <= set(extras["optional-dependencies"])

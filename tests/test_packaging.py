@@ -36,7 +36,7 @@ def test_the_oldest_versions_are_the_lower_bounds():
         if line and not line.startswith("#"):
             name, _, version = line.partition("==")
             pinned[name] = Version(version)
-    tested = requirements("cli", "dask", "faiss", "images", "onnx", "test")
+    tested = requirements("ask", "cli", "dask", "faiss", "images", "onnx", "test")
     wanted = {r.name: lower_bound(r) for r in tested if r.name != "pymanopt"}  # has one version
     assert pinned == wanted | {"distributed": wanted["dask"]}  # dask's own extra
 
@@ -58,7 +58,7 @@ def conda_specs(*extras):
 def test_the_recipe_has_the_dependencies_of_the_package(recipe):
     needed = recipe["requirements"]
     assert set(needed["run"]) == conda_specs("cli") | {"python >=${{ python_min }}"}
-    others = conda_specs("torch", "dask", "faiss", "onnx", "images") - conda_specs()
+    others = conda_specs("torch", "dask", "faiss", "onnx", "images", "ask") - conda_specs("cli")
     assert set(needed["run_constraints"]) == others
     (backend,) = PROJECT["build-system"]["requires"]
     assert Requirement(backend) in [Requirement(line) for line in needed["host"] if "{" not in line]

@@ -13,6 +13,7 @@ import mdaml
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MODULES = [
+    "mdaml.ask",
     *("mdaml", "mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
     *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot", "mdaml.retrieval"),
 ]

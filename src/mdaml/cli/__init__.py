@@ -49,6 +49,7 @@ def build_app() -> "Typer":
 
     from mdaml.cli._help import STYLE, Command, Group
     from mdaml.cli.adapt import adapt
+    from mdaml.cli.ask import ask
     from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
     from mdaml.cli.evaluate import evaluate
@@ -58,6 +59,7 @@ def build_app() -> "Typer":
     from mdaml.cli.paper import paper
     from mdaml.cli.score import score
     from mdaml.cli.search import search
+    from mdaml.cli.suggest import suggest
     from mdaml.cli.transform import transform
 
     def show_version(wanted: bool) -> None:
@@ -79,18 +81,8 @@ def build_app() -> "Typer":
         name="mdaml", no_args_is_help=True, pretty_exceptions_enable=False, cls=Group, **STYLE
     )
     app.callback()(root)
-    for command in (
-        fit,
-        search,
-        score,
-        audit,
-        neighbors,
-        transform,
-        adapt,
-        evaluate,
-        features,
-        demo,
-    ):
+    models = (fit, search, score, audit, neighbors, transform)
+    for command in (*models, adapt, evaluate, ask, suggest, features, demo):
         app.command(cls=Command)(command)
     app.add_typer(paper, name="paper")
     return app

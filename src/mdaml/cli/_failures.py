@@ -19,6 +19,7 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 _CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
+_ASK = "mdaml ask needs the ask extra: pip install 'mdaml[cli,ask]'"
 _IMAGES = "mdaml features needs the images extra: pip install 'mdaml[images]'"
 
 # Messages for packages that a command imports and that may be missing.
@@ -27,6 +28,8 @@ _HINTS = {
         ("typer", "rich", "matplotlib", "pandas", "pyarrow", "openpyxl", "jinja2"), _CLI
     ),
     **dict.fromkeys(("PIL", "skimage"), _IMAGES),
+    **dict.fromkeys(("starlette", "uvicorn", "sqlalchemy"), _ASK),
+    "psycopg": "PostgreSQL needs its driver: pip install 'psycopg[binary]'",
 }
 _TRACEBACK = "MDAML_TRACEBACK"  # if this variable is set, tracebacks are printed
 _LENGTH = 2000  # of a message

@@ -1,0 +1,96 @@
+"""Stored answers as constraints, the format that the whole library reads."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from mdaml._typing import IntArray
+from mdaml.ask.questions import SAME
+from mdaml.constraints import Constraints
+
+Row = dict[str, Any]
+
+
+def to_constraints(answers: Sequence[Row], ids: Sequence[str]) -> Constraints | None:
+    """Return what people said, with columns who, time, seconds, source and question.
+
+    "Cannot tell" becomes an undecided answer: both directions, with half the weight. Of pairs it is
+    left out, as are questions that were skipped and items that are no longer there.
+
+    Returns
+    -------
+    constraints : Constraints or None
+        None if nobody has said anything.
+    """
+    rows = {name: row for row, name in enumerate(ids)}
+    said = [a for a in answers if a["outcome"] != "skip" and rows.keys() >= set(a["items"])]
+    parts = []
+    for form, turn in _TURN.items():
+        few = [a for a in said if a["form"] == form]
+        if form == "same":
+            few = [a for a in few if a["outcome"] == "answer"]
+        by_size: dict[tuple[int, int], list[Row]] = {}
+        for answer in few:
+            by_size.setdefault((len(answer["items"]), len(answer["choice"])), []).append(answer)
+        for same_size in by_size.values():
+            items = np.array([[rows[name] for name in a["items"]] for a in same_size])
+            parts.append(
+                turn(same_size, items, {"n_points": len(ids), "columns": _list_columns(same_size)})
+            )
+    return _join(parts, ids) if parts else None
+
+
+def _list_columns(answers: Sequence[Row]) -> dict[str, Any]:
+    moments = [datetime.fromtimestamp(a["time"], UTC) for a in answers]
+    return {
+        "who": [a["person"] for a in answers],
+        "time": [moment.isoformat(timespec="milliseconds") for moment in moments],
+        "seconds": ["" if a["seconds"] is None else f"{a['seconds']:.3f}" for a in answers],
+        "source": [a["source"] for a in answers],
+        "question": [a["id"] for a in answers],
+    }
+
+
+def _turn_triplets(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+    votes = np.array([[1 in a["choice"], 2 in a["choice"], not a["choice"]] for a in answers])
+    return Constraints.from_votes(items, votes.astype(int), **more)
+
+
+def _turn_odd(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+    odd = [
+        row[a["choice"][0]] if a["choice"] else -1 for a, row in zip(answers, items, strict=True)
+    ]
+    return Constraints.from_odd_one_out(items, odd, **more)
+
+
+def _turn_picks(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+    chosen = [
+        row[a["choice"]] if a["choice"] else [-1] for a, row in zip(answers, items, strict=True)
+    ]
+    return Constraints.from_picks(items[:, 0], items[:, 1:], np.array(chosen), **more)
+
+
+def _turn_pairs(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+    labels = [1 if a["choice"] == [SAME] else -1 for a in answers]
+    return Constraints(pairs=items, pair_labels=labels, **more)
+
+
+_TURN: dict[str, Callable[..., Constraints]] = {
+    "triplet": _turn_triplets,
+    "odd": _turn_odd,
+    "pick": _turn_picks,
+    "same": _turn_pairs,
+}
+
+
+def _join(parts: Sequence[Constraints], ids: Sequence[str]) -> Constraints:
+    """Return all parts in one; each holds triplets or pairs, never both, and pairs come last."""
+    names = [name for name in parts[0].columns if name != "answer_number"]
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("triplets", "pairs", "pair_labels", "weights")
+    }
+    return Constraints(**joined, columns=columns, ids=list(ids))

@@ -1,0 +1,175 @@
+"""For scripts and notebooks: a site for many persons, or questions to one person inline."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mdaml._typing import ArrayLike
+from mdaml.ask.answers import to_constraints
+from mdaml.ask.items import Column, Items, read_items
+from mdaml.ask.questions import Plan
+from mdaml.ask.running import Running
+from mdaml.ask.security import is_loopback
+from mdaml.ask.server import Access, Site
+from mdaml.ask.storage import Storage
+from mdaml.constraints import Constraints
+
+
+def serve(
+    items: Items | str | Path,
+    answers: str | Path = "answers.db",
+    *,
+    plan: Plan | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    links: bool = False,
+    gold: Constraints | None = None,
+    intro: str = "",
+    learns: bool = True,
+    ready: Callable[[Running], None] | None = None,
+) -> None:
+    """Show pages where people answer, until the process is interrupted.
+
+    Parameters
+    ----------
+    items : Items, str or path
+        What is compared: a table, a folder of images, or what :func:`mdaml.ask.items.read_items`
+        returned.
+    answers : str or path, default="answers.db"
+        A file, or ``postgresql://...``.
+    plan : Plan, optional
+        Form and words of the question, the mixture, and the limit for each person.
+    host : str, default="127.0.0.1"
+        Where to listen. Unless only this machine can reach it, persons and owner need links.
+    port : int, default=8765
+        0 for any that is free.
+    links : bool, default=False
+        Whether links are needed in any case.
+    gold : Constraints, optional
+        Questions with known answers.
+    intro : str, default=""
+        Instructions and consent, in Markdown.
+    learns : bool, default=True
+        Whether to learn in a process of its own. Of several servers one should.
+    ready : callable, optional
+        Called with what runs, whose ``url`` and ``owner_url`` can then be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from mdaml.ask import serve
+    >>> from mdaml.ask.items import write_demo
+    >>> def stop_at_once(running):
+    ...     print("open", running.url.rpartition(":")[0])
+    ...     running.stop()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder, "answers.db")
+    ...     serve(write_demo(Path(folder)), place, port=0, learns=False, ready=stop_at_once)
+    open http://127.0.0.1
+    """
+    known = items if isinstance(items, Items) else read_items(Path(items))
+    is_open = is_loopback(host) and not links
+    access = Access() if is_loopback(host) else Access(hosts=("*",))
+    access = Access(is_open=is_open, hosts=access.hosts)
+    site = Site(known, plan or Plan(), Storage(answers), access, gold, intro)
+    running = Running(site, host, port, learns=learns)
+    running.run(None if ready is None else lambda: ready(running))
+
+
+class Interview:
+    """Questions to one person, shown in a notebook.
+
+    The last line of a cell shows it; answer there, then read :attr:`constraints`.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_items, n_features), default=None
+        Features, from which the next questions are chosen. None: questions are random.
+    texts, images : sequence of str, default=None
+        What to show of each item: texts, paths in `folder` or addresses.
+    ids : sequence of str, default=None
+        Names of the items. None: row numbers.
+    folder : str or path, default="."
+        Where images are.
+    answers : str or path, default=None
+        A file that keeps the answers. None: they last as long as this object.
+    plan : Plan, optional
+        Form and words of the question, the mixture, and the limit.
+
+    Attributes
+    ----------
+    constraints : Constraints or None
+        What was said so far.
+    url : str
+        The page, for a browser.
+
+    Examples
+    --------
+    >>> from mdaml.ask import Interview
+    >>> talk = Interview(texts=["cat", "lion", "car", "bus"])
+    >>> talk.constraints is None
+    True
+    >>> talk.close()
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike | None = None,
+        *,
+        texts: Sequence[str] | None = None,
+        images: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        folder: str | Path = ".",
+        answers: str | Path | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        samples = None if X is None else np.asarray(X, float)
+        shown = [Column(kind, list(c)) for kind, c in (("text", texts), ("image", images)) if c]
+        sizes = [len(column.cells) for column in shown] + (
+            [] if samples is None else [len(samples)]
+        )
+        if len(set(sizes)) != 1:
+            raise ValueError(f"Pass X, texts or images with a row for each item, got {sizes} rows.")
+        names = list(map(str, range(sizes[0]))) if ids is None else list(map(str, ids))
+        self._items = Items(names, tuple(shown), samples, _name(samples), Path(folder))
+        self._folder = tempfile.TemporaryDirectory()
+        place = answers or Path(self._folder.name, "answers.db")
+        frames = "http://localhost:* http://127.0.0.1:* https://localhost:*"
+        access = Access(person="me", frames=frames)
+        self._storage = Storage(place)
+        site = Site(self._items, plan or Plan(), Storage(place), access)
+        self._running = Running(site, port=0, learns=samples is not None)
+        self._running.start()
+
+    @property
+    def url(self) -> str:
+        """The page, for a browser."""
+        return f"{self._running.url}/ask"
+
+    @property
+    def constraints(self) -> Constraints | None:
+        """What was said so far; None if nothing was."""
+        return to_constraints(self._storage.answers(), self._items.ids)
+
+    def close(self) -> None:
+        """Stop asking; a file of answers stays.
+
+        Examples
+        --------
+        >>> from mdaml.ask import Interview
+        >>> Interview(texts=["cat", "lion", "car"]).close()
+        """
+        self._running.close()
+        self._storage.close()
+        self._folder.cleanup()
+
+    def _repr_html_(self) -> str:
+        return f'<iframe src="{self.url}" width="100%" height="640" title="Questions"></iframe>'
+
+
+def _name(X: Any) -> tuple[str, ...]:
+    return () if X is None else tuple(f"x{place}" for place in range(X.shape[1]))

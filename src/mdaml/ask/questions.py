@@ -1,0 +1,286 @@
+"""Which question a person gets next: a stated mixture of five sources."""
+
+import secrets
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mdaml.constraints import Constraints
+
+Row = dict[str, Any]
+
+FORMS = ("triplet", "odd", "same", "pick")
+OUTCOMES = ("answer", "unsure", "skip")
+SAME, DIFFERENT = 1, 0
+_QUESTIONS = {
+    "triplet": "Which one is more like the one above?",
+    "odd": "Which one is the odd one out?",
+    "same": "Are these two the same kind of thing?",
+    "pick": "{many} most like the one above?",
+}
+_PAUSE = 4  # questions between one and its repetition
+_MOST_KNOWN = 2000  # recent answers of all persons that may be asked again
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked, and how often each source takes its turn.
+
+    Parameters
+    ----------
+    form : {"triplet", "odd", "same", "pick"}
+        More like left or right; odd one out of three; same or different; pick some of several.
+    question : str or None
+        The words of the question.
+    pick, show : int
+        How many are picked, and of how many. Odd ones are out of ``show`` items, three at least.
+    held_out, repeats, catch : float
+        Shares of random questions that are never learned from, of questions asked again, and of
+        questions with a known answer, if there are any. All others are active.
+    limit : int or None
+        The most answers of one person.
+
+    Examples
+    --------
+    >>> from mdaml.ask import Plan
+    >>> Plan(form="pick", pick=1, show=4).words
+    'Which one is most like the one above?'
+    """
+
+    form: str = "triplet"
+    question: str | None = None
+    pick: int = 2
+    show: int = 6
+    held_out: float = 0.2
+    repeats: float = 0.1
+    catch: float = 0.05
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse shares and forms that make no sense."""
+        if self.form not in FORMS:
+            raise ValueError(f"The form must be one of {', '.join(FORMS)}, got {self.form!r}.")
+        shares = (self.held_out, self.repeats, self.catch)
+        if min(shares) < 0 or sum(shares) > 1:
+            raise ValueError(f"Shares must be 0 or more and at most 1 together, got {shares}.")
+        if self.form == "pick" and not 1 <= self.pick < self.show <= 20:
+            raise ValueError(
+                f"Picks must be fewer than the items shown, at most 20, got {self.pick} of "
+                f"{self.show}."
+            )
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"The limit must be at least 1, got {self.limit}.")
+
+    @property
+    def words(self) -> str:
+        """The question as people read it."""
+        many = "Which one is" if self.pick == 1 else f"Which {self.pick} are"
+        return self.question or _QUESTIONS[self.form].format(many=many)
+
+    @property
+    def n_items(self) -> int:
+        """How many items a question shows."""
+        return {"triplet": 3, "odd": 3, "same": 2, "pick": self.show + 1}[self.form]
+
+
+def check_choice(plan: Plan, outcome: Any, choice: Any, n_items: int) -> list[int]:
+    """Return the places that were chosen, or refuse an answer that does not fit."""
+    if outcome not in OUTCOMES:
+        raise ValueError(f"The outcome must be one of {', '.join(OUTCOMES)}.")
+    wanted = 0 if outcome != "answer" else plan.pick if plan.form == "pick" else 1
+    first = 0 if plan.form in ("odd", "same") else 1
+    last = DIFFERENT + 1 if plan.form == "same" else n_items - 1
+    is_list = isinstance(choice, list) and all(type(place) is int for place in choice)
+    if not is_list or len(choice) != wanted or len(set(choice)) != wanted:
+        raise ValueError(f"The choice must be {wanted} different places.")
+    if any(not first <= place <= last for place in choice):
+        raise ValueError(f"Places must be {first} to {last}.")
+    return sorted(choice)
+
+
+@dataclass
+class Person:
+    """What was asked of one person, and what is open."""
+
+    asked: Counter[str] = field(default_factory=Counter)  # by source
+    answered: list[Row] = field(default_factory=list)
+    open: list[Row] = field(default_factory=list)
+    is_stale: bool = False  # the database knows more
+    sides: int = 0  # how much more often the expected answer was on the right
+
+
+class Composer:
+    """Makes questions; one for all persons.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to ask.
+    ids : sequence of str
+        Names of the items.
+    gold : Constraints or None
+        Questions with known answers: triplets, or pairs if the form is "same".
+    seed : int or None
+        Same seed, same questions.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ids: Sequence[str],
+        gold: Constraints | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.plan, self.ids = plan, list(ids)
+        if plan.n_items > len(self.ids):
+            raise ValueError(f"A question shows {plan.n_items} items, but there are {len(ids)}.")
+        self._rows = {name: row for row, name in enumerate(self.ids)}
+        self._rng = np.random.default_rng(seed)
+        self._known: deque[Row] = deque(maxlen=_MOST_KNOWN)
+        self._queries: list[list[str]] = []
+        self._times = np.zeros(len(self.ids), int)
+        self._gold = _list_gold(plan.form, gold, self.ids)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each source."""
+        plan = self.plan
+        parts = {"held out": plan.held_out, "repeat": plan.repeats}
+        parts["catch"] = plan.catch if self._gold else 0.0
+        return {"active": 1 - sum(parts.values()), **parts}
+
+    def remember(self, answered: Sequence[Row], anchors: dict[str, int]) -> None:
+        """Take up the answers that are in the database."""
+        for row in answered[-_MOST_KNOWN:]:
+            self.note(row)
+        for place, name in enumerate(self.ids):
+            self._times[place] = anchors.get(name, 0)
+
+    def note(self, question: Row) -> None:
+        """Take note of a question that was answered: it may be asked again."""
+        if question["source"] in ("held out", "active", "random") and not question["expected"]:
+            self._known.append(question)
+
+    def take_queries(self, queries: Sequence[Sequence[str]]) -> None:
+        """Take the questions that the latest model would ask, the best first."""
+        self._queries = [list(q) for q in queries if self._rows.keys() >= set(q)][::-1]
+
+    def compose(self, name: str, person: Person) -> Row:
+        """Return the next question of a person."""
+        source = self._choose_source(person)
+        made = getattr(self, f"_ask_{source.replace(' ', '_')}")(person)
+        made = made or self._ask_random("random")
+        self._times[self._rows[made["items"][0]]] += 1
+        person.asked[source] += 1
+        row = {"id": secrets.token_hex(8), "person": name, "form": self.plan.form}
+        return row | {"expected": None, "repeats": None} | made
+
+    def _choose_source(self, person: Person) -> str:
+        """Return the source that is furthest behind its share; ties go by lot."""
+        total = sum(person.asked.values()) + 1
+        shares = {name: share for name, share in self.shares.items() if share > 0}
+        if len(person.answered) <= _PAUSE and len(self._known) <= _PAUSE:
+            shares.pop("repeat", None)
+        names = [str(name) for name in self._rng.permutation(list(shares))]
+        return max(
+            names, key=lambda name: shares[name] * total - person.asked[name], default="active"
+        )
+
+    def _ask_held_out(self, _person: Person) -> Row:
+        return self._ask_random("held out", held_out=True)
+
+    def _ask_random(self, source: str, *, held_out: bool = False) -> Row:
+        """Draw items at random; first one that was first least often."""
+        least = np.flatnonzero(self._times == self._times.min())
+        anchor = int(self._rng.choice(least))
+        others = self._draw_others([anchor])
+        rows = [anchor, *others]
+        if self.plan.form == "odd":
+            self._rng.shuffle(rows)
+        return {"source": source, "held_out": held_out, "items": [self.ids[r] for r in rows]}
+
+    def _draw_others(self, taken: list[int]) -> list[int]:
+        """Return more items, none twice, until a question is full."""
+        drawn: list[int] = []
+        while len(taken) + len(drawn) < self.plan.n_items:
+            row = int(self._rng.integers(len(self.ids)))
+            if row not in taken and row not in drawn:
+                drawn.append(row)
+        return drawn
+
+    def _ask_active(self, person: Person) -> Row | None:
+        """Take the best question that the model has left, with what it expects on either side."""
+        if not self._queries:
+            return None
+        a, near, far = self._queries.pop()
+        if self.plan.form == "triplet":
+            items = [a, *self._place(person, near, far)]
+        elif self.plan.form == "same":
+            items = [a, near]
+        else:
+            rows = [self._rows[name] for name in (a, near, far)]
+            others = [near, far, *(self.ids[row] for row in self._draw_others(rows))]
+            items = [a, *(others[k] for k in self._rng.permutation(len(others)))]
+            if self.plan.form == "odd":
+                items = [items[k] for k in self._rng.permutation(3)]
+        return {"source": "active", "held_out": False, "items": items}
+
+    def _place(self, person: Person, near: str, far: str) -> list[str]:
+        """Put what is expected on the side where it was less often."""
+        right = person.sides < 0 or (person.sides == 0 and bool(self._rng.integers(2)))
+        person.sides += 1 if right else -1
+        return [far, near] if right else [near, far]
+
+    def _ask_repeat(self, person: Person) -> Row | None:
+        """Ask again what the person, or somebody else, has answered, with the sides exchanged."""
+        own = [
+            q for q in person.answered[:-_PAUSE] if q["source"] in ("held out", "active", "random")
+        ]
+        mine = {question["id"] for question in person.answered}
+        others = [q for q in self._known if q["id"] not in mine]
+        both = [rows for rows in (own, others) if rows]
+        if not both:
+            return None
+        rows = both[int(self._rng.integers(len(both)))]
+        again = rows[int(self._rng.integers(len(rows)))]
+        if again["form"] != self.plan.form or len(again["items"]) != self.plan.n_items:
+            return None
+        items = again["items"]
+        first = [] if self.plan.form in ("odd", "same") else items[:1]
+        turned = [*first, *items[len(first) :][::-1]]
+        return {
+            "source": "repeat",
+            "held_out": bool(again["held_out"]),
+            "items": turned,
+            "repeats": again["id"],
+        }
+
+    def _ask_catch(self, person: Person) -> Row:
+        """Ask what is known."""
+        items, expected = self._gold[int(self._rng.integers(len(self._gold)))]
+        if self.plan.form == "triplet":
+            placed = self._place(person, items[1], items[2])
+            items, expected = [items[0], *placed], [1 + placed.index(items[1])]
+        return {"source": "catch", "held_out": False, "items": items, "expected": expected}
+
+
+def _list_gold(
+    form: str, gold: Constraints | None, ids: Sequence[str]
+) -> list[tuple[list[str], list[int]]]:
+    """Return questions with the places of their right answers."""
+    if gold is None:
+        return []
+    members = {"triplet": gold.triplets, "same": gold.pairs}.get(form)
+    if members is None or len(members) == 0:
+        wanted = {"triplet": "a,b,c", "same": "a,b,label"}.get(form)
+        if wanted is None:
+            raise ValueError("Questions with known answers are for the forms triplet and same.")
+        raise ValueError(f"Questions with known answers need columns {wanted} for this form.")
+    named = [[ids[row] for row in rows] for rows in members]
+    if form == "triplet":
+        return [(items, [1]) for items in named]
+    labels = [[SAME if label > 0 else DIFFERENT] for label in gold.pair_labels]
+    return list(zip(named, labels, strict=True))

@@ -1,0 +1,109 @@
+"""Runs the site: a server in this process, the learner in another."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mdaml.ask import learner
+from mdaml.ask.server import Site
+
+_WATCH = 2.0  # seconds between looks at the learner
+
+
+class Running:
+    """A site that answers on a port, with its learner; close it with :meth:`close`.
+
+    Parameters
+    ----------
+    site : Site
+        What to run.
+    host : str
+        The address to listen on.
+    port : int
+        0 for any that is free.
+    learns : bool
+        Whether to start a process that learns.
+    """
+
+    def __init__(
+        self, site: Site, host: str = "127.0.0.1", port: int = 8765, *, learns: bool = True
+    ) -> None:
+        import uvicorn
+
+        self.site = site
+        self._socket = _listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        shown = "localhost" if host in ("0.0.0.0", "::") else host
+        self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
+        config = uvicorn.Config(site.app(), log_level="warning", access_log=False, ws="none")
+        self._server = uvicorn.Server(config)
+        self._learns = learns
+        self._learner: Any = None
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def owner_url(self) -> str:
+        """The owner's link."""
+        return self.url + self.site.owner_path()
+
+    def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Answer requests until the process is told to end."""
+        try:
+            if self._learns:
+                self._watcher = threading.Thread(target=self._watch, daemon=True)
+                self._watcher.start()
+            if ready is not None:
+                ready()
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._stop()
+
+    def start(self) -> None:
+        """Answer requests in a thread, and return when the first would be answered."""
+        self._thread = threading.Thread(target=self.run, name="mdaml-site", daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Let :meth:`run` return, once all answers are stored."""
+        self._server.should_exit = True
+
+    def close(self) -> None:
+        """Stop what :meth:`start` started, and wait for its end."""
+        self.stop()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        """Start the learner, and start it again should it die: answers do not wait for it."""
+        n_starts = 0
+        while self._learns:
+            if self._learner is None or not self._learner.is_alive():
+                time.sleep(min(n_starts * _WATCH, 60.0))  # not again and again at once
+                self._learner = learner.start(self.site.storage.url, self.site.items)
+                n_starts += 1
+            time.sleep(_WATCH)
+
+    def _stop(self) -> None:
+        self._learns = False
+        if self._learner is not None:
+            self._learner.kill()
+        self.site.close()
+        self._socket.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise ValueError(
+            f"{host}:{port} cannot be listened on: {error.strerror}. Is another server running "
+            "there? --port chooses another one."
+        ) from None
+    return made

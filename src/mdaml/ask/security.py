@@ -1,0 +1,162 @@
+"""Who may do what: signed links and cookies, checks of requests, limits, headers."""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+COOKIE = "mdaml_person"
+OWNER_COOKIE = "mdaml_owner"
+MOST_BYTES = 64 * 1024  # of a request
+_MOST_LETTERS = 64  # of the name of a person
+_MOST_CLIENTS = 10_000  # whose rates are kept
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may come in.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether whoever reaches the server may answer under any name, and see the owner's page.
+        Otherwise both need a link.
+    hosts : sequence of str
+        Names by which the server may be called; ``*`` for any.
+    person : str or None
+        Everybody is this person; no cookies are used.
+    frames : str
+        Who may show the pages in a frame.
+    """
+
+    is_open: bool = True
+    hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1")
+    person: str | None = None
+    frames: str = "'none'"
+
+
+class Signer:
+    """Signs what browsers bring back, with a secret that stays in the database."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    @staticmethod
+    def make_secret() -> str:
+        """Return a new secret."""
+        return secrets.token_hex(32)
+
+    def sign(self, purpose: str, text: str = "") -> str:
+        """Return a signature that is good for one purpose."""
+        message = f"{purpose}\n{text}".encode()
+        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()[:40]
+
+    def is_signed(self, purpose: str, text: str, signature: str) -> bool:
+        """Say whether a signature is right, in a time that tells nothing."""
+        return is_equal(signature, self.sign(purpose, text))
+
+    def seal(self, purpose: str, text: str) -> str:
+        """Return a text with its signature, of letters that cookies and paths take."""
+        letters = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return f"{letters}.{self.sign(purpose, text)}"
+
+    def unseal(self, purpose: str, sealed: str | None) -> str | None:
+        """Return the text, or None if it was not sealed here."""
+        letters, _, signature = (sealed or "").rpartition(".")
+        try:
+            text = base64.urlsafe_b64decode(letters + "=" * (-len(letters) % 4)).decode()
+        except ValueError:
+            return None
+        return text if text and self.is_signed(purpose, text, signature) else None
+
+
+class Rates:
+    """Limits how often each client may call: a bucket that fills at a constant rate."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second, self._burst = per_second, burst
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allow(self, client: str) -> bool:
+        """Say whether a client may call now, and count the call."""
+        now = time.monotonic()
+        level, then = self._levels.pop(client, (float(self._burst), now))
+        level = min(self._burst, level + (now - then) * self._per_second)
+        self._levels[client] = (max(level - 1, 0), now)
+        if len(self._levels) > _MOST_CLIENTS:
+            self._levels.popitem(last=False)
+        return level >= 1
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only programs of this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_person(name: object) -> str:
+    """Return the name of a person, or refuse it."""
+    text = " ".join(name.split()) if isinstance(name, str) else ""
+    if not text or len(text) > _MOST_LETTERS or not text.isprintable():
+        raise ValueError(f"A name must have 1 to {_MOST_LETTERS} letters.")
+    return text
+
+
+def is_known_host(request: Request, hosts: Sequence[str]) -> bool:
+    """Say whether a request was meant for this server.
+
+    On a loopback address a foreign page could otherwise call it by a name of its own that
+    points here.
+    """
+    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    return "*" in hosts or name in hosts
+
+
+def comes_from_here(request: Request) -> bool:
+    """Say whether a page of this server sent a request, as far as the browser tells."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def make_headers(origins: Sequence[str], frames: str = "'none'") -> dict[str, str]:
+    """Return headers that keep a page from loading or sending anything elsewhere."""
+    sites = " ".join(("'self'", *origins))
+    policy = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": sites,
+        "media-src": sites,
+        "connect-src": "'self'",
+        "form-action": "'self'",
+        "base-uri": "'none'",
+        "frame-ancestors": frames,
+    }
+    return {
+        "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "same-origin",  # personal links are secrets
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    }
+
+
+def is_equal(given: str, wanted: str) -> bool:
+    """Compare texts in a time that tells nothing about them."""
+    return hmac.compare_digest(given.encode(), wanted.encode())

@@ -1,0 +1,392 @@
+"""The site: pages, an interface for their scripts, files of items, and the owner's pages."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import jinja2
+from sqlalchemy.exc import DBAPIError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from mdaml.ask import security
+from mdaml.ask.answers import to_constraints
+from mdaml.ask.collector import MOST_EVENTS, Collector
+from mdaml.ask.items import Items
+from mdaml.ask.markdown import to_html
+from mdaml.ask.questions import Composer, Plan
+from mdaml.ask.security import COOKIE, OWNER_COOKIE, Access, Rates, Signer
+from mdaml.ask.storage import Storage
+from mdaml.constraints import Constraints
+
+_HERE = Path(__file__).parent
+_STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
+_MONTH = 30 * 24 * 3600
+_MOST_PERSONS = 10_000
+_TABLES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+
+_Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass
+class Site:
+    """All that answers to requests; :meth:`app` returns the application.
+
+    Attributes
+    ----------
+    items : Items
+        What is compared.
+    plan : Plan
+        What is asked.
+    storage : Storage
+        Where answers are kept.
+    access : Access
+        Who may come in.
+    gold : Constraints or None
+        Questions with known answers.
+    intro : str
+        Instructions and consent, in Markdown; nothing is asked before they are accepted.
+    """
+
+    items: Items
+    plan: Plan
+    storage: Storage
+    access: Access = field(default_factory=Access)
+    gold: Constraints | None = None
+    intro: str = ""
+
+    def __post_init__(self) -> None:
+        """Prepare everything that can be wrong before the first request."""
+        self.signer = Signer(self.storage.keep_setting("secret", Signer.make_secret()))
+        self.composer = Composer(self.plan, self.items.ids, self.gold)
+        self.collector = Collector(self.storage, self.composer)
+        self._agreed = set[str]()
+        self._rates = Rates(per_second=10, burst=60)
+        self._newcomers = Rates(per_second=20, burst=300)
+        self._tries = Rates(per_second=0.2, burst=30)  # links that are not signed
+        self._headers = security.make_headers(self.items.origins, self.access.frames)
+        loader = jinja2.FileSystemLoader(_HERE / "templates")
+        self._pages = jinja2.Environment(loader=loader, autoescape=True)
+        static = (_HERE / "static").iterdir()
+        self._static = {p.name: p.read_bytes() for p in static if p.suffix in _STATIC}
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        routes: list[tuple[str, str, _Endpoint]] = [
+            ("GET", "/", self._show_start),
+            ("POST", "/start", self._start),
+            ("GET", "/p/{sealed}", self._enter),
+            ("GET", "/join/{signature}", self._join),
+            ("GET", "/o/{signature}", self._enter_owner),
+            ("GET", "/ask", self._show_questions),
+            ("POST", "/api/answers", self._take_answers),
+            ("GET", "/media/{row:int}/{place:int}", self._send_file),
+            ("GET", "/static/{name}", self._send_static),
+            ("GET", "/owner", self._show_owner),
+            ("GET", "/api/owner", self._send_report),
+            ("POST", "/api/links", self._make_links),
+            ("GET", "/owner/answers.{kind}", self._send_answers),
+            ("GET", "/owner/model.mdaml", self._send_model),
+        ]
+        made = [Route(path, self._guard(call), methods=[m]) for m, path, call in routes]
+        return Starlette(routes=made, exception_handlers={HTTPException: self._show_error})
+
+    def owner_path(self) -> str:
+        """Return the path of the owner's link."""
+        return "/owner" if self.access.is_open else f"/o/{self.signer.sign('owner')}"
+
+    def close(self) -> None:
+        """Store what waits, and let go of the database."""
+        self.collector.close()
+        self.storage.close()
+
+    # Checks of every request
+
+    def _guard(self, endpoint: _Endpoint) -> _Endpoint:
+        async def guarded(request: Request) -> Response:
+            try:
+                self._check(request)
+                response = await endpoint(request)
+            except HTTPException as error:
+                response = self._show_error(request, error)
+            except DBAPIError as error:
+                why = str(error.orig).splitlines()[0]
+                what = f"The server could not save or read: {why}."
+                response = self._show_error(request, HTTPException(503, what))
+            for name, value in self._headers.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return guarded
+
+    def _check(self, request: Request) -> None:
+        if not security.is_known_host(request, self.access.hosts):
+            raise HTTPException(421, "This server is not called so.")
+        if request.method == "POST" and not self._is_slow(request):
+            raise HTTPException(429, "Too many requests. Wait some seconds.", {"retry-after": "5"})
+        if request.method == "POST" and not security.comes_from_here(request):
+            raise HTTPException(403, "This request came from another site.")
+
+    def _is_slow(self, request: Request) -> bool:
+        """Say whether a request comes slowly enough; many persons may share one address."""
+        person = self._person(request)
+        if person is not None:
+            return self._rates.allow(person)
+        return self._newcomers.allow(request.client.host if request.client else "")
+
+    def _show_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if request.url.path.rpartition("/api/")[1]:
+            body = {"error": error.detail}
+            return JSONResponse(body, error.status_code, headers=error.headers)
+        page = self._page(request, "message.html", message=error.detail)
+        page.status_code = error.status_code
+        for name, value in (*self._headers.items(), *(error.headers or {}).items()):
+            page.headers[name] = value
+        return page
+
+    def _person(self, request: Request) -> str | None:
+        return self.access.person or self.signer.unseal("person", request.cookies.get(COOKIE))
+
+    def _need_person(self, request: Request) -> str:
+        person = self._person(request)
+        if person is None:
+            raise HTTPException(401, "You are not known here. Open your personal link again.")
+        return person
+
+    def _need_owner(self, request: Request) -> None:
+        sealed = request.cookies.get(OWNER_COOKIE, "")
+        if not self.access.is_open and self.signer.unseal("owner cookie", sealed) is None:
+            raise HTTPException(403, "This page is for the owner. Open the owner's link.")
+
+    def _token(self, request: Request) -> str:
+        """Return what a page of this server must send along with a change."""
+        return self.signer.sign("page", f"{self._person(request)}\n{self._is_owner(request)}")
+
+    def _is_owner(self, request: Request) -> bool:
+        return self.signer.unseal("owner cookie", request.cookies.get(OWNER_COOKIE)) is not None
+
+    async def _body(self, request: Request) -> bytes:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > security.MOST_BYTES:
+                raise HTTPException(413, "The request is too large.")
+        return body
+
+    async def _json(self, request: Request) -> dict[str, Any]:
+        if not _same(request.headers.get("x-page-token"), self._token(request)):
+            raise HTTPException(403, "The page is out of date. Load it again.")
+        try:
+            found = json.loads(await self._body(request))
+        except (ValueError, RecursionError):
+            raise HTTPException(400, "This is not JSON.") from None
+        if not isinstance(found, dict):
+            raise HTTPException(400, "An object is wanted.")
+        return found
+
+    # Pages for those who answer
+
+    def _page(self, request: Request, name: str, **values: Any) -> Response:
+        root = request.scope.get("root_path", "")
+        shown = {"root": root, "token": self._token(request), "person": self._person(request)}
+        text = self._pages.get_template(name).render(**shown, **values)
+        return Response(text, media_type="text/html", headers={"cache-control": "no-store"})
+
+    async def _show_start(self, request: Request) -> Response:
+        if self._person(request) is None and not self.access.is_open:
+            raise HTTPException(401, "To answer, open the personal link that you were given.")
+        return self._page(
+            request, "start.html", intro=to_html(self.intro), is_open=self.access.is_open
+        )
+
+    async def _start(self, request: Request) -> Response:
+        form = _parse_form(await self._body(request))
+        if not _same(form.get("token"), self._token(request)):
+            raise HTTPException(403, "The page is out of date. Load it again.")
+        person = self._person(request)
+        if person is None or (self.access.is_open and form.get("name")):
+            if not self.access.is_open:
+                raise HTTPException(401, "To answer, open the personal link that you were given.")
+            try:
+                person = security.check_person(form.get("name"))
+            except ValueError as error:
+                raise HTTPException(400, str(error)) from None
+        if self.intro and form.get("consent") != "yes":
+            raise HTTPException(400, "Please agree to the text first.")
+        await run_in_threadpool(self._add_person, person, consent=bool(self.intro))
+        return self._let_in(request, person, "/ask")
+
+    def _add_person(self, person: str, *, consent: bool) -> None:
+        known = self.storage.persons()
+        if len(known) >= _MOST_PERSONS and person not in {row["id"] for row in known}:
+            raise HTTPException(503, "There are too many persons.")
+        with self.storage.write() as change:
+            change.add_person(person, consent=consent)
+
+    def _let_in(self, request: Request, person: str, path: str) -> Response:
+        return self._redirect(request, path, COOKIE, self.signer.seal("person", person))
+
+    def _redirect(self, request: Request, path: str, cookie: str, value: str) -> Response:
+        response = RedirectResponse(request.scope.get("root_path", "") + path, 303)
+        is_safe = request.url.scheme == "https"
+        response.set_cookie(
+            cookie, value, max_age=_MONTH, httponly=True, samesite="lax", secure=is_safe
+        )
+        response.headers["cache-control"] = "no-store"
+        return response
+
+    async def _enter(self, request: Request) -> Response:
+        person = self.signer.unseal("person", request.path_params["sealed"])
+        if person is None:
+            raise self._refuse_link(request)
+        await run_in_threadpool(self._add_person, person, consent=False)
+        return self._let_in(request, person, "/")
+
+    async def _join(self, request: Request) -> Response:
+        if not self.signer.is_signed("join", "", request.path_params["signature"]):
+            raise self._refuse_link(request)
+        person = self._person(request) or f"guest {Signer.make_secret()[:8]}"
+        await run_in_threadpool(self._add_person, person, consent=False)
+        return self._let_in(request, person, "/")
+
+    async def _enter_owner(self, request: Request) -> Response:
+        if not self.signer.is_signed("owner", "", request.path_params["signature"]):
+            raise self._refuse_link(request)
+        return self._redirect(
+            request, "/owner", OWNER_COOKIE, self.signer.seal("owner cookie", "yes")
+        )
+
+    def _refuse_link(self, request: Request) -> HTTPException:
+        if not self._tries.allow(request.client.host if request.client else ""):
+            return HTTPException(429, "Too many wrong links.", {"retry-after": "60"})
+        return HTTPException(403, "This link is not valid. Ask for a new one.")
+
+    async def _show_questions(self, request: Request) -> Response:
+        person = self._person(request)
+        if person is None or not await run_in_threadpool(self._has_agreed, person):
+            return RedirectResponse(request.scope.get("root_path", "") + "/", 303)
+        plan = self.plan
+        return self._page(request, "ask.html", plan=plan, words=plan.words)
+
+    def _has_agreed(self, person: str) -> bool:
+        """Say whether a person accepted the text; once found, the database is not asked again."""
+        if self.intro and person not in self._agreed:
+            self._agreed |= {row["id"] for row in self.storage.persons() if row["consent"]}
+        return not self.intro or person in self._agreed
+
+    async def _take_answers(self, request: Request) -> Response:
+        person = self._need_person(request)
+        events = (await self._json(request)).get("events", [])
+        if not isinstance(events, list) or len(events) > MOST_EVENTS:
+            raise HTTPException(400, f"At most {MOST_EVENTS} events are wanted.")
+        if not await run_in_threadpool(self._has_agreed, person):
+            raise HTTPException(403, "Please agree to the text first.")
+        reply = await asyncio.wrap_future(self.collector.submit(person, events))
+        questions = [{"id": q["id"], "items": self._show(q["items"])} for q in reply["questions"]]
+        return JSONResponse(reply | {"questions": questions})
+
+    def _show(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        return [self.items.show(self.items.rows[name]) for name in ids]
+
+    async def _send_file(self, request: Request) -> Response:
+        if self._person(request) is None:
+            self._need_owner(request)
+        found = self.items.find_file(request.path_params["row"], request.path_params["place"])
+        if found is None:
+            raise HTTPException(404, "There is no such file.")
+        path, media = found
+        headers = {"cache-control": "private, max-age=3600"}
+        policy = {"content-security-policy": "default-src 'none'; sandbox"}
+        return FileResponse(path, media_type=media, headers=headers | policy)
+
+    async def _send_static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise HTTPException(404, "There is no such file.")
+        kind = _STATIC[Path(name).suffix]
+        return Response(self._static[name], media_type=kind, headers={"cache-control": "no-cache"})
+
+    # Pages for the owner
+
+    async def _show_owner(self, request: Request) -> Response:
+        self._need_owner(request)
+        shares = {name: f"{share:.0%}" for name, share in self.composer.shares.items() if share}
+        return self._page(
+            request,
+            "owner.html",
+            words=self.plan.words,
+            shares=shares,
+            has_features=self.items.X is not None,
+            is_open=self.access.is_open,
+            join=f"{request.scope.get('root_path', '')}/join/{self.signer.sign('join')}",
+        )
+
+    async def _send_report(self, request: Request) -> Response:
+        self._need_owner(request)
+        latest = await run_in_threadpool(self.storage.latest, "report", "time")
+        report = dict(latest["report"]) if latest else {}
+        shown = {row: self.items.show(row) for row in report.get("rows", [])}
+        return JSONResponse(report | {"items": shown, "time": latest["time"] if latest else None})
+
+    async def _make_links(self, request: Request) -> Response:
+        self._need_owner(request)
+        names = (await self._json(request)).get("names", [])
+        if not isinstance(names, list) or not 1 <= len(names) <= MOST_EVENTS:
+            raise HTTPException(400, f"1 to {MOST_EVENTS} names are wanted.")
+        try:
+            persons = [security.check_person(name) for name in names]
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+        base = str(request.base_url).rstrip("/")
+        links = [f"{base}/p/{self.signer.seal('person', person)}" for person in persons]
+        return JSONResponse({"links": [list(pair) for pair in zip(persons, links, strict=True)]})
+
+    async def _send_answers(self, request: Request) -> Response:
+        self._need_owner(request)
+        kind = request.path_params["kind"]
+        if kind not in _TABLES:
+            raise HTTPException(404, "There are answers.csv and answers.parquet.")
+        body = await run_in_threadpool(self._write_answers, kind)
+        return _download(body, _TABLES[kind], f"answers.{kind}")
+
+    def _write_answers(self, kind: str) -> bytes:
+        said = to_constraints(self.storage.answers(), self.items.ids)
+        if said is None:
+            raise HTTPException(404, "There are no answers yet.")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"answers.{kind}")
+            said.write(path)
+            return path.read_bytes()
+
+    async def _send_model(self, request: Request) -> Response:
+        self._need_owner(request)
+        latest = await run_in_threadpool(self.storage.latest, "model")
+        if latest is None:
+            raise HTTPException(404, "There is no model yet: it needs features and some answers.")
+        return _download(latest["model"], "application/octet-stream", "model.mdaml")
+
+
+def _same(given: str | None, wanted: str) -> bool:
+    return given is not None and security.is_equal(given, wanted)
+
+
+def _parse_form(body: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(body.decode(), max_num_fields=10))
+    except ValueError:
+        raise HTTPException(400, "This is no form.") from None
+
+
+def _download(body: bytes, media: str, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    return Response(body, media_type=media, headers=headers)

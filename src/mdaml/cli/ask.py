@@ -1,0 +1,230 @@
+"""``mdaml ask``: a page where people compare items, and a metric that learns meanwhile."""
+
+import tempfile
+import webbrowser
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from mdaml.cli._inputs import check_file
+from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
+from mdaml.constraints import Constraints
+
+_ITEMS, _QUESTIONS, _SERVER = "Items", "Questions", "Server"
+
+
+class Form(StrEnum):
+    """What people are asked."""
+
+    TRIPLET = "triplet"
+    ODD = "odd"
+    SAME = "same"
+    PICK = "pick"
+
+
+_Columns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", rich_help_panel=_ITEMS, help="Column to show; repeat for more."),
+]
+
+
+def _option(*names: str, panel: str, text: str, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, help=text, **more)
+
+
+def ask(
+    items: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[ITEMS]",
+            help="Table of items, .csv or .parquet, one a row: columns of numbers are features, "
+            "other ones are shown. Or a folder of images.",
+            show_default=False,
+        ),
+    ] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Compare 60 colours.")] = False,
+    answers: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where answers are kept; answering goes on there.")
+    ] = Path("answers.db"),
+    database: Annotated[
+        str | None,
+        _option(
+            panel=_SERVER,
+            text="Keep answers in PostgreSQL instead, for several servers.",
+            metavar="postgresql://…",
+        ),
+    ] = None,
+    image: _Columns = None,
+    text: _Columns = None,
+    audio: _Columns = None,
+    video: _Columns = None,
+    id_column: Annotated[
+        str | None,
+        _option("--id", panel=_ITEMS, metavar="COLUMN", text="Column that names the items."),
+    ] = None,
+    features: Annotated[
+        Path | None,
+        _option(
+            panel=_ITEMS,
+            metavar="FILE",
+            text="Features from another file: .npy, row by row, or a table with the same ids, such "
+            "as mdaml features writes.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        _option(panel=_ITEMS, text="Where the files are, if not beside ITEMS.", metavar="FOLDER"),
+    ] = None,
+    scale: Annotated[
+        bool | None,
+        _option(
+            "--scale/--no-scale",
+            panel=_ITEMS,
+            text="Divide features by their standard deviations. By default unless they are "
+            "numbered, such as f1, f2, …, or come from .npy.",
+        ),
+    ] = None,
+    form: Annotated[
+        Form,
+        _option(
+            panel=_QUESTIONS,
+            text="More like left or right; odd one out of three; same or different; pick some.",
+        ),
+    ] = Form.TRIPLET,
+    question: Annotated[
+        str | None, _option(panel=_QUESTIONS, text="The question in your words.", metavar="TEXT")
+    ] = None,
+    pick: Annotated[int, _option(panel=_QUESTIONS, text="How many to pick …", metavar="K")] = 2,
+    show: Annotated[int, _option(panel=_QUESTIONS, text="… of how many.", metavar="N")] = 6,
+    held_out: Annotated[
+        float,
+        _option(panel=_QUESTIONS, text="Share of random questions, to score by.", metavar="SHARE"),
+    ] = 0.2,
+    repeats: Annotated[
+        float, _option(panel=_QUESTIONS, text="Share of questions asked again.", metavar="SHARE")
+    ] = 0.1,
+    gold: Annotated[
+        Path | None,
+        _option(
+            panel=_QUESTIONS,
+            metavar="FILE",
+            text="Questions with known answers, columns a,b,c (same: a,b,label). Every 20th.",
+        ),
+    ] = None,
+    intro: Annotated[
+        Path | None,
+        _option(
+            panel=_QUESTIONS,
+            metavar="FILE.md",
+            text="Instructions and consent, to be accepted before the first question.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, _option(panel=_QUESTIONS, text="Most answers of a person.", metavar="N")
+    ] = None,
+    host: Annotated[
+        str,
+        _option(
+            panel=_SERVER,
+            metavar="ADDRESS",
+            text="Where to listen. Unless it is this machine, people need a personal link.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, _option(panel=_SERVER, text="0 for any that is free.")] = 8765,
+    links: Annotated[
+        bool, _option("--links", panel=_SERVER, text="Ask for personal links in any case.")
+    ] = False,
+    learn: Annotated[
+        bool, _option(panel=_SERVER, text="Learn while people answer. Of several servers, one.")
+    ] = True,
+    browser: Annotated[bool, _option(panel=_SERVER, text="Open the page in a browser.")] = True,
+) -> None:
+    """Ask people which items are alike, and learn a metric while they answer."""
+    from mdaml.ask import serve
+    from mdaml.ask.questions import Plan
+
+    with (
+        run_command(interrupted="Stopped. All answers are stored.") as screen,
+        ExitStack() as stack,
+    ):
+        if demo == (items is not None):
+            raise CommandError("Name a table of items or a folder of images, or pass --demo.")
+        shown = {"image": image, "text": text, "audio": audio, "video": video}
+        columns = [(kind, name) for kind, names in shown.items() for name in names or ()]
+        with convert_errors():
+            plan = Plan(
+                form=str(form),
+                question=question,
+                pick=pick,
+                show=show,
+                held_out=held_out,
+                repeats=repeats,
+                limit=limit,
+            )
+        if items is None:
+            items = _prepare_demo(stack)
+            if str(answers) == "answers.db":
+                answers = items.parent / "answers.db"
+                screen.print("Answers of the demo are not kept; --answers FILE keeps them.")
+        options = {"id_column": id_column, "features": features, "folder": folder}
+        known = _read(items, columns, scale=scale, **options)
+        with convert_errors():
+            serve(
+                known,
+                database or answers,
+                plan=plan,
+                host=host,
+                port=port,
+                links=links,
+                gold=_read_gold(gold, known.ids),
+                intro="" if intro is None else _read_text(intro),
+                learns=learn,
+                ready=lambda running: _announce(screen, running, known, browser),
+            )
+
+
+def _prepare_demo(stack: ExitStack) -> Path:
+    from mdaml.ask.items import write_demo
+
+    return write_demo(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+
+
+def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
+    from mdaml.ask.items import read_items
+
+    if not items.is_dir():
+        check_file(items)
+    with convert_errors():
+        return read_items(items, shown=columns, **options)
+
+
+def _read_gold(path: Path | None, ids: Any) -> Constraints | None:
+    if path is None:
+        return None
+    check_file(path)
+    return Constraints.read(path, ids=ids)
+
+
+def _read_text(path: Path) -> str:
+    check_file(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: this is not UTF-8 text. Save it as UTF-8.") from None
+
+
+def _announce(screen: Screen, running: Any, items: Any, browser: bool) -> None:
+    n_features = 0 if items.X is None else items.X.shape[1]
+    what = f"{n_features} features" if n_features else "no features: questions are random"
+    screen.print(f"{len(items.ids)} items, {what}.")
+    if running.site.access.is_open:
+        screen.print(f"Answer:       {running.url}")
+        screen.print(f"Owner's page: {running.owner_url}")
+    else:
+        screen.print(f"Owner's link, which also makes links for persons: {running.owner_url}")
+    screen.print("Ctrl+C stops; answers are stored as they come.")
+    if browser:
+        webbrowser.open(running.url if running.site.access.is_open else running.owner_url)

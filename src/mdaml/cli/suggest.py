@@ -1,0 +1,103 @@
+"""``mdaml suggest``: questions whose answers would teach a model most, for other tools."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from mdaml.cli import _options as options
+from mdaml.cli._inputs import check_file
+from mdaml.cli._models import load_model
+from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
+from mdaml.constraints import Constraints
+from mdaml.io.writers import write_frame
+
+_DATABASES = (".db", ".sqlite", ".sqlite3")
+
+
+def suggest(
+    model: options.Model,
+    items: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ITEMS", help="Table of items, as for mdaml ask.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where to write columns a,b,c: .csv or .parquet.")
+    ],
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Answers so far, which are not asked again: of mdaml ask, or triplets in a table.",
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="How many questions.")] = 50,
+    id_column: options.Id = None,
+    features: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Features from another file.")
+    ] = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Propose questions such as "is a more like b or like c".
+
+    The most useful question comes first. Under the model a is nearer to b.
+    """
+    from mdaml.ask.items import read_items
+
+    inputs, suffixes = (model, items, answers, features), (".csv", ".parquet")
+    with run_command() as screen, replace_output(out, suffixes, inputs=inputs) as part:
+        estimator, prepared = load_model(model)
+        names = prepared.columns if prepared is not None and prepared.is_named else None
+        check_file(items)
+        with convert_errors():
+            known = read_items(items, id_column=id_column, shown=None, features=features)
+            X = _take_features(known, names, estimator.n_features_in_)
+            asked = None if answers is None else _read_asked(answers, known)
+            found = _suggest(estimator, X, n, asked, seed)
+        ids = np.array(known.ids, object)
+        from pandas import DataFrame
+
+        write_frame(part, out.suffix.lower(), DataFrame(ids[found], columns=list("abc")))
+        screen.print(f"{n} questions: {out}")
+
+
+def _suggest(model: Any, X: Any, n: int, asked: Any, seed: int) -> Any:
+    from mdaml.inspection import suggest_queries
+
+    return suggest_queries(model, X, n, asked=asked, training_rows=False, random_state=seed)
+
+
+def _take_features(known: Any, names: tuple[str, ...] | None, n_wanted: int) -> Any:
+    """Return the columns that the model was fitted to, by name if it knows them."""
+    if known.X is None:
+        raise CommandError("The items have no features: give --features FILE.")
+    if names is not None and known.features:
+        missing = [name for name in names if name not in known.features]
+        if missing:
+            raise CommandError(f"The items have no feature {missing[0]!r}, which the model needs.")
+        return known.X[:, [known.features.index(name) for name in names]]
+    if known.X.shape[1] != n_wanted:
+        raise CommandError(
+            f"The model needs {n_wanted} features, but there are {known.X.shape[1]}."
+        )
+    return known.X
+
+
+def _read_asked(answers: str, known: Any) -> Any:
+    """Return the triplets that were asked, from a database or a table."""
+    if "://" in answers or Path(answers).suffix.lower() in _DATABASES:
+        from mdaml.ask.answers import to_constraints
+        from mdaml.ask.storage import Storage
+
+        if "://" not in answers:
+            check_file(Path(answers))
+        storage = Storage(answers)
+        said = to_constraints(storage.answers(), known.ids)
+        storage.close()
+    else:
+        check_file(Path(answers))
+        said = Constraints.read(answers, ids=known.ids)
+    return None if said is None or not len(said.triplets) else said.triplets

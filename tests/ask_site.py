@@ -1,0 +1,67 @@
+"""A site for tests, and what a browser would do with it."""
+
+import re
+import secrets
+
+import numpy as np
+from starlette.testclient import TestClient
+
+from mdaml.ask.items import Column, Items
+from mdaml.ask.questions import Plan
+from mdaml.ask.server import Site
+from mdaml.ask.storage import Storage
+
+HERE = "http://127.0.0.1"
+
+
+def make_items(n=30, d=3, **more):
+    X = np.random.default_rng(0).normal(size=(n, d))
+    ids = [f"item {row}" for row in range(n)]
+    texts = Column("text", [f"Text {row}" for row in range(n)])
+    return Items(ids, (texts,), X, tuple(f"x{k}" for k in range(d)), **more)
+
+
+def make_site(place, items=None, plan=None, **more):
+    return Site(items or make_items(), plan or Plan(), Storage(place), **more)
+
+
+class Browser:
+    """One person who answers."""
+
+    def __init__(self, site, name="ann", link=None, client=None):
+        self.client = client or TestClient(site.app(), base_url=HERE)
+        if link is not None:
+            self.page = self.client.get(link)
+        elif site.access.is_open:
+            start = self.client.get("/").text
+            form = {"name": name, "token": read_token(start), "consent": "yes"}
+            self.page = self.client.post("/start", data=form)
+        self.token = read_token(self.client.get("/ask").text)
+        self.questions = []
+
+    def post(self, *events, **headers):
+        headers = {"x-page-token": self.token, "origin": HERE} | headers
+        return self.client.post("/api/answers", json={"events": list(events)}, headers=headers)
+
+    def send(self, *events):
+        reply = self.post(*events)
+        assert reply.status_code == 200, reply.text
+        self.questions = reply.json()["questions"]
+        return reply.json()
+
+    def answer(self, choice=(1,), outcome="answer"):
+        """Answer the first open question; return the event."""
+        if not self.questions:
+            self.send()
+        event = make_answer(self.questions[0]["id"], choice, outcome)
+        self.send(event)
+        return event
+
+
+def make_answer(question, choice=(1,), outcome="answer"):
+    answer = {"id": secrets.token_hex(12), "question": question, "outcome": outcome}
+    return answer | {"choice": list(choice), "seconds": 1.5}
+
+
+def read_token(page):
+    return re.search('name="token" content="([^"]*)"', page)[1]

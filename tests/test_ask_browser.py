@@ -1,0 +1,407 @@
+"""The pages in a real browser: every form, keyboard, phone, crashes, the owner's page."""
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ask_site import make_site
+
+from mdaml.ask.items import Items, read_items, write_demo
+from mdaml.ask.learner import Learner
+from mdaml.ask.questions import Plan
+from mdaml.ask.running import Running
+from mdaml.ask.server import Access
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+playwright = pytest.importorskip("playwright.sync_api")
+SHOTS = os.environ.get("MDAML_SCREENSHOTS")  # a folder to look at them
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium):
+    context = chromium.new_context(viewport={"width": 1000, "height": 800})
+    made = context.new_page()
+    made.errors = []
+    made.on("pageerror", lambda error: made.errors.append(str(error)))
+    made.on("console", lambda line: line.type == "error" and made.errors.append(line.text))
+    yield made
+    context.close()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Start sites; they end with the test."""
+    started = []
+
+    def start(items=None, plan=None, port=0, **more):
+        site = make_site(tmp_path / "answers.db", items or demo(tmp_path), plan, **more)
+        running = Running(site, port=port, learns=False)
+        running.start()
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        running.close()
+
+
+def demo(tmp_path) -> Items:
+    folder = tmp_path / "colours"
+    folder.mkdir(exist_ok=True)
+    return read_items(write_demo(folder))
+
+
+def enter(page, running, name="ann"):
+    page.goto(running.url)
+    page.fill("input[name=name]", name)
+    page.click("button[type=submit]")
+    page.wait_for_selector(".question")
+
+
+def ready(page):
+    """Wait until a question can be answered: clicks right after the last one do not count."""
+    page.wait_for_selector(".question")
+    page.wait_for_timeout(200)
+
+
+def wait_stored(running, n, timeout=10):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        found = running.site.storage.answers()
+        if len(found) >= n:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{len(found)} answers instead of {n}")
+
+
+def shoot(page, name):
+    if SHOTS:
+        page.wait_for_load_state("networkidle")
+        page.screenshot(path=Path(SHOTS, f"{name}.png"), full_page=True)
+
+
+def find_violations(page):
+    """Return what axe finds against WCAG A and AA."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    options = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+
+    found = axe.run(page, options=options).response["violations"]
+    return [(rule["id"], rule["nodes"][0]["html"]) for rule in found]
+
+
+def test_mouse_keyboard_undo_skip_and_cannot_tell(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    page.click(".choice >> nth=0")
+    ready(page)
+    page.keyboard.press("ArrowRight")
+    ready(page)
+    page.keyboard.press("2")
+    ready(page)
+    page.keyboard.press("ArrowDown")
+    ready(page)
+    page.click("#skip")
+    found = wait_stored(running, 5)
+    said = [(a["outcome"], a["choice"]) for a in found]
+    assert said == [
+        *[("answer", [1]), ("answer", [2]), ("answer", [2])],
+        *[("unsure", []), ("skip", [])],
+    ]
+    assert all(0.1 < a["seconds"] < 60 for a in found)
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Backspace")
+    page.wait_for_function("document.getElementById('count').textContent === '3 answers'")
+    ready(page)
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("document.getElementById('count').textContent === '4 answers'")
+    time.sleep(0.5)
+    assert [(a["outcome"], a["choice"]) for a in running.site.storage.answers()] == [
+        *[("answer", [1]), ("answer", [2]), ("answer", [2]), ("answer", [1])],
+    ]
+    shoot(page, "triplet")
+    assert page.errors == []
+
+
+def test_a_double_click_answers_one_question(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    page.dblclick(".choice >> nth=0")
+    ready(page)
+    time.sleep(0.5)
+    assert len(running.site.storage.answers()) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "keys", "choice"),
+    [("odd", ["3"], [2]), ("same", ["ArrowLeft"], [1]), ("pick", ["4", "2"], [2, 4])],
+)
+def test_every_form_can_be_answered_by_keys_and_by_mouse(page, run, form, keys, choice):
+    running = run(plan=Plan(form=form))
+    enter(page, running)
+    ready(page)
+    shoot(page, form)
+    for key in keys:
+        page.keyboard.press(key)
+    assert wait_stored(running, 1)[0]["choice"] == choice
+    ready(page)
+    buttons = page.locator(".choices button")
+    for place in range(len(keys)):
+        buttons.nth(place).click()
+    found = wait_stored(running, 2)[1]["choice"]
+    assert found == {"odd": [0], "same": [1], "pick": [1, 2]}[form]
+    assert page.errors == []
+
+
+def test_texts_numbers_and_sounds_are_shown(page, run, tmp_path):
+    table = tmp_path / "items.csv"
+    for name in "abc":
+        (tmp_path / f"{name}.wav").write_bytes(b"RIFF")
+        (tmp_path / f"{name}.mp4").write_bytes(b"")
+    table.write_text(
+        "id,sound,film,words\n" + "".join(f"{n},{n}.wav,{n}.mp4,Say {n}\n" for n in "abc")
+    )
+    running = run(read_items(table))
+    enter(page, running)
+    assert page.locator(".card audio").count() == page.locator(".card video").count() == 3
+    assert "Say" in page.locator(".card.anchor p").inner_text()
+
+
+def test_the_next_question_shows_within_100_ms_with_its_pictures(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    times = []
+    for _ in range(8):
+        page.wait_for_timeout(300)
+        times.append(
+            page.evaluate(
+                """() => new Promise((done) => {
+                  const old = document.querySelector(".question"), began = performance.now();
+                  const look = () => {
+                    const now = document.querySelector(".question");
+                    const images = now ? [...now.querySelectorAll("img")] : [];
+                    const all = images.every((i) => i.complete && i.naturalWidth);
+                    if (now && now !== old && all) done(performance.now() - began);
+                    else requestAnimationFrame(look);
+                  };
+                  document.querySelector(".choice").click();
+                  look();
+                })"""
+            )
+        )
+    assert np.median(times) < 100, times
+
+
+def test_answers_wait_in_the_browser_while_the_server_is_away(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    page.keyboard.press("1")
+    wait_stored(running, 1)
+    running.close()
+    ready(page)
+    page.keyboard.press("2")
+    page.wait_for_selector("text=will be sent")
+    shoot(page, "offline")
+    ready(page)
+    page.keyboard.press("2")
+    again = run(port=running.port)
+    found = wait_stored(again, 3, timeout=40)
+    assert [a["choice"] for a in found] == [[1], [2], [2]]
+    page.wait_for_function("document.getElementById('status').textContent === ''")
+
+
+def test_a_browser_that_crashes_sends_its_answers_when_it_comes_back(chromium, run):
+    running = run()
+    context = chromium.new_context()
+    page = context.new_page()
+    enter(page, running)
+    ready(page)
+    page.route("**/api/answers", lambda route: route.abort())
+    page.keyboard.press("1")
+    page.wait_for_selector("text=1 answer waits")
+    state = context.storage_state()
+    context.close()
+    assert running.site.storage.answers() == []
+    context = chromium.new_context(storage_state=state)
+    page = context.new_page()
+    page.goto(f"{running.url}/ask")
+    assert wait_stored(running, 1)[0]["choice"] == [1]
+    page.wait_for_function("Object.keys(localStorage).length === 0")
+    page.wait_for_function("document.getElementById('count').textContent === '1 answers'")
+    context.close()
+
+
+def test_pause_hides_the_question_and_its_time_does_not_count(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    page.click("#pause")
+    page.keyboard.press("1")
+    assert page.is_visible("text=come back by the same link")
+    assert not page.is_visible(".question")
+    page.wait_for_timeout(1500)
+    page.click("#pause")
+    page.keyboard.press("1")
+    assert wait_stored(running, 1)[0]["seconds"] < 1.4
+
+
+def test_progress_consent_and_the_end(page, run):
+    running = run(
+        plan=Plan(limit=2), intro="# Please\n\nLook at the **colours**. <script>x</script>"
+    )
+    page.goto(f"{running.url}/ask")
+    assert page.is_visible("text=I have read this")
+    assert page.is_visible("text=<script>x</script>")
+    shoot(page, "start")
+    page.check("input[name=consent]")
+    page.fill("input[name=name]", "ann")
+    page.click("button[type=submit]")
+    for text in ("1 of 2", "2 of 2"):
+        ready(page)
+        page.keyboard.press("1")
+        page.wait_for_selector(f"text={text}")
+    page.wait_for_selector("text=That was all")
+    page.keyboard.press("Backspace")
+    page.wait_for_selector(".question")
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("form", ["triplet", "pick"])
+def test_a_phone_needs_no_scrolling_sideways_and_takes_taps(chromium, run, form):
+    running = run(plan=Plan(form=form))
+    context = chromium.new_context(
+        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True, color_scheme="dark"
+    )
+    page = context.new_page()
+    enter(page, running)
+    ready(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    shoot(page, f"phone-{form}")
+    heights = page.evaluate(
+        "[...document.querySelectorAll('button')].filter((b) => b.offsetHeight)"
+        ".map((b) => b.offsetHeight)"
+    )
+    assert min(heights) >= 40
+    for place in range(2 if form == "pick" else 1):
+        page.tap(f".choice >> nth={place}")
+    wait_stored(running, 1)
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", paper))) < 200
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_meet_wcag_aa(chromium, run, scheme):
+    running = run(intro="Please look.")
+    learn_something(running)
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    page.goto(running.url)
+    found = find_violations(page)
+    page.check("input[name=consent]")
+    page.click("button[type=submit]")
+    ready(page)
+    found += find_violations(page)
+    page.goto(f"{running.url}/owner")
+    page.wait_for_selector("#map image")
+    found += find_violations(page)
+    assert found == []
+    context.close()
+
+
+def learn_something(running, n=60):
+    """Answer as somebody who looks at blue only, and learn from it."""
+    site = running.site
+    events = []
+    for _ in range(n):
+        open_questions = site.collector.submit("ann", events).result()["questions"]
+        question = open_questions[0]
+        a, b, c = (site.items.X[site.items.rows[name]][2] for name in question["items"])
+        choice = [1] if abs(a - b) < abs(a - c) else [2]
+        event = {"id": f"answer {len(site.storage.answers())}", "question": question["id"]}
+        events = [event | {"outcome": "answer", "choice": choice, "seconds": 1.0}]
+    site.collector.submit("ann", events).result()
+    assert Learner(site.storage, site.items).step()
+
+
+def test_the_owner_sees_persons_curve_map_neighbours_and_downloads(page, run, tmp_path):
+    running = run()
+    learn_something(running)
+    page.goto(f"{running.url}/owner")
+    page.wait_for_selector("#map image")
+    shoot(page, "owner")
+    assert "60 answers of 1 person" in page.inner_text("#summary")
+    assert "ann" in page.inner_text("#persons")
+    assert page.locator("#curve svg .dot").count() >= 1
+    assert page.locator("#map image").count() == 60
+    assert page.locator("#nearest tbody tr").count() == 8
+    with page.expect_download() as download:
+        page.click("text=Model (.mdaml)")
+    path = tmp_path / "model.mdaml"
+    download.value.save_as(path)
+    from mdaml import load
+
+    model = load(path)
+    weights = np.abs(np.diag(model.get_mahalanobis_matrix()))
+    assert weights.argmax() == 2
+    page.fill("#names", "Zoë <b>\nBob")
+    page.click("text=Make links")
+    page.wait_for_selector("#made li")
+    assert page.locator("#made li").count() == 2
+    assert "Zoë <b>" in page.inner_text("#made")
+    learn_something(running, 5)
+    page.wait_for_selector("text=65 answers", timeout=10000)
+    assert page.errors == []
+
+
+def test_scripts_in_texts_and_names_are_shown_and_do_not_run(page, run):
+    from mdaml.ask.items import Column
+
+    evil = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+    items = Items([f"{evil} {n}" for n in range(4)], (Column("text", [evil] * 4),))
+    running = run(items, Plan(question=evil))
+    enter(page, running, name="<script>alert(1)</script>")
+    ready(page)
+    assert page.inner_text("h1") == evil
+    assert page.locator(".card p").first.inner_text() == evil
+    page.keyboard.press("1")
+    wait_stored(running, 1)
+    Learner(running.site.storage, items).step()
+    page.goto(f"{running.url}/owner")
+    page.wait_for_selector("#persons td")
+    assert "<script>" in page.inner_text("#persons")
+    assert page.title() != "owned"
+
+
+def test_a_personal_link_lets_in_and_no_link_does_not(page, run):
+    running = run(access=Access(is_open=False))
+    response = page.goto(running.url)
+    assert response.status == 401
+    sealed = running.site.signer.seal("person", "Zoë / 1")
+    page.goto(f"{running.url}/p/{sealed}")
+    page.click("button[type=submit]")
+    ready(page)
+    page.keyboard.press("1")
+    assert wait_stored(running, 1)[0]["person"] == "Zoë / 1"
+    assert page.goto(f"{running.url}/owner").status == 403
+    page.goto(running.owner_url)
+    page.wait_for_selector("#links")

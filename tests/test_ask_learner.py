@@ -1,0 +1,234 @@
+"""The model learns beside the server, and the owner sees true figures."""
+
+import numpy as np
+import pytest
+from ask_site import Browser, make_items, make_site
+
+import mdaml
+from mdaml.ask import Interview, learner, owner
+from mdaml.ask.items import Items
+from mdaml.ask.learner import Learner, Space
+from mdaml.ask.questions import Plan
+from mdaml.constraints import Constraints
+from mdaml.estimators import Euclidean
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = make_site(tmp_path / "answers.db", make_items(40, 4))
+    yield made
+    made.close()
+
+
+def answer(site, n, person="ann", error=0.0, seed=0):
+    """Answer as somebody who looks at the first feature alone."""
+    rng, events = np.random.default_rng(seed), []
+    for k in range(n):
+        question = site.collector.submit(person, events).result()["questions"][0]
+        a, b, c = (site.items.X[site.items.rows[name]][0] for name in question["items"])
+        right = abs(a - b) < abs(a - c)
+        choice = [1] if right != (rng.random() < error) else [2]
+        event = {"id": f"{person} {seed} {k:03}", "question": question["id"], "seconds": 1.0}
+        events = [event | {"outcome": "answer", "choice": choice}]
+    site.collector.submit(person, events).result()
+
+
+def load(site, tmp_path):
+    path = tmp_path / "model.mdaml"
+    path.write_bytes(site.storage.latest("model")["model"])
+    return mdaml.load(path)
+
+
+def test_a_model_is_learned_from_answers_and_can_be_loaded(site, tmp_path):
+    answer(site, 80)
+    learner_ = Learner(site.storage, site.items)
+    assert learner_.step()
+    assert not learner_.step()
+    model = load(site, tmp_path)
+    assert model.feature_names_in_.tolist() == ["x0", "x1", "x2", "x3"]
+    weights = np.diag(model.get_mahalanobis_matrix())
+    assert weights[0] > 2 * weights[1:].max()
+    report = site.storage.latest("report")["report"]
+    assert report["n_answers"] == 80
+    (point,) = report["curve"]
+    assert point[2] < point[1] <= point[3]
+    assert point[1] > report["euclid"][0]
+    assert report["n_held_out"] == 16
+
+
+def test_new_questions_come_from_the_model_and_none_was_asked_before(site):
+    answer(site, 40)
+    Learner(site.storage, site.items).step()
+    queries = site.storage.latest("queries")["queries"]
+    assert len(queries) == 60
+    asked = {(a["items"][0], *sorted(a["items"][1:])) for a in site.storage.answers()}
+    assert not asked & {(a, *sorted((b, c))) for a, b, c in queries}
+    answer(site, 20, seed=1)
+    sources = [a["source"] for a in site.storage.answers()]
+    assert "active" not in sources[:40]
+    assert sources[43:].count("active") >= 8
+
+
+def test_the_curve_keeps_early_models_and_scores_them_anew(site):
+    learning = Learner(site.storage, site.items)
+    for seed, n in enumerate((12, 12, 24, 48)):
+        answer(site, n, seed=seed)
+        learning.step()
+    curve = site.storage.latest("report")["report"]["curve"]
+    numbers = [point[0] for point in curve]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) >= 3
+    assert len(site.storage.models()) <= 6
+
+
+def test_slow_fits_are_refined_by_the_new_answers_only(site, monkeypatch):
+    monkeypatch.setattr(learner, "_SLOW", 0.0)
+    answer(site, 60)
+    learning = Learner(site.storage, site.items)
+    learning.step()
+    n_fitted, n_before = learning._n_fitted, learning._model.n_comparisons_seen_
+    answer(site, 8, seed=1)
+    learning.step()
+    assert learning._n_fitted == n_fitted
+    assert learning._model.n_comparisons_seen_ > n_before
+    answer(site, 30, seed=2)
+    learning.step()
+    assert learning._n_fitted > n_fitted
+
+
+def test_an_undone_answer_is_forgotten(site):
+    answer(site, 20)
+    learning = Learner(site.storage, site.items)
+    learning.step()
+    site.collector.submit("ann", [{"undo": "ann 0 019"}]).result()
+    assert learning.step()
+    assert site.storage.latest("report")["report"]["n_answers"] == 19
+
+
+def test_items_without_features_have_persons_only(tmp_path):
+    items = Items([f"item {n}" for n in range(10)])
+    site = make_site(tmp_path / "answers.db", items)
+    Browser(site).answer()
+    assert Learner(site.storage, items).step()
+    latest = site.storage.latest("report", "queries")
+    assert latest["report"]["persons"][0]["answers"] == 1
+    assert latest["queries"] == []
+    assert site.storage.latest("model") is None
+    assert Browser(site).client.get("/owner/model.mdaml").status_code == 404
+    site.close()
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["odd", pytest.param("same", marks=pytest.mark.slow), "pick"],  # compiles pairs
+)
+def test_every_form_teaches(tmp_path, form):
+    items = make_items(30, 2)
+    site = make_site(tmp_path / "answers.db", items, Plan(form=form, pick=1, show=3))
+    browser = Browser(site)
+    browser.send()
+    for _ in range(25):
+        question = site.storage.open_questions("ann")[0]
+        x = np.array([items.X[items.rows[name]][0] for name in question["items"]])
+        far = np.abs(x - np.median(x))
+        choice = {"odd": far.argmax(), "same": abs(x[0] - x[1]) < 1, "pick": 0}[form]
+        if form == "pick":
+            choice = 1 + np.abs(x[1:] - x[0]).argmin()
+        browser.answer([int(choice)])
+    Learner(site.storage, items).step()
+    assert load(site, tmp_path).components_.shape == (2, 2)
+    site.close()
+
+
+@pytest.mark.parametrize(
+    ("features", "is_scaled"),
+    [(["f1", "f2"], False), ([], False), (["age", "size"], True), (["age"], True)],
+)
+def test_features_with_names_are_scaled_and_numbered_ones_are_not(features, is_scaled):
+    assert Items(list("abc"), features=tuple(features)).is_scaled is is_scaled
+    assert Items(list("abc"), features=tuple(features), scale=True).is_scaled
+
+
+@pytest.mark.parametrize("shape", [(20, 60), (200, 60), (30, 3)])
+def test_the_wide_model_has_the_distances_of_the_learned_axes(shape):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape) * rng.uniform(0.5, 3, size=shape[1])
+    space = Space.of(X, scaled=True)
+    assert space.X.shape[1] == min(50, shape[0] - 1, shape[1])
+    triplets = np.array([rng.permutation(shape[0])[:3] for _ in range(40)])
+    model = mdaml.MDaML(random_state=0, max_iter=2).fit(space.X, triplets=triplets)
+    wide = space.widen(model, X)
+    k = space.X.shape[1]
+    rest = ((X / space.scale) - (X / space.scale).mean(0)) @ space.axes[k:].T
+    c = np.sqrt(np.sum(model.transform(space.X) ** 2) / np.sum(space.X**2))
+    expected = np.sum((model.transform(space.X[:5]) - model.transform(space.X[5:10])) ** 2, 1)
+    expected += np.sum((c * (rest[:5] - rest[5:10])) ** 2, 1)
+    np.testing.assert_allclose(wide.pair_distance(X[:5], X[5:10]) ** 2, expected, rtol=1e-8)
+
+
+# Figures
+
+
+def test_the_estimated_error_is_near_the_true_one():
+    rng = np.random.default_rng(0)
+    for error in (0.05, 0.2, 0.35):
+        wrong = rng.random((2, 2000)) < error
+        caught = (~wrong[0][:500]).tolist()
+        again = (wrong[0] == wrong[1]).tolist()
+        assert owner.estimate_error(caught, again, []) == pytest.approx(error, abs=0.03)
+        assert owner.estimate_error([], again, []) == pytest.approx(error, abs=0.05)
+    assert owner.estimate_error([], [], []) is None
+
+
+def test_wilsons_interval_is_that_of_the_textbook():
+    low, high = owner.interval(0.8, 10)
+    assert (round(low, 4), round(high, 4)) == (0.4902, 0.9433)  # 8 of 10
+
+
+def test_answers_to_gain_follow_the_doublings():
+    curve = [[n, 0.6 + 0.02 * np.log2(n / 10), 0, 1] for n in (10, 20, 40, 80)]
+    assert owner.answers_to_gain(curve) == int(np.ceil(80 * (2**0.5 - 1)))
+    assert owner.answers_to_gain([[n, 0.7, 0, 1] for n in (10, 20, 40)]) is None
+    assert owner.answers_to_gain(curve[:2]) is None
+
+
+def test_persons_are_described_by_what_they_said(site):
+    answer(site, 60, "careful")
+    answer(site, 60, "careless", error=0.4, seed=3)
+    rows = owner.describe_answers(site.storage.answers())["persons"]
+    careful, careless = rows
+    assert (careful["who"], careful["answers"]) == ("careful", 60)
+    assert careful["same_again"] == [careful["same_again"][1]] * 2
+    assert careful["error"] < careless["error"]
+
+
+def test_doubtful_answers_are_those_that_contradict_the_metric():
+    X = np.array([[0.0], [1.0], [10.0], [11.0], [20.0]])
+    right = [[0, 1, 2], [0, 1, 3], [2, 3, 0], [2, 3, 4], [1, 0, 2], [3, 2, 1], [4, 3, 0]] * 3
+    columns = {"who": ["ann"] * 22, "question": [f"q{n}" for n in range(22)]}
+    said = Constraints(triplets=[*right, [0, 4, 1]], n_points=5, columns=columns)
+    (found,) = owner.find_doubtful(Euclidean().fit(X), X, said)
+    assert (found["items"], found["who"]) == ([0, 4, 1], "ann")
+
+
+# Notebooks
+
+
+def test_an_interview_returns_constraints():
+    import httpx
+
+    with pytest.raises(ValueError, match="a row for each item"):
+        Interview([[1.0]], texts=["a", "b"])
+    talk = Interview(texts=["cat", "lion", "car", "bus"], ids=["c", "l", "r", "b"])
+    assert f'src="{talk.url}"' in talk._repr_html_()
+    page = httpx.get(talk.url)
+    assert "frame-ancestors http://localhost:*" in page.headers["content-security-policy"]
+    headers = {"x-page-token": page.text.split('name="token" content="')[1].split('"')[0]}
+    url = talk.url.replace("/ask", "/api/answers")
+    reply = httpx.post(url, json={"events": []}, headers=headers).json()
+    event = {"id": "answer-1", "question": reply["questions"][0]["id"], "outcome": "answer"}
+    httpx.post(url, json={"events": [event | {"choice": [1]}]}, headers=headers)
+    said = talk.constraints
+    assert len(said.triplets) == 1
+    assert said.ids.tolist() == ["c", "l", "r", "b"]
+    talk.close()
