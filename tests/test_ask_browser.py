@@ -14,7 +14,7 @@ from mdaml.ask.items import Items, read_items, write_demo
 from mdaml.ask.learner import Learner
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
-from mdaml.ask.server import Access
+from mdaml.ask.security import Access
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 playwright = pytest.importorskip("playwright.sync_api")

@@ -9,8 +9,7 @@ from starlette.testclient import TestClient
 
 from mdaml.ask.items import Column, Items, is_address, read_items
 from mdaml.ask.questions import Plan
-from mdaml.ask.security import MOST_BYTES, Rates, Signer, check_person, is_loopback
-from mdaml.ask.server import Access
+from mdaml.ask.security import MOST_BYTES, Access, Rates, Signer, check_person, is_loopback
 
 LINKS = Access(is_open=False, hosts=("*",))
 

@@ -12,8 +12,8 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Column, Items, read_items
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
-from mdaml.ask.security import is_loopback
-from mdaml.ask.server import Access, Site
+from mdaml.ask.security import Access, is_loopback
+from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
 from mdaml.constraints import Constraints
 

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -17,6 +18,29 @@ OWNER_COOKIE = "mdaml_owner"
 MOST_BYTES = 64 * 1024  # of a request
 _MOST_LETTERS = 64  # of the name of a person
 _MOST_CLIENTS = 10_000  # whose rates are kept
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may come in.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether whoever reaches the server may answer under any name, and see the owner's page.
+        Otherwise both need a link.
+    hosts : sequence of str
+        Names by which the server may be called; ``*`` for any.
+    person : str or None
+        Everybody is this person; no cookies are used.
+    frames : str
+        Who may show the pages in a frame.
+    """
+
+    is_open: bool = True
+    hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1")
+    person: str | None = None
+    frames: str = "'none'"
 
 
 class Signer:

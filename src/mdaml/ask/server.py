@@ -24,7 +24,7 @@ from mdaml.ask.collector import MOST_EVENTS, Collector
 from mdaml.ask.items import Items
 from mdaml.ask.markdown import to_html
 from mdaml.ask.questions import Composer, Plan
-from mdaml.ask.security import COOKIE, OWNER_COOKIE, Rates, Signer
+from mdaml.ask.security import COOKIE, OWNER_COOKIE, Access, Rates, Signer
 from mdaml.ask.storage import Storage
 from mdaml.constraints import Constraints
 
@@ -35,29 +35,6 @@ _MOST_PERSONS = 10_000
 _TABLES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who may come in.
-
-    Attributes
-    ----------
-    is_open : bool
-        Whether whoever reaches the server may answer under any name, and see the owner's page.
-        Otherwise both need a link.
-    hosts : sequence of str
-        Names by which the server may be called; ``*`` for any.
-    person : str or None
-        Everybody is this person; no cookies are used.
-    frames : str
-        Who may show the pages in a frame.
-    """
-
-    is_open: bool = True
-    hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1")
-    person: str | None = None
-    frames: str = "'none'"
 
 
 @dataclass
