@@ -258,7 +258,8 @@ def _run(place: str, items: Items) -> None:
     parent = multiprocessing.parent_process()
     storage = Storage(place)
     learner = Learner(storage, items)
-    while parent is None or parent.is_alive():
+    # A process that the parent started in between may hold the pipe that tells of its end.
+    while parent is None or (parent.is_alive() and os.getppid() == parent.pid):
         began = time.monotonic()
         learner.step()
         time.sleep(max(0.1, PAUSE - (time.monotonic() - began)))

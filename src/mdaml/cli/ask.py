@@ -35,112 +35,136 @@ def _option(*names: str, panel: str, text: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel=panel, help=text, **more)
 
 
+_Items: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[ITEMS]",
+        help="Table of items, .csv or .parquet, one a row: columns of numbers are features, "
+        "other ones are shown. Or a folder of images.",
+        show_default=False,
+    ),
+]
+_Demo: TypeAlias = Annotated[bool, typer.Option("--demo", help="Compare 60 colours.")]
+_Answers: TypeAlias = Annotated[
+    Path, typer.Option(metavar="FILE", help="Where answers are kept; answering goes on there.")
+]
+_Database: TypeAlias = Annotated[
+    str | None,
+    _option(
+        panel=_SERVER,
+        text="Keep answers in PostgreSQL instead, for several servers.",
+        metavar="postgresql://…",
+    ),
+]
+_IdColumn: TypeAlias = Annotated[
+    str | None,
+    _option("--id", panel=_ITEMS, metavar="COLUMN", text="Column that names the items."),
+]
+_Features: TypeAlias = Annotated[
+    Path | None,
+    _option(
+        panel=_ITEMS,
+        metavar="FILE",
+        text="Features from another file: .npy, row by row, or a table with the same ids, such "
+        "as mdaml features writes.",
+    ),
+]
+_Folder: TypeAlias = Annotated[
+    Path | None,
+    _option(panel=_ITEMS, text="Where the files are, if not beside ITEMS.", metavar="FOLDER"),
+]
+_Scale: TypeAlias = Annotated[
+    bool | None,
+    _option(
+        "--scale/--no-scale",
+        panel=_ITEMS,
+        text="Divide features by their standard deviations. By default unless they are "
+        "numbered, such as f1, f2, …, or come from .npy.",
+    ),
+]
+_FormOption: TypeAlias = Annotated[
+    Form,
+    _option(
+        panel=_QUESTIONS,
+        text="More like left or right; odd one out of three; same or different; pick some.",
+    ),
+]
+_Question: TypeAlias = Annotated[
+    str | None, _option(panel=_QUESTIONS, text="The question in your words.", metavar="TEXT")
+]
+_Pick: TypeAlias = Annotated[int, _option(panel=_QUESTIONS, text="How many to pick …", metavar="K")]
+_Show: TypeAlias = Annotated[int, _option(panel=_QUESTIONS, text="… of how many.", metavar="N")]
+_HeldOut: TypeAlias = Annotated[
+    float,
+    _option(panel=_QUESTIONS, text="Share of random questions, to score by.", metavar="SHARE"),
+]
+_Repeats: TypeAlias = Annotated[
+    float, _option(panel=_QUESTIONS, text="Share of questions asked again.", metavar="SHARE")
+]
+_Gold: TypeAlias = Annotated[
+    Path | None,
+    _option(
+        panel=_QUESTIONS,
+        metavar="FILE",
+        text="Questions with known answers, columns a,b,c (same: a,b,label). Every 20th.",
+    ),
+]
+_Intro: TypeAlias = Annotated[
+    Path | None,
+    _option(
+        panel=_QUESTIONS,
+        metavar="FILE.md",
+        text="Instructions and consent, to be accepted before the first question.",
+    ),
+]
+_Limit: TypeAlias = Annotated[
+    int | None, _option(panel=_QUESTIONS, text="Most answers of a person.", metavar="N")
+]
+_Host: TypeAlias = Annotated[
+    str,
+    _option(
+        panel=_SERVER,
+        metavar="ADDRESS",
+        text="Where to listen. Unless it is this machine, people need a personal link.",
+    ),
+]
+_Port: TypeAlias = Annotated[int, _option(panel=_SERVER, text="0 for any that is free.")]
+_Links: TypeAlias = Annotated[
+    bool, _option("--links", panel=_SERVER, text="Ask for personal links in any case.")
+]
+_Learn: TypeAlias = Annotated[
+    bool, _option(panel=_SERVER, text="Learn while people answer. Of several servers, one.")
+]
+_Browser: TypeAlias = Annotated[bool, _option(panel=_SERVER, text="Open the page in a browser.")]
+
+
 def ask(
-    items: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[ITEMS]",
-            help="Table of items, .csv or .parquet, one a row: columns of numbers are features, "
-            "other ones are shown. Or a folder of images.",
-            show_default=False,
-        ),
-    ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Compare 60 colours.")] = False,
-    answers: Annotated[
-        Path, typer.Option(metavar="FILE", help="Where answers are kept; answering goes on there.")
-    ] = Path("answers.db"),
-    database: Annotated[
-        str | None,
-        _option(
-            panel=_SERVER,
-            text="Keep answers in PostgreSQL instead, for several servers.",
-            metavar="postgresql://…",
-        ),
-    ] = None,
+    items: _Items = None,
+    demo: _Demo = False,
+    answers: _Answers = Path("answers.db"),
+    database: _Database = None,
     image: _Columns = None,
     text: _Columns = None,
     audio: _Columns = None,
     video: _Columns = None,
-    id_column: Annotated[
-        str | None,
-        _option("--id", panel=_ITEMS, metavar="COLUMN", text="Column that names the items."),
-    ] = None,
-    features: Annotated[
-        Path | None,
-        _option(
-            panel=_ITEMS,
-            metavar="FILE",
-            text="Features from another file: .npy, row by row, or a table with the same ids, such "
-            "as mdaml features writes.",
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        _option(panel=_ITEMS, text="Where the files are, if not beside ITEMS.", metavar="FOLDER"),
-    ] = None,
-    scale: Annotated[
-        bool | None,
-        _option(
-            "--scale/--no-scale",
-            panel=_ITEMS,
-            text="Divide features by their standard deviations. By default unless they are "
-            "numbered, such as f1, f2, …, or come from .npy.",
-        ),
-    ] = None,
-    form: Annotated[
-        Form,
-        _option(
-            panel=_QUESTIONS,
-            text="More like left or right; odd one out of three; same or different; pick some.",
-        ),
-    ] = Form.TRIPLET,
-    question: Annotated[
-        str | None, _option(panel=_QUESTIONS, text="The question in your words.", metavar="TEXT")
-    ] = None,
-    pick: Annotated[int, _option(panel=_QUESTIONS, text="How many to pick …", metavar="K")] = 2,
-    show: Annotated[int, _option(panel=_QUESTIONS, text="… of how many.", metavar="N")] = 6,
-    held_out: Annotated[
-        float,
-        _option(panel=_QUESTIONS, text="Share of random questions, to score by.", metavar="SHARE"),
-    ] = 0.2,
-    repeats: Annotated[
-        float, _option(panel=_QUESTIONS, text="Share of questions asked again.", metavar="SHARE")
-    ] = 0.1,
-    gold: Annotated[
-        Path | None,
-        _option(
-            panel=_QUESTIONS,
-            metavar="FILE",
-            text="Questions with known answers, columns a,b,c (same: a,b,label). Every 20th.",
-        ),
-    ] = None,
-    intro: Annotated[
-        Path | None,
-        _option(
-            panel=_QUESTIONS,
-            metavar="FILE.md",
-            text="Instructions and consent, to be accepted before the first question.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, _option(panel=_QUESTIONS, text="Most answers of a person.", metavar="N")
-    ] = None,
-    host: Annotated[
-        str,
-        _option(
-            panel=_SERVER,
-            metavar="ADDRESS",
-            text="Where to listen. Unless it is this machine, people need a personal link.",
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[int, _option(panel=_SERVER, text="0 for any that is free.")] = 8765,
-    links: Annotated[
-        bool, _option("--links", panel=_SERVER, text="Ask for personal links in any case.")
-    ] = False,
-    learn: Annotated[
-        bool, _option(panel=_SERVER, text="Learn while people answer. Of several servers, one.")
-    ] = True,
-    browser: Annotated[bool, _option(panel=_SERVER, text="Open the page in a browser.")] = True,
+    id_column: _IdColumn = None,
+    features: _Features = None,
+    folder: _Folder = None,
+    scale: _Scale = None,
+    form: _FormOption = Form.TRIPLET,
+    question: _Question = None,
+    pick: _Pick = 2,
+    show: _Show = 6,
+    held_out: _HeldOut = 0.2,
+    repeats: _Repeats = 0.1,
+    gold: _Gold = None,
+    intro: _Intro = None,
+    limit: _Limit = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8765,
+    links: _Links = False,
+    learn: _Learn = True,
+    browser: _Browser = True,
 ) -> None:
     """Ask people which items are alike, and learn a metric while they answer."""
     from mdaml.ask import serve
