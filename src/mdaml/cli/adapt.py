@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -30,39 +30,47 @@ class Similarity(StrEnum):
     EUCLIDEAN = "euclidean"
 
 
+_Out: TypeAlias = Annotated[
+    Path,
+    typer.Option(
+        metavar="MODEL",
+        help="Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
+        "sentence-transformers, whose name has no suffix.",
+        show_default=False,
+    ),
+]
+_Similarity: TypeAlias = Annotated[
+    Similarity, typer.Option(help="By which the index ranks documents.")
+]
+_Rank: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Learn I + U V^T of this rank. By default any matrix.")
+]
+_Symmetric: TypeAlias = Annotated[
+    bool, typer.Option("--symmetric", help="Map documents too: they must be stored again.")
+]
+_Anchor: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="How strongly the map is held near the vectors as they are. By default chosen by "
+        "held-out queries.",
+    ),
+]
+_Device: TypeAlias = Annotated[
+    str | None, typer.Option(help="cuda, cpu or auto for torch. By default NumPy.")
+]
+
+
 def adapt(
     queries: Queries,
     documents: Documents,
     relevant: Relevant,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="MODEL",
-            help="Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
-            "sentence-transformers, whose name has no suffix.",
-            show_default=False,
-        ),
-    ],
-    similarity: Annotated[
-        Similarity, typer.Option(help="By which the index ranks documents.")
-    ] = Similarity.COSINE,
-    rank: Annotated[
-        int | None, typer.Option(min=1, help="Learn I + U V^T of this rank. By default any matrix.")
-    ] = None,
-    symmetric: Annotated[
-        bool, typer.Option("--symmetric", help="Map documents too: they must be stored again.")
-    ] = False,
-    anchor: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="How strongly the map is held near the vectors as they are. By default chosen by "
-            "held-out queries.",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cuda, cpu or auto for torch. By default NumPy.")
-    ] = None,
+    out: _Out,
+    similarity: _Similarity = Similarity.COSINE,
+    rank: _Rank = None,
+    symmetric: _Symmetric = False,
+    anchor: _Anchor = None,
+    device: _Device = None,
     query_vectors: QueryVectors = None,
     document_vectors: DocumentVectors = None,
     skip_unknown: SkipUnknown = False,
