@@ -22,7 +22,7 @@ def make_items(n=30, d=3, **more):
 
 
 def make_site(place, items=None, plan=None, **more):
-    return Site(items or make_items(), plan or Plan(), Storage(place), **more)
+    return Site(items or make_items(), plan or Plan(), Storage(place), **{"seed": 0, **more})
 
 
 class Browser:

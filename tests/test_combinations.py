@@ -185,6 +185,7 @@ def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
     assert_same(in_chunks(place), in_chunks("memory"), place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", places("memory", "device"))
 @every_rank
 @every_supervision

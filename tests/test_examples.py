@@ -58,6 +58,7 @@ def test_figure_is_complete_at_the_end_of_its_block(path):
         assert all(line.startswith("#") for line in block.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("screen")
 @pytest.mark.parametrize("path", [named(path) for path in EXAMPLES])
 def test_example_runs_without_a_warning_and_draws(path):

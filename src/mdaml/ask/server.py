@@ -55,6 +55,8 @@ class Site:
         Questions with known answers.
     intro : str
         Instructions and consent, in Markdown; nothing is asked before they are accepted.
+    seed : int or None
+        Of what is drawn at random; None for other questions every time.
     """
 
     items: Items
@@ -63,11 +65,12 @@ class Site:
     access: Access = field(default_factory=Access)
     gold: Constraints | None = None
     intro: str = ""
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         """Prepare everything that can be wrong before the first request."""
         self.signer = Signer(self.storage.keep_setting("secret", Signer.make_secret()))
-        self.composer = Composer(self.plan, self.items.ids, self.gold)
+        self.composer = Composer(self.plan, self.items.ids, self.gold, self.seed)
         self.collector = Collector(self.storage, self.composer)
         self._agreed = set[str]()
         self._rates = Rates(per_second=10, burst=60)
