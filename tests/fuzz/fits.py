@@ -127,7 +127,8 @@ def recompute(model, X):
 
     Samples and centres are mapped after their common mean is subtracted, as in a fit.
     """
-    eps = float(np.finfo(X.dtype).eps)
+    # Squares below the least number of the precision vanish in a fit.
+    eps, least = float(np.finfo(X.dtype).eps), float(np.finfo(X.dtype).tiny)
     X, centers, L = (
         np.asarray(each, np.float64) for each in (X, model.centers_, model.components_)
     )
@@ -147,4 +148,4 @@ def recompute(model, X):
     steepness = 4 * np.mean(E * to_centers) + 4 * np.mean(
         together * (slope * (near + far))[:, None]
     )
-    return value, moved * steepness + moved**2 * np.mean(E) + 1e4 * eps * abs(value)
+    return value, moved * steepness + moved**2 * np.mean(E) + 1e4 * eps * abs(value) + least

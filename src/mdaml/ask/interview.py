@@ -36,7 +36,7 @@ def serve(
     Parameters
     ----------
     items : Items, str or path
-        What is compared: a table, a folder of images, or what :func:`mdaml.ask.items.read_items`
+        What is compared: a table, a folder of images, or what ``mdaml.ask.items.read_items``
         returned.
     answers : str or path, default="answers.db"
         A file, or ``postgresql://...``.
@@ -83,7 +83,8 @@ def serve(
 class Interview:
     """Questions to one person, shown in a notebook.
 
-    The last line of a cell shows it; answer there, then read :attr:`constraints`.
+    The last line of a cell shows it; answer there, then read ``constraints``: what was said so far,
+    or None. ``url`` is the page, for a browser.
 
     Parameters
     ----------
@@ -99,13 +100,6 @@ class Interview:
         A file that keeps the answers. None: they last as long as this object.
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit.
-
-    Attributes
-    ----------
-    constraints : Constraints or None
-        What was said so far.
-    url : str
-        The page, for a browser.
 
     Examples
     --------
