@@ -8,6 +8,7 @@ from mdaml import estimators
 from mdaml.estimators import *  # noqa: F403 (one list of the methods: that of estimators)
 
 if TYPE_CHECKING:
+    from mdaml import ask as ask
     from mdaml import datasets as datasets
     from mdaml import distributed as distributed
     from mdaml import features as features
@@ -39,8 +40,8 @@ _HOMES = {
     "suggest_queries": "mdaml.inspection",
 }
 _MODULES = (
-    *("datasets", "distributed", "features", "inspection", "model_selection", "people"),
-    *("plot", "retrieval", "verification"),
+    *("ask", "datasets", "distributed", "features", "inspection", "model_selection"),
+    *("people", "plot", "retrieval", "verification"),
 )
 
 
