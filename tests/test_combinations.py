@@ -11,7 +11,7 @@ import pytest
 
 import mdaml.distributed
 from mdaml import MDaML, MDaMLCV
-from mdaml.constraints import Constraints
+from mdaml.constraints import Constraints, sample_triplets
 from mdaml.estimators import mdaml_cv
 from mdaml.model_selection import MetricSearchCV
 
@@ -44,9 +44,10 @@ def comparisons(width):
 TRIPLETS, QUADRUPLETS = comparisons(3), comparisons(4)
 PAIRS = np.array([RNG.choice(N, 2, replace=False) for _ in range(60)])
 PAIR_LABELS = np.where(np.abs(np.diff(X[PAIRS, 0])[:, 0]) < 2.5, 1, -1)
+LABELS, OF_CLASSES = np.digitize(X[:, 0], [-1.0, 2.0]), "triplets of classes"
 SUPERVISION = {
-    "labels": {"y": np.digitize(X[:, 0], [-1.0, 2.0])},
-    "random partners": {"y": np.digitize(X[:, 0], [-1.0, 2.0])},
+    "labels": {"y": LABELS},
+    "random partners": {"y": LABELS},
     "triplets": {"triplets": TRIPLETS},
     "weighted triplets": {"triplets": TRIPLETS, "constraint_weight": RNG.random(120) + 0.5},
     "pairs": {"pairs": PAIRS, "pair_labels": PAIR_LABELS},
@@ -60,9 +61,11 @@ SUPERVISION = {
             n_points=N,
         )
     },
+    OF_CLASSES: {"triplets": sample_triplets(LABELS, 4, 3, random_state=0)},
 }
 # What may be added to Eq. (7), which all other fits here minimise, and to which supervision.
 BEYOND = [
+    (OF_CLASSES, {"goal": "neighbors", "anchor": "auto"}),
     ("all forms", {"anchor": 0.1, "floor": 0.05, "eta": 1.1}),
     ("random partners", {"anchor": 0.03, "floor": 0.5, "init_metric": "whitened"}),
 ]
@@ -79,7 +82,7 @@ SINGLE = ("device", "cluster of devices")
 needs = {"device": "torch", "cluster": "distributed", "cluster in blocks": "distributed"}
 # Fits are cut short on purpose, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-every_supervision = pytest.mark.parametrize("said", SUPERVISION)
+every_supervision = pytest.mark.parametrize("said", [s for s in SUPERVISION if s != OF_CLASSES])
 every_rank = pytest.mark.parametrize("rank", [None, 2])
 
 
@@ -165,9 +168,10 @@ def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
 @pytest.mark.parametrize("place", places(*PLACES)[1:])
 @every_rank
 @pytest.mark.parametrize(("said", "beyond"), BEYOND, ids=[said for said, _ in BEYOND])
-def test_a_fit_with_an_anchor_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
+def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
     wanted = fitted("memory", said, rank, None, **beyond)
+    assert (wanted.shrinkage_ == 0.5) == (said == OF_CLASSES and rank is None)  # groups were found
     assert_same(fitted(place, said, rank, client, **beyond), wanted, place)
 
 
@@ -183,6 +187,15 @@ def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
         return model
 
     assert_same(in_chunks(place), in_chunks("memory"), place)
+
+
+def test_groups_are_found_in_every_chunk():
+    model = MDaML(goal="neighbors", random_state=0)
+    for rows in (np.arange(N), np.arange(N)[::-1]):  # another order, as of other samples
+        said = sample_triplets(LABELS[rows], 4, 3, random_state=0)
+        model.partial_fit(X[rows], triplets=said)
+        assert (LABELS[rows][model.triplets_[:, 0]] == LABELS[rows][model.triplets_[:, 1]]).all()
+        assert not np.array_equal(model.triplets_, said)  # those of neighbours instead
 
 
 @pytest.mark.slow
