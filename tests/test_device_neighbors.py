@@ -1,4 +1,4 @@
-"""The search of neighbours on a device, on the torch of the CPU."""
+"""The search of neighbours on a device: torch on the CPU, and on a GPU where there is one."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,9 @@ torch = pytest.importorskip("torch")
 from mdaml.constraints.labels import Classes  # noqa: E402
 from mdaml.constraints.labels import nearest_places as on_the_cpu  # noqa: E402
 from mdaml.stores.torch import neighbors  # noqa: E402
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 
 
 def problem(n, d=6, n_classes=4, seed=0):
@@ -24,13 +27,23 @@ def share_found(found, true):
     return hits.any(axis=1).sum() / (true >= 0).sum()
 
 
-@pytest.mark.parametrize("n_classes", [2, 7, 60])
-@pytest.mark.parametrize("block", [2**28, 500])
-def test_all_pairs_give_the_neighbors_of_the_cpu(n_classes, block, monkeypatch):
+@on_every_device
+@pytest.mark.parametrize(
+    ("n", "d", "n_classes", "block"),
+    [
+        (180, 6, 2, 2**28),
+        (180, 6, 60, 500),
+        (180, 6, 7, 2**28),
+        (180, 200, 7, 2**28),
+        (5000, 3, 2, 2**28),  # several members in each group
+    ],
+)
+def test_all_pairs_give_the_neighbors_of_the_cpu(n, d, n_classes, block, device, monkeypatch):
     monkeypatch.setattr(neighbors, "_BLOCK", block)
-    Y, classes = problem(180, n_classes=n_classes)
+    monkeypatch.setattr(neighbors, "_MOST_QUERIES", 700)
+    Y, classes = problem(n, d=d, n_classes=n_classes)
     for ours, theirs in zip(
-        neighbors.nearest_places(torch.tensor(Y), classes, 4, 5),
+        neighbors.nearest_places(torch.tensor(Y, device=device), classes, 4, 5),
         on_the_cpu(Y, classes, 4, 5),
         strict=True,
     ):
@@ -46,6 +59,44 @@ def test_a_class_too_small_for_the_neighbors_wanted_has_fewer():
     np.testing.assert_array_equal((far >= 0).sum(axis=1), 9 - classes.size[classes.of])
 
 
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@on_every_device
+def test_minima_are_those_of_the_groups(same, dtype, device):
+    if device == "cpu" and dtype is torch.float16:
+        pytest.skip("products of half precision are for a GPU")
+    rng = np.random.default_rng(0)
+    Y, of = rng.normal(size=(900, 70)), np.sort(rng.integers(0, 3, 900))
+    rows = torch.tensor(Y, device=device).to(dtype)
+    points = neighbors._as_points(rows, torch.tensor(of, device=device).int())
+    found = neighbors.group_minima(points[slice(100, 300)], points, same, 3).cpu().numpy()
+    assert found.shape == (200, 3 * 128)
+    Y = rows.double().cpu().numpy()
+    for q in range(100, 300, 17):
+        for group in range(0, 3 * 128, 5):
+            slab, place = divmod(group, 128)
+            members = [3 * 128 * slab + 128 * tile + place for tile in range(3)]
+            values = [
+                0.5 * Y[c] @ Y[c] - Y[q] @ Y[c]
+                for c in members
+                if c < 900 and (of[c] == of[q]) == same
+            ]
+            assert found[q - 100, group] == pytest.approx(min(values, default=np.inf), abs=1e-3)
+
+
+@needs_gpu
+def test_half_precision_is_not_used_where_it_loses_neighbors():
+    rng = np.random.default_rng(0)
+    y = np.arange(4000) % 2
+    spots = 50.0 * rng.normal(size=(20, 8))  # far apart, the samples of each close together
+    Y = (spots[rng.integers(0, 20, 4000)] + 0.1 * rng.normal(size=(4000, 8))).astype(np.float32)
+    classes = Classes.from_labels("test", y)
+    Y = Y[classes.rows]
+    near, far = neighbors.nearest_places(torch.tensor(Y, device="cuda"), classes, 5, 5)
+    true = on_the_cpu(Y.astype(np.float64), classes, 5, 5)
+    assert min(share_found(near, true[0]), share_found(far, true[1])) > 0.95
+
+
 def test_rounding_of_the_products_does_not_decide():
     # Far from the origin the products of single precision cannot tell these apart.
     Y, classes = problem(60, d=2, n_classes=2)
@@ -57,7 +108,7 @@ def test_rounding_of_the_products_does_not_decide():
 
 @pytest.mark.parametrize("recall", [0.8, 0.99])
 def test_cells_find_the_share_that_was_asked_for(recall, monkeypatch):
-    monkeypatch.setattr(neighbors, "_MOST_PAIRS", {True: 0.0, False: 0.0})
+    monkeypatch.setattr(neighbors, "_MOST_PRODUCTS", {True: 0.0, False: 0.0})
     monkeypatch.setattr(neighbors, "_CELL", 60)
     Y, classes = problem(4000, d=4)
     found = neighbors.nearest_places(torch.tensor(Y), classes, 5, 5, recall)
@@ -68,7 +119,7 @@ def test_cells_find_the_share_that_was_asked_for(recall, monkeypatch):
 
 
 def test_samples_whose_cells_hold_no_other_class_find_it_elsewhere(monkeypatch):
-    monkeypatch.setattr(neighbors, "_MOST_PAIRS", {True: 0.0, False: 0.0})
+    monkeypatch.setattr(neighbors, "_MOST_PRODUCTS", {True: 0.0, False: 0.0})
     monkeypatch.setattr(neighbors, "_CELL", 50)
     rng = np.random.default_rng(0)
     y = np.arange(400) // 200

@@ -173,6 +173,8 @@ def _cells(X: FloatArray, places: IntArray) -> Iterator[IntArray]:
 
 def _repeated(found: IntArray) -> IntArray:
     """Fill the -1 at the end of each row with its first entries again, in turn."""
+    if (found[:, -1] >= 0).all():
+        return found
     turn = np.arange(found.shape[1]) % np.sum(found >= 0, axis=1)[:, None]
     return np.take_along_axis(found, turn, axis=1)
 
@@ -265,7 +267,9 @@ def _combine(
     anchors: IntArray, similar: IntArray, dissimilar: IntArray, pairing: Pairing
 ) -> IntArray:
     """Combine the partners of each anchor to triplets, sorted by anchor."""
-    order = np.argsort(anchors, kind="stable")
+    place = np.full(anchors.max() + 1, -1)
+    place[anchors] = np.arange(len(anchors))  # a sort: each is an anchor once
+    order = place[place >= 0]
     anchors, similar, dissimilar = anchors[order], similar[order], dissimilar[order]
     n_similar, n_dissimilar = similar.shape[1], dissimilar.shape[1]
     if pairing == "grid":

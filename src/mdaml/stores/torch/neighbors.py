@@ -1,28 +1,38 @@
 """Neighbours of the same and of other classes, searched on a device.
 
-Blocks of inner products say which few samples may be nearest; their distances are then computed by
-differences, so that rounding of the products hardly decides about neighbours. All pairs are looked
-at as long as they are few enough. Beyond that samples are sorted into cells around centres, and
-each is compared with those of the cells nearest to its own: of so many cells that a sample of
-exact searches finds the wanted share of the true neighbours there.
+Inner products say which few groups of samples may hold the nearest ones: as many groups as
+neighbours are wanted, since each of these is in a group whose least distance is no greater than the
+last one's. The distances of their members are then computed by differences, so that rounding of the
+products hardly decides. On a GPU products are of half precision where that finds the neighbours of
+some samples as single precision does. All pairs are looked at as long as they are few enough.
+Beyond that samples are sorted into cells around centres, and each is compared with those of the
+cells nearest to its own: of so many cells that a sample of exact searches finds the wanted share of
+the true neighbours there.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module, util
+from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
 from mdaml._typing import IntArray
 from mdaml.constraints.labels import Classes
+from mdaml.stores.torch import pairs
 
-_BLOCK = 2**28  # distances at a time
+_BLOCK = 2**28  # values at a time
+_MOST_QUERIES = 2**14  # at a time
 _SPARE = 4  # more than are wanted, to be ordered by exact distances
-_MOST_PAIRS = {True: 1e11, False: 5e9}  # all looked at: within classes no pair is in vain
+_PLACE, _MOST_MEMBERS = 128, 64  # every 128th sample is in the same group, at most 64 of them
+_MOST_PRODUCTS = {True: 1e15, False: 1e12}  # of pairs and features, with and without Triton
+_ENOUGH = 0.995  # share of the neighbours that products of half precision must find
 _CELL = 1000  # samples of a cell, about
 _N_STEPS = 10  # of k-means, on
 _N_TAUGHT = 100  # samples for each centre
-_N_TRIED = 1000  # samples whose neighbours are searched exactly, to see in how many cells they are
+_N_TRIED = 1000  # samples whose neighbours are searched in single precision among all
 
 
 def nearest_places(
@@ -32,13 +42,12 @@ def nearest_places(
 
     ``Y`` holds the samples in the order of the places. Of each kind at least this share is found.
     """
-    of = torch.tensor(classes.of, device=Y.device)
-    norms = (Y * Y).sum(dim=1)
+    of = torch.tensor(classes.of, device=Y.device).int()
     found, cells = [], None
     for same, wanted in ((True, n_similar), (False, n_dissimilar)):
         n_pairs = np.square(classes.size.astype(float)).sum() if same else float(len(Y)) ** 2
-        search = _Search(Y, norms, of, classes, same, wanted)
-        if n_pairs <= _MOST_PAIRS[same]:
+        search = _Search(Y, of, classes, same, wanted)
+        if n_pairs * Y.shape[1] <= _MOST_PRODUCTS[_fused(Y) is not None]:
             places = search.exact()
         else:
             cells = make_cells(Y) if cells is None else cells
@@ -77,25 +86,41 @@ def make_cells(Y: torch.Tensor) -> Cells:
 
 
 @dataclass(frozen=True)
+class _Points:
+    """Samples as the products take them."""
+
+    rows: torch.Tensor  # (n, r), perhaps in half precision
+    half_norms: torch.Tensor  # (n,) of these
+    of: torch.Tensor  # (n,)
+
+    def __getitem__(self, some: Any) -> "_Points":
+        return _Points(self.rows[some], self.half_norms[some], self.of[some])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
 class _Search:
     """The nearest samples of the own class, but oneself, or of all others."""
 
     Y: torch.Tensor  # (n, r)
-    norms: torch.Tensor  # (n,)
     of: torch.Tensor  # (n,)
     classes: Classes
     same: bool
     wanted: int
 
     def exact(self) -> torch.Tensor:
-        """Look at all pairs."""
-        everyone = torch.arange(len(self.Y), device=self.Y.device)
-        if not self.same:
-            return self._among(everyone, everyone)
-        bounds = zip(self.classes.first, self.classes.size, strict=True)
-        return torch.cat(
-            [self._among(*2 * (everyone[first : first + size],)) for first, size in bounds]
-        )
+        """Look at all pairs; within classes in blocks of samples that lie side by side."""
+        n, found = len(self.Y), []
+        everyone = torch.arange(n, device=self.Y.device)
+        for begin in range(0, n, _MOST_QUERIES):
+            end = min(begin + _MOST_QUERIES, n)
+            first, last = 0, n
+            if self.same:
+                first, last = self.classes.bounds[begin, 0], self.classes.bounds[end - 1, 1]
+            found.append(self._among(everyone[begin:end], slice(first, last), self._points))
+        return torch.cat(found)
 
     def in_cells(self, cells: Cells, recall: float) -> torch.Tensor:
         """Look at pairs within the nearest cells; where these hold too few, at all."""
@@ -106,49 +131,128 @@ class _Search:
             own = cells.order[cells.starts[cell] : cells.starts[cell + 1]]
             if len(own):
                 parts = [cells.order[cells.starts[c] : cells.starts[c + 1]] for c in ranges]
-                found[own] = self._among(own, torch.cat(parts))
+                found[own] = self._among(own, torch.cat(parts), self._points)
         size = self.classes.size
-        others = torch.tensor(size - 1 if self.same else len(self.Y) - size).to(self.of)[self.of]
-        short = torch.nonzero((found >= 0).sum(dim=1) < others.clamp(max=self.wanted))[:, 0]
-        if len(short):
-            found[short] = self._among(short, torch.arange(len(self.Y), device=self.Y.device))
+        others = torch.tensor(size - 1 if self.same else len(self.Y) - size).to(self.of)
+        short = (found >= 0).sum(dim=1) < others[self.of].clamp(max=self.wanted)
+        if short.any():
+            found[short] = self._among(torch.nonzero(short)[:, 0], slice(None), self._points)
         return found
 
     def _cells_needed(self, cells: Cells, recall: float) -> int:
         """Return how many cells hold this share of the true neighbours of some samples."""
-        rng = torch.Generator().manual_seed(1)  # not those that the cells were begun with
-        tried = torch.randperm(len(self.Y), generator=rng)[:_N_TRIED].to(self.Y.device)
-        true = self._among(tried, torch.arange(len(self.Y), device=self.Y.device))
+        tried, true = self._tried
         places = torch.argsort(cells.ranks, dim=1)  # of each cell, seen from each
         at = places[cells.of[tried][:, None], cells.of[true.clamp(min=0)]]
         at = at[true >= 0].float()
         return 1 + int(torch.quantile(at, recall, interpolation="higher")) if len(at) else 1
 
-    def _among(self, queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Return the nearest of some candidates to each of some samples."""
+    @cached_property
+    def _points(self) -> _Points:
+        """The samples in half precision, if that finds the neighbours of some of them."""
+        if _fused(self.Y) is None:
+            return self._single
+        largest = self.Y.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+        half = _as_points((self.Y / 2.0 ** torch.ceil(torch.log2(largest))).half(), self.of)
+        tried, true = self._tried
+        ours = self._among(tried, slice(None), half)
+        hits = (ours[:, :, None] == true[:, None, :]) & (true[:, None, :] >= 0)
+        return half if hits.sum() >= _ENOUGH * (true >= 0).sum() else self._single
+
+    @cached_property
+    def _single(self) -> _Points:
+        return _as_points(self.Y, self.of)
+
+    @cached_property
+    def _tried(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Some samples, and their neighbours by products in single precision."""
+        rng = torch.Generator().manual_seed(1)  # not those that the cells were begun with
+        tried = torch.randperm(len(self.Y), generator=rng)[:_N_TRIED].to(self.Y.device)
+        return tried, self._among(tried, slice(None), self._single)
+
+    def _among(self, queries: torch.Tensor, candidates: Any, points: _Points) -> torch.Tensor:
+        """Return the nearest of some candidates, a slice or places, to each of some samples."""
+        there = points[candidates]
+        size = min(max(len(there) // (8 * _PLACE), 1), _MOST_MEMBERS)
+        n_groups = _PLACE * -(-len(there) // (_PLACE * size))
+        n_kept = min(self.wanted + self.same + _SPARE, n_groups)
+        members = torch.arange(size, device=self.Y.device) * _PLACE
+        n_values = max(n_groups, 4 * n_kept * size) if _fused(self.Y) else len(there)
+        at_once = max(_BLOCK // n_values, 1)
         found = []
-        for some in _blocks(queries, len(candidates)):
-            # Half of the squared distance, less what all candidates of a query have in common.
-            dists = torch.addmm(
-                0.5 * self.norms[candidates][None], self.Y[some], self.Y[candidates].T, alpha=-1.0
-            )
-            alike = self.of[some][:, None] == self.of[candidates][None]
-            dists.masked_fill_(~alike if self.same else alike, torch.inf)
-            n_kept = min(self.wanted + _SPARE, len(candidates))
-            values, kept = dists.topk(n_kept, dim=1, largest=False, sorted=False)
-            found.append(self._ordered(some, candidates[kept], values < torch.inf))
+        for some in queries.split(min(at_once, _MOST_QUERIES)):
+            least = group_minima(points[some], there, self.same, size)
+            groups = least.topk(n_kept, dim=1, largest=False, sorted=False).indices
+            firsts = groups // _PLACE * (_PLACE * size) + groups % _PLACE
+            kept = (firsts[:, :, None] + members).flatten(1)
+            usable = kept < len(there)
+            kept = kept.clamp(max=len(there) - 1)
+            if isinstance(candidates, slice):
+                kept += candidates.start or 0
+            else:
+                kept = candidates[kept]
+            found.append(self._ordered(some, kept, usable))
         return torch.cat(found)
 
     def _ordered(
         self, queries: torch.Tensor, kept: torch.Tensor, usable: torch.Tensor
     ) -> torch.Tensor:
         """Return the nearest of few candidates by distances computed from differences."""
-        exact = ((self.Y[kept] - self.Y[queries][:, None]) ** 2).sum(dim=2)
-        exact[~usable | (kept == queries[:, None])] = torch.inf
-        values, order = exact.sort(dim=1, stable=True)
-        best = torch.where(values < torch.inf, kept.gather(1, order), -1)[:, : self.wanted]
-        missing = self.wanted - best.shape[1]
-        return torch.nn.functional.pad(best, (0, missing), value=-1) if missing else best
+        alike = self.of[kept] == self.of[queries][:, None]
+        usable &= (alike == self.same) & (kept != queries[:, None])
+        both = torch.stack([queries[:, None].expand_as(kept), kept], dim=2).view(-1, 2)
+        ones = torch.ones((1, self.Y.shape[1]), device=self.Y.device, dtype=self.Y.dtype)
+        dists = pairs.pair_sq_dists(self.Y, both, ones)[0].view(kept.shape)
+        dists = dists.masked_fill(~usable, torch.inf)
+        n_best = min(self.wanted + _SPARE, kept.shape[1])
+        best = dists.topk(n_best, dim=1, largest=False, sorted=False).indices
+        # Of equal distances the lower place comes first.
+        places, order = kept.gather(1, best).sort(dim=1)
+        values, by_value = dists.gather(1, best.gather(1, order)).sort(dim=1, stable=True)
+        places = torch.where(values < torch.inf, places.gather(1, by_value), -1)
+        missing = max(self.wanted - n_best, 0)
+        return pad(places[:, : self.wanted], (0, missing), value=-1)
+
+
+def _as_points(rows: torch.Tensor, of: torch.Tensor) -> _Points:
+    return _Points(rows, 0.5 * rows.float().square().sum(dim=1), of)
+
+
+@cache
+def _triton_neighbors() -> Any:
+    """Return the module of the search in Triton, or None where Triton is absent."""
+    if util.find_spec("triton") is None:
+        return None
+    return import_module("mdaml.kernels.triton_neighbors")
+
+
+def _fused(Y: torch.Tensor) -> Any:
+    """Return the search in Triton, if it can work on Y, or None."""
+    return _triton_neighbors() if Y.is_cuda and Y.dtype == torch.float32 else None
+
+
+def group_minima(queries: _Points, candidates: _Points, same: bool, size: int) -> torch.Tensor:
+    """Return half of the least squared distance to each group of candidates, less what all share.
+
+    The candidates are cut into slabs of ``size`` tiles of 128; a group is those at the same place
+    of the tiles of a slab. Only candidates of the own class count, or only those of others.
+    """
+    if queries.rows.is_cuda and _triton_neighbors() is not None:
+        return _triton_neighbors().group_minima(
+            queries.rows,
+            candidates.rows,
+            candidates.half_norms,
+            queries.of,
+            candidates.of,
+            same=same,
+            size=size,
+            place=_PLACE,
+        )
+    dists = torch.addmm(candidates.half_norms[None], queries.rows, candidates.rows.T, alpha=-1.0)
+    alike = queries.of[:, None] == candidates.of[None]
+    dists.masked_fill_(~alike if same else alike, torch.inf)
+    dists = pad(dists, (0, -len(candidates) % (_PLACE * size)), value=torch.inf)
+    return dists.view(len(queries), -1, size, _PLACE).amin(dim=2).flatten(1)
 
 
 def _own_cells(Y: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
@@ -156,8 +260,3 @@ def _own_cells(Y: torch.Tensor, centers: torch.Tensor) -> torch.Tensor:
     half = 0.5 * (centers * centers).sum(dim=1)
     parts = Y.split(max(_BLOCK // len(centers), 1))
     return torch.cat([(half - some @ centers.T).argmin(dim=1) for some in parts])
-
-
-def _blocks(queries: torch.Tensor, n_candidates: int) -> Iterator[torch.Tensor]:
-    """Cut queries so that their distances to candidates fit."""
-    return iter(queries.split(max(_BLOCK // max(n_candidates, 1), 1)))
