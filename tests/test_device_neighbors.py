@@ -5,8 +5,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from mdaml import MDaML  # noqa: E402
 from mdaml.constraints.labels import Classes  # noqa: E402
 from mdaml.constraints.labels import nearest_places as on_the_cpu  # noqa: E402
+from mdaml.kernels.neighbors import nearest_rows  # noqa: E402
+from mdaml.model_selection import knn_accuracy  # noqa: E402
+from mdaml.stores import choice  # noqa: E402
 from mdaml.stores.torch import neighbors  # noqa: E402
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
@@ -127,3 +131,33 @@ def test_samples_whose_cells_hold_no_other_class_find_it_elsewhere(monkeypatch):
     _, far = neighbors.nearest_places(torch.tensor(Y), Classes.from_labels("test", y), 3, 3, 0.5)
     assert (far >= 0).all()
     assert (y[far] != y[:, None]).all()
+
+
+@on_every_device
+def test_rows_of_a_gallery_are_those_of_the_cpu(device):
+    rng = np.random.default_rng(0)
+    queries, gallery = rng.normal(size=(300, 9)) + 50.0, rng.normal(size=(4000, 9)) + 50.0
+    gallery[7] = gallery[5]  # of equals the earlier
+    queries[0] = gallery[5]
+    found = neighbors.nearest_rows(queries, gallery, 4, device)
+    np.testing.assert_array_equal(found, nearest_rows(queries, gallery, 4)[0])
+
+
+@needs_gpu
+def test_scores_on_a_gpu_are_those_of_the_cpu(monkeypatch):
+    monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
+    Y, classes = problem(600)
+    model = MDaML(device="cuda", random_state=0).fit(Y, classes.of)
+    gallery = (Y[::2], classes.of[::2])
+    there = knn_accuracy(model, Y[1::2], classes.of[1::2], gallery=gallery)
+    model.set_params(device=None)
+    assert there == knn_accuracy(model, Y[1::2], classes.of[1::2], gallery=gallery)
+
+
+def test_a_model_of_a_gpu_is_scored_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    Y, classes = problem(60)
+    model = MDaML(random_state=0).fit(Y, classes.of).set_params(device="cuda")
+    gallery = (Y[::2], classes.of[::2])
+    assert 0.0 <= knn_accuracy(model, Y[1::2], classes.of[1::2], gallery=gallery) <= 1.0

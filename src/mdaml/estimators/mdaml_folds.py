@@ -20,12 +20,11 @@ from mdaml.estimators.lfda import LFDA
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_spec import check_parameters
 from mdaml.estimators.rank import folds
-from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.alternation import Alternation, State
 from mdaml.solver.fit import begin_fit, draw_comparisons, first_state
-from mdaml.stores.choice import make_store
+from mdaml.stores.choice import make_store, nearest_rows_on
 
 Run = tuple[Alternation, State]  # where a candidate has got to on one split
 Score = Callable[[FloatArray], BoolArray]  # of a factor of the metric
@@ -39,8 +38,15 @@ _STARTS = {"GMML": GMML(), "LFDA": LFDA(random_state=0), "DMLMJ": DMLMJ(random_s
 
 
 def other_start(name: str, X: FloatArray, said: Said) -> FloatArray:
-    """Return the metric that another method learns from labels, made positive definite."""
+    """Return the metric that another method learns from labels, made positive definite.
+
+    From as many samples at most as the search uses: those methods are of no use as a start if they
+    take longer than what they start.
+    """
     assert isinstance(said, Classes)
+    if len(said.rows) > _MAX_ROWS:
+        some = np.random.RandomState(0).permutation(len(said.rows))[:_MAX_ROWS]
+        X, said = X[said.rows[some]], Classes.from_labels("MDaMLCV", said.of[some])
     y = np.full(len(X), -1)
     y[said.rows] = said.of
     M = clone(_STARTS[name]).fit(X, y).get_mahalanobis_matrix().astype(np.float64)
@@ -118,14 +124,16 @@ def folds_of_classes(
         train, valid = rows[labels.rows[~held_out]], rows[labels.rows[held_out]]
         y, y_valid = of[labels.rows[~held_out]], of[labels.rows[held_out]]
         if len(valid):
-            score = _vote_score(X[train], y, X[valid], y_valid)
+            score = _vote_score(X[train], y, X[valid], y_valid, device)
             said = Classes.from_labels("MDaMLCV", y)
             store = make_store(X[train], device)
             parts.append(Fold(X[train], store, said, score, params, rng.randint(2**31 - 1)))
     return parts
 
 
-def _vote_score(X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray) -> Score:
+def _vote_score(
+    X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray, device: str | None = None
+) -> Score:
     """Return whether the nearest samples under a metric vote for the class of held-out ones."""
     mean = X.mean(axis=0)
     samples, held_out = X - mean, X_valid - mean
@@ -133,7 +141,7 @@ def _vote_score(X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArr
     def score(F: FloatArray) -> BoolArray:
         # Not scikit-learn's classifier: its threads wait for each other when other work is going
         # on, and that took longer than all fits together.
-        nearest, _ = nearest_rows(held_out @ F, samples @ F, _N_NEIGHBORS)
+        nearest = nearest_rows_on(device, held_out @ F, samples @ F, _N_NEIGHBORS)
         votes = np.zeros((len(nearest), int(y.max()) + 1))
         for voter in nearest.T:
             votes[np.arange(len(votes)), y[voter]] += 1

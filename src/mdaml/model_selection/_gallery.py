@@ -5,11 +5,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.pipeline import Pipeline
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.labels import find_labelled
-from mdaml.kernels.neighbors import nearest, nearest_rows
+from mdaml.kernels.neighbors import nearest
 from mdaml.kernels.products import one_blas_thread
+from mdaml.stores.choice import nearest_rows_on
 
 _BLOCK = 2**21  # distances at a time
 _FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
@@ -23,6 +25,11 @@ class Metric(Protocol):
     def transform(self) -> Any:
         """Map samples."""
         ...
+
+
+def metric_of(estimator: Any) -> Any:
+    """Return the metric learner: the last step of a pipeline, or the estimator itself."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
 def map_samples(metric: Metric, X: ArrayLike) -> FloatArray:
@@ -45,6 +52,7 @@ class Search:
     """Labelled points that look for neighbours in a gallery, or among themselves."""
 
     def __init__(self, metric: Metric, X: Any, y: Any, gallery: tuple[Any, Any] | None) -> None:
+        self.device = getattr(metric_of(metric), "device", None)
         self.queries, labels = _labelled(metric, X, y)
         self.is_own_gallery = gallery is None
         self.gallery, gallery_labels = (
@@ -71,7 +79,7 @@ class Search:
         """Return the k nearest in the gallery of each point, or all; ties to the earlier row."""
         with one_blas_thread():  # the search has threads of its own
             if not self.is_own_gallery:
-                return nearest_rows(self.queries, self.gallery, k)[0]
+                return nearest_rows_on(self.device, self.queries, self.gallery, k)
             places = np.arange(len(self.gallery))
             if len(places) == 1:
                 raise ValueError("A single labelled point has no neighbours: pass more.")

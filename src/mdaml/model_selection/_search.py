@@ -15,13 +15,13 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
 from mdaml.estimators.scores import Scores
+from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
 from mdaml.model_selection._trials import (
     Task,
     check_data,
     fit,
-    metric_of,
     seeded,
     summary,
     try_all,

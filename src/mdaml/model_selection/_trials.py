@@ -21,6 +21,7 @@ from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
 from mdaml.constraints.names import get_index
 from mdaml.estimators import MDaML
+from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split
 
@@ -105,11 +106,6 @@ def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     labels = np.asarray(y)
     check_consistent_length(samples, labels)
     return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
-
-
-def metric_of(estimator: Any) -> Any:
-    """Return the metric learner: the last step of a pipeline, or the estimator itself."""
-    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
 def fit(estimator: Any, X: Any, truth: Any) -> Any:

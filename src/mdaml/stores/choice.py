@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import N_MATCHES, has_triplets_only
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import count_pairs
+from mdaml.kernels.neighbors import nearest_rows
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.memory import MemoryStore
 from mdaml.stores.mixture import MAX_ROWS_FOR_START
@@ -18,6 +19,7 @@ from mdaml.stores.mixture import MAX_ROWS_FOR_START
 # Samples up to this size are copied as convenient; larger ones are worked on in blocks.
 SMALL_BYTES = 2**25
 _FIXED_BYTES = 2**26  # blocks and buffers of every thread
+_WORTH_A_GPU = 1e9  # products of a search for neighbours
 
 
 def make_store(
@@ -206,3 +208,17 @@ def find_device(caller: str, device: str | None) -> str | None:
     if device == "auto":
         return "cuda" if has_gpu else None
     return device
+
+
+def nearest_rows_on(
+    device: str | None, queries: FloatArray, gallery: FloatArray, n_nearest: int
+) -> IntArray:
+    """Return the nearest rows of a gallery for each query, searched on a GPU where that pays."""
+    n_products = len(queries) * len(gallery) * queries.shape[1]
+    if n_products < _WORTH_A_GPU or device not in ("cuda", "auto"):
+        return nearest_rows(queries, gallery, n_nearest)[0]
+    if find_device("the search", "auto") is None:  # a model may be used where it was not fitted
+        return nearest_rows(queries, gallery, n_nearest)[0]
+    from mdaml.stores.torch import neighbors
+
+    return neighbors.nearest_rows(queries, gallery, n_nearest, "cuda")

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from mdaml._typing import IntArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.stores.torch import pairs
 
@@ -54,6 +54,20 @@ def nearest_places(
             places = search.in_cells(cells, recall)
         found.append(places.cpu().numpy())
     return found[0], found[1]
+
+
+def nearest_rows(queries: FloatArray, gallery: FloatArray, n_nearest: int, device: str) -> IntArray:
+    """Return the nearest rows of a gallery for each query, ties to the earlier row."""
+    n, mean = len(queries), gallery.mean(axis=0)
+    rows = np.concatenate([queries - mean, gallery - mean], dtype=np.float32)
+    size = np.array([n, len(gallery)])  # two classes, of which each looks in the other one
+    of = np.repeat([0, 1], size)
+    classes = Classes(np.arange(len(rows)), of, np.array([0, n]), size)
+    Y = torch.tensor(rows, device=device)
+    wanted = min(n_nearest, len(gallery))
+    search = _Search(Y, torch.tensor(of, device=device).int(), classes, False, wanted)
+    everyone = torch.arange(n, device=device)
+    return search.among(everyone, slice(n, None)).cpu().numpy() - n
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,7 @@ class _Search:
             first, last = 0, n
             if self.same:
                 first, last = self.classes.bounds[begin, 0], self.classes.bounds[end - 1, 1]
-            found.append(self._among(everyone[begin:end], slice(first, last), self._points))
+            found.append(self.among(everyone[begin:end], slice(first, last)))
         return torch.cat(found)
 
     def in_cells(self, cells: Cells, recall: float) -> torch.Tensor:
@@ -131,12 +145,12 @@ class _Search:
             own = cells.order[cells.starts[cell] : cells.starts[cell + 1]]
             if len(own):
                 parts = [cells.order[cells.starts[c] : cells.starts[c + 1]] for c in ranges]
-                found[own] = self._among(own, torch.cat(parts), self._points)
+                found[own] = self.among(own, torch.cat(parts))
         size = self.classes.size
         others = torch.tensor(size - 1 if self.same else len(self.Y) - size).to(self.of)
         short = (found >= 0).sum(dim=1) < others[self.of].clamp(max=self.wanted)
         if short.any():
-            found[short] = self._among(torch.nonzero(short)[:, 0], slice(None), self._points)
+            found[short] = self.among(torch.nonzero(short)[:, 0], slice(None))
         return found
 
     def _cells_needed(self, cells: Cells, recall: float) -> int:
@@ -155,7 +169,7 @@ class _Search:
         largest = self.Y.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
         half = _as_points((self.Y / 2.0 ** torch.ceil(torch.log2(largest))).half(), self.of)
         tried, true = self._tried
-        ours = self._among(tried, slice(None), half)
+        ours = self.among(tried, slice(None), half)
         hits = (ours[:, :, None] == true[:, None, :]) & (true[:, None, :] >= 0)
         return half if hits.sum() >= _ENOUGH * (true >= 0).sum() else self._single
 
@@ -168,10 +182,13 @@ class _Search:
         """Some samples, and their neighbours by products in single precision."""
         rng = torch.Generator().manual_seed(1)  # not those that the cells were begun with
         tried = torch.randperm(len(self.Y), generator=rng)[:_N_TRIED].to(self.Y.device)
-        return tried, self._among(tried, slice(None), self._single)
+        return tried, self.among(tried, slice(None), self._single)
 
-    def _among(self, queries: torch.Tensor, candidates: Any, points: _Points) -> torch.Tensor:
+    def among(
+        self, queries: torch.Tensor, candidates: Any, points: _Points | None = None
+    ) -> torch.Tensor:
         """Return the nearest of some candidates, a slice or places, to each of some samples."""
+        points = self._points if points is None else points
         there = points[candidates]
         size = min(max(len(there) // (8 * _PLACE), 1), _MOST_MEMBERS)
         n_groups = _PLACE * -(-len(there) // (_PLACE * size))
