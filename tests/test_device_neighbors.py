@@ -39,7 +39,7 @@ def share_found(found, true):
         (180, 6, 60, 500),
         (180, 6, 7, 2**28),
         (180, 200, 7, 2**28),
-        (5000, 3, 2, 2**28),  # several members in each group
+        (9000, 3, 2, 2**28),  # several members in each group
     ],
 )
 def test_all_pairs_give_the_neighbors_of_the_cpu(n, d, n_classes, block, device, monkeypatch):

@@ -27,6 +27,7 @@ _BLOCK = 2**28  # values at a time
 _MOST_QUERIES = 2**14  # at a time
 _SPARE = 4  # more than are wanted, to be ordered by exact distances
 _PLACE, _MOST_MEMBERS = 128, 64  # every 128th sample is in the same group, at most 64 of them
+_MANY_GROUPS = 4096  # fewer only if there are few samples: members are compared once more
 _MOST_PRODUCTS = {True: 1e15, False: 1e12}  # of pairs and features, with and without Triton
 _ENOUGH = 0.995  # share of the neighbours that products of half precision must find
 _CELL = 1000  # samples of a cell, about
@@ -190,7 +191,7 @@ class _Search:
         """Return the nearest of some candidates, a slice or places, to each of some samples."""
         points = self._points if points is None else points
         there = points[candidates]
-        size = min(max(len(there) // (8 * _PLACE), 1), _MOST_MEMBERS)
+        size = min(max(len(there) // _MANY_GROUPS, 1), _MOST_MEMBERS)
         n_groups = _PLACE * -(-len(there) // (_PLACE * size))
         n_kept = min(self.wanted + self.same + _SPARE, n_groups)
         members = torch.arange(size, device=self.Y.device) * _PLACE
