@@ -6,6 +6,7 @@ them. :class:`Problem` holds plain arrays in the shapes of ``literal`` and ``ora
 """
 
 import os
+import signal
 from dataclasses import dataclass, replace
 
 import hypothesis
@@ -29,6 +30,14 @@ from mdaml.stores.memory import MemoryStore
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(autouse=True)
+def keep_ctrl_c():
+    """Put back what Ctrl-C does, which the command changes for the rest of its process."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,18 @@ from mdaml.io.tables import read_table
 
 N = 30
 MAIN = "from mdaml.cli import main; main()"
+# Acts when the command has begun and loads the first of its modules.
+EARLY = """
+import os, signal, sys
+class Loader:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mdaml.cli._failures":
+            {}
+from mdaml.cli import main
+sys.modules.pop("mdaml.cli._failures", None)
+sys.meta_path.insert(0, Loader())
+main()
+"""
 
 
 def run(*arguments, code=0):
@@ -233,37 +245,93 @@ def test_a_model_that_single_precision_cannot_hold_is_refused():
     assert not Path("m.mdaml").exists()
 
 
-def start(*arguments, **options):
-    words = [sys.executable, "-c", MAIN, *map(str, arguments)]
+def start(*arguments, code=MAIN, **options):
+    words = [sys.executable, "-c", code, *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(words, **pipes, **options)
+
+
+def start_slow_fit():
+    """Start a fit without end; return when the command begins."""
+    up = EARLY.format("print('up', file=sys.stderr, flush=True)")
+    words = ("fit", "items.csv", "--drop", "y", "--triplets", "said.csv", "--out", "m.mdaml")
+    options = ("--param", "max_iter=100000", "--param", "tol=0", "--param", "n_modes=3", "--json")
+    process = start(*words, *options, code=up)
+    assert process.stderr.readline() == "up\n"
+    return process
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("seconds", [0.0, 0.4])
 def test_ctrl_c_gives_130_and_a_document(seconds):
     Path("m.mdaml").write_bytes(b"old")
-    slow = (
-        "import signal, sys, threading; from mdaml.cli import main; print('up', file=sys.stderr, "
-    )
-    slow += "flush=True); main()"
-    words = ("fit", "items.csv", "--drop", "y", "--triplets", "said.csv", "--out", "m.mdaml")
-    options = ("--param", "max_iter=100000", "--param", "tol=0", "--param", "n_modes=3", "--json")
-    process = subprocess.Popen(
-        [sys.executable, "-c", slow, *words, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr.readline() == "up\n"
+    process = start_slow_fit()
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
+    if seconds:  # as an impatient user does
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert json.loads(out)["exit_code"] == 130
     assert "Traceback" not in err
     assert Path("m.mdaml").read_bytes() == b"old"
     assert not list(Path().glob(".mdaml-*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("fit", "items.csv", "--labels", "y", "--method", "gmml", "--out", "m.mdaml"), 0),
+        (("fit", "no.csv", "--labels", "y", "--out", "m.mdaml"), 2),
+    ],
+)
+def test_ctrl_c_after_the_outcome_was_told_changes_nothing(words, code):
+    process = start(*words, "--json")
+    document = process.stdout.readline()
+    while process.poll() is None:  # at every moment until the process is gone
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert (json.loads(document).get("exit_code", 0), out) == (code, "")
+    assert "Traceback" not in err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_ends_a_command_that_waits_for_its_threads_with_its_code():
+    code = f"""
+import threading, time
+threading.Thread(target=time.sleep, args=(300,)).start()
+{MAIN}"""
+    process = start("--version", code=code)
+    assert process.stdout.readline().startswith("mdaml ")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_while_the_command_loads_is_answered_afterwards():
+    """The signal comes when the module that explains errors is asked for."""
+    code = EARLY.format("os.kill(os.getpid(), signal.SIGINT)")
+    process = start("demo", "--json", code=code)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["exit_code"] == 130
+    assert err == "Interrupted.\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_job_that_ignores_ctrl_c_goes_on_to_ignore_it():
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    code += "try:\n    from mdaml.cli import main; main()\n"
+    code += "finally:\n    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN"
+    process = start("--version", code=code)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks of files")

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
@@ -30,6 +30,7 @@ LINEAR = {
     "scale, rotate": [StandardScaler(), PCA(3)],
     "rotate, whiten": [PCA(4, whiten=True)],
     "rotate, scale": [PCA(), StandardScaler()],
+    "scale, reduce": [StandardScaler(with_mean=False), TruncatedSVD(3, random_state=0)],
     "nothing": ["passthrough"],
 }
 NORMED = {

@@ -109,12 +109,16 @@ def attack_by_signal(rng, folder):
     if out is not None:
         out.write_bytes(OLD)
     sent = [signal.SIGINT, signal.SIGKILL, signal.SIGTERM][int(rng.integers(3))]
+    impatient = rng.random() < 0.5  # Ctrl-C again and again, to the last moment of the process
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     start = f"import mdaml.cli, sys; sys.stderr.write('up\\n'); sys.stderr.flush(); {MAIN}"
     with subprocess.Popen([sys.executable, "-c", start, *command, *words], **pipes, **where) as run:
         run.stderr.readline()
         time.sleep(float(rng.uniform(0, 5)))
         run.send_signal(sent)
+        while sent == signal.SIGINT and impatient and run.poll() is None:
+            time.sleep(0.01)
+            run.send_signal(sent)
         stdout, stderr = run.communicate(timeout=120)
     what = f"mdaml {' '.join([*command, *words])} and {sent.name}:"
     if sent == signal.SIGINT:

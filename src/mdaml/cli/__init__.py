@@ -3,8 +3,12 @@
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mdaml import __version__
-from mdaml.cli._failures import INTERRUPTED, end_command, print_document_of
+from mdaml.cli._interrupts import (
+    allow_interrupts,
+    hold_interrupts,
+    ignore_interrupts,
+    leave_on_interrupt,
+)
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -12,12 +16,22 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line; whatever happens ends in words, an exit code and, if wanted, JSON."""
+    hold_interrupts()
+    from mdaml.cli._failures import end_command
+
+    as_json = "--json" in sys.argv
     try:
-        code = _call(build_app())
-    # Commands have words of their own; what comes here came up before them: while packages were
-    # loaded or arguments read. Users get a sentence, and by a variable the traceback.
-    except (Exception, KeyboardInterrupt) as error:
-        end_command(error, as_json="--json" in sys.argv)
+        allow_interrupts()
+        # Commands have words of their own; what comes here came up before them: while packages
+        # were loaded or arguments read. Users get a sentence, and by a variable the traceback.
+        try:
+            code = _call(build_app())
+        except Exception as error:
+            end_command(error, as_json=as_json)
+        ignore_interrupts()
+    except KeyboardInterrupt as error:  # during any of this
+        end_command(error, as_json=as_json)
+    leave_on_interrupt(code)
     sys.exit(code)
 
 
@@ -26,18 +40,20 @@ def _call(app: "Typer") -> int:
     import typer
     from typer.rich_utils import rich_format_error
 
+    from mdaml.cli._failures import INTERRUPTED, print_document_of
+
+    # By its subclass: newer versions of typer have a copy of click, under another name.
+    usage_error: Any = typer.BadParameter.__base__
     try:
         code: Any = app(standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except Exception as error:
-        format_message = getattr(error, "format_message", None)  # only wrong arguments have it
-        if format_message is None:
-            raise
-        rich_format_error(error)  # type: ignore[arg-type]
-        code = getattr(error, "exit_code", 2)
+    except usage_error as error:
+        ignore_interrupts()
+        rich_format_error(error)
+        code = error.exit_code
         if "--json" in sys.argv:
-            print_document_of(format_message(), [], code)
+            print_document_of(error.format_message(), [], code)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code or 0
@@ -47,6 +63,7 @@ def build_app() -> "Typer":
     """Assemble the application: one command per module of this package."""
     import typer
 
+    from mdaml import __version__
     from mdaml.cli._help import STYLE, Command, Group
     from mdaml.cli.adapt import adapt
     from mdaml.cli.ask import ask

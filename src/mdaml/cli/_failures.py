@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NoReturn
 
+from mdaml.cli._interrupts import ignore_interrupts, leave_on_interrupt
 from mdaml.io.texts import shorten
 
 WORK_FAILED = 1
@@ -56,6 +57,7 @@ def end_command(
     error: BaseException, *, as_json: bool, interrupted: str = "Interrupted."
 ) -> NoReturn:
     """Print what went wrong, also as a document if one is wanted, and exit."""
+    ignore_interrupts()
     failure = _explain(error, interrupted)
     if os.environ.get(_TRACEBACK) and failure.code != INTERRUPTED:
         traceback.print_exception(error)
@@ -65,6 +67,7 @@ def end_command(
         sys.stderr.write(f"{line}\n")
     if as_json:
         print_document_of(message, details, failure.code)
+    leave_on_interrupt(failure.code)
     raise SystemExit(failure.code) from None
 
 

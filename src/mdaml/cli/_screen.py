@@ -21,6 +21,7 @@ from rich.table import Table as Box
 from mdaml.cli._failures import BAD_INPUT, end_command
 from mdaml.cli._failures import WORK_FAILED as WORK_FAILED
 from mdaml.cli._failures import CommandError as CommandError
+from mdaml.cli._interrupts import ignore_interrupts
 from mdaml.io.atomic import replace_file
 from mdaml.io.texts import list_suffixes, shorten
 
@@ -110,6 +111,7 @@ def run_command(
     _written.clear()
     try:
         yield screen
+        ignore_interrupts()
         screen.print_document()
     except BrokenPipeError:
         raise  # whoever read the output has seen enough; typer handles it

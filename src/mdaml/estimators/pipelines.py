@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any, NoReturn
 
 import numpy as np
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.utils.validation import check_is_fitted
@@ -26,8 +26,8 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted. Steps before the metric are ``StandardScaler``, ``PCA`` and ``Normalizer``, in any
-        order and number.
+        Fitted. Steps before the metric are ``StandardScaler``, ``PCA``, ``TruncatedSVD`` and
+        ``Normalizer``, in any order and number.
 
     Returns
     -------
@@ -64,10 +64,10 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
     check_is_fitted(metric, "components_")
     for step in steps:
         check_is_fitted(step)
-        if not isinstance(step, StandardScaler | PCA | Normalizer):
+        if not isinstance(step, StandardScaler | PCA | TruncatedSVD | Normalizer):
             raise TypeError(
-                f"{type(step).__name__} cannot be folded into a metric: StandardScaler, PCA and "
-                "Normalizer can. Apply it to X first, and fold the rest of the pipeline."
+                f"{type(step).__name__} cannot be folded into a metric: StandardScaler, PCA, "
+                "TruncatedSVD and Normalizer can. Apply it to X first, and fold the rest of the pipeline."
             )
     norms = [n for n, step in enumerate(steps) if isinstance(step, Normalizer)]
     model = _with_front(metric, steps, norms) if norms else fold_steps(deepcopy(metric), steps)
@@ -108,7 +108,7 @@ def _pull_back(step: Any, L: FloatArray) -> FloatArray:
     """Return the linear map of what goes into a step, given that of what comes out."""
     if isinstance(step, StandardScaler):
         return L if step.scale_ is None else L / step.scale_
-    if step.whiten:
+    if isinstance(step, PCA) and step.whiten:
         L = L / np.sqrt(step.explained_variance_)
     return L @ step.components_
 
