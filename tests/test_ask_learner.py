@@ -204,7 +204,8 @@ def test_the_lead_over_euclid_is_that_of_paired_questions():
     half = 1.96 * np.sqrt(9 / 11 - (8 / 11) ** 2) / np.sqrt(11)
     assert (low, high) == pytest.approx((8 / 11 - half, 8 / 11 + half))
     same = owner.difference(first, first, one)
-    assert same[0] == 0 and same[1] < 0 < same[2]
+    assert same[0] == 0
+    assert same[1] < 0 < same[2]
 
 
 def test_the_lead_is_beyond_chance_as_seldom_as_stated():
