@@ -4,8 +4,12 @@
 with 10 000 items of 384 features whose learner runs beside it; times of the answers, and memory.
 
 ``python benchmarks/ask.py teach``: a simulated person who errs in 10 % of the answers, active
-against random questions, scored on items that were never asked about. The person follows a metric
-that was learned from all answers of real people (material, food: a folder in ``MDAML_DATA``).
+against random questions. The person follows a metric that was learned from all answers of real
+people (material, food: a folder in ``MDAML_DATA``). Scores are of items that were never shown: how
+often the model says what the person would say but for errors, and what real people said.
+
+``python benchmarks/ask.py browser``: the same, with the person at the page in Chromium (Playwright)
+and the learner in its own process.
 
 ``--save`` keeps the figures in ``results/ask.json``.
 """
@@ -16,19 +20,22 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 
 from mdaml import Euclidean, MDaML
 from mdaml.ask.items import Column, Items
-from mdaml.ask.learner import Learner, Space, _from_bytes
+from mdaml.ask.learner import Learner, _from_bytes
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
 from mdaml.ask.server import Site
@@ -137,69 +144,162 @@ def read_people(name: str) -> tuple[np.ndarray, np.ndarray]:
     return found["X"].astype(float), triplets
 
 
-class Teacher:
-    """A person who follows a metric, but for errors."""
+class Person:
+    """Somebody who follows a metric, learned from all answers of real people, but for errors."""
 
     def __init__(self, X: np.ndarray, triplets: np.ndarray) -> None:
-        space = Space.of(X, scaled=False)
+        centered = X - X.mean(axis=0)
+        axes = np.linalg.svd(centered, full_matrices=False)[2][: len(X) - 1]
         some = np.random.default_rng(0).permutation(len(triplets))[:6000]
-        self.Y = MDaML(random_state=0).fit(space.X, triplets=triplets[some]).transform(space.X)
+        model = MDaML(random_state=0).fit(centered @ axes.T, triplets=triplets[some])
+        self.Y = model.transform(centered @ axes.T)
 
-    def prefers_second(self, a: int, b: int, c: int) -> bool:
-        near, far = (np.sum((self.Y[a] - self.Y[other]) ** 2) for other in (b, c))
-        return bool(near > far)
+    def order(self, triplets: np.ndarray) -> np.ndarray:
+        """Return triplets with the item first that the person finds more like the anchor."""
+        near, far = (
+            np.sum((self.Y[triplets[:, 0]] - self.Y[triplets[:, k]]) ** 2, axis=1) for k in (1, 2)
+        )
+        return np.where((near <= far)[:, None], triplets, triplets[:, [0, 2, 1]])
+
+    def answer(self, items: list[str], rng: np.random.Generator) -> int:
+        """Return 1 for left or 2 for right."""
+        asked = np.array([list(map(int, items))])
+        is_left = bool((self.order(asked) == asked).all())
+        return 1 if is_left != (rng.random() < ERROR) else 2
 
 
-def teach(X: np.ndarray, triplets: np.ndarray, teacher: Teacher, how: str, seed: int) -> dict:
-    """Return scores on unseen items after so many answers."""
-    rng = np.random.default_rng(seed)
-    is_new = np.zeros(len(X), bool)
-    is_new[rng.permutation(len(X))[: int(0.3 * len(X))]] = True
-    old, unseen = np.flatnonzero(~is_new), triplets[is_new[triplets].all(axis=1)]
-    names = [str(row) for row in old]
-    scores = {0: Euclidean().fit(X).score_triplets(X, unseen)}
-    with tempfile.TemporaryDirectory() as folder:
+class Lesson:
+    """A split of a set into items to ask about and items that are never shown."""
+
+    def __init__(self, name: str, seed: int, people: dict[str, Any]) -> None:
+        self.X, triplets, self.person = people[name]
+        self.name, self.rng = name, np.random.default_rng(seed)
+        is_new = np.zeros(len(self.X), bool)
+        is_new[self.rng.permutation(len(self.X))[: int(0.3 * len(self.X))]] = True
+        self.old, new = np.flatnonzero(~is_new), np.flatnonzero(is_new)
+        drawn = new[self.rng.integers(len(new), size=(6000, 3))]
+        distinct = np.array([len(set(row)) == 3 for row in drawn.tolist()])
+        self.exam = {
+            "the person": self.person.order(drawn[distinct]),
+            "real people": triplets[is_new[triplets].all(axis=1)],
+        }
+
+    def site(self, folder: str, how: str) -> Site:
+        """Return a site that asks about the old items, all questions active or all random."""
+        names = [str(row) for row in self.old]
+        items = Items(names, (Column("text", names),), self.X[self.old])
         plan = Plan(held_out=0, repeats=0, catch=0)
-        items = Items(names, X=X[old])
         site = Site(items, plan, Storage(Path(folder, "answers.db")))
         if how == "random":
             site.composer.take_queries = lambda _: None
-        learner, events = Learner(site.storage, items), []
+        return site
+
+    def score(self, model: Any) -> dict[str, float]:
+        return {who: model.score_triplets(self.X, said) for who, said in self.exam.items()}
+
+    def score_site(self, site: Site) -> dict[str, float]:
+        return self.score(_from_bytes(site.storage.latest("model")["model"]))
+
+
+def teach(lesson: Lesson, how: str) -> dict:
+    """Return scores on unseen items after so many answers, given without a browser."""
+    scores = {0: lesson.score(Euclidean().fit(lesson.X))}
+    with tempfile.TemporaryDirectory() as folder:
+        site = lesson.site(folder, how)
+        learner, events = Learner(site.storage, site.items), []
+        learner.step()
         for n in range(1, max(STEPS) + 1):
             question = site.collector.submit("me", events).result()["questions"][0]
-            wrong = teacher.prefers_second(*map(int, question["items"])) != (rng.random() < ERROR)
+            choice = lesson.person.answer(question["items"], lesson.rng)
             event = {"id": secrets.token_hex(12), "question": question["id"], "outcome": "answer"}
-            events = [event | {"choice": [2] if wrong else [1]}]
+            events = [event | {"choice": [choice]}]
             if n % 10 == 0:
                 site.collector.submit("me", events).result()
                 learner.step()
             if n in STEPS:
-                model = _from_bytes(site.storage.latest("model")["model"])
-                scores[n] = model.score_triplets(X, unseen)
+                scores[n] = lesson.score_site(site)
         site.close()
     return scores
 
 
-def measure_teaching(names: list[str], repetitions: int) -> dict:
-    found = {}
+def teach_in_browser(lesson: Lesson, how: str) -> dict:
+    """Return the same where the answers are keys, pressed in Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    scores = {0: lesson.score(Euclidean().fit(lesson.X))}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
+        running = Running(lesson.site(folder, how), port=0)
+        running.start()
+        browser = started.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page()
+        page.goto(running.url)
+        page.click("button[type=submit]")
+        _wait_for_model(running.site, 0)
+        for n in range(1, max(STEPS) + 1):
+            page.wait_for_function(
+                "n => document.getElementById('count').textContent === n",
+                arg=f"{n - 1} {'answer' if n == 2 else 'answers'}",
+            )
+            page.wait_for_selector(".question")
+            page.wait_for_timeout(160)  # clicks sooner than that may be double clicks
+            items = page.locator(".card p").all_inner_texts()
+            choice = lesson.person.answer(items, lesson.rng)
+            page.keyboard.press("ArrowLeft" if choice == 1 else "ArrowRight")
+            if n % 10 == 0:  # people take longer, and the learner keeps up with them
+                _wait_for_model(running.site, n)
+            if n in STEPS:
+                scores[n] = lesson.score_site(running.site)
+        browser.close()
+        running.close()
+    return scores
+
+
+def _wait_for_model(site: Site, n_answers: int) -> None:
+    while True:
+        latest = site.storage.latest("report")
+        if latest is not None and latest["report"]["n_answers"] >= n_answers:
+            return
+        time.sleep(0.1)
+
+
+def measure_teaching(names: list[str], repetitions: int, how_to: Callable[..., dict]) -> dict:
+    people = {}
     for name in names:
         X, triplets = read_people(name)
-        teacher = Teacher(X, triplets)
+        people[name] = X, triplets, Person(X, triplets)
+    found = {}
+    for name in names:
         for how in ("random", "active"):
-            runs = [teach(X, triplets, teacher, how, seed) for seed in range(repetitions)]
-            mean = {n: round(float(np.mean([run[n] for run in runs])), 3) for n in runs[0]}
-            found[f"{name}, {how}"] = {("Euclid" if n == 0 else n): mean[n] for n in mean}
-            print(f"{name}, {how}:", found[f"{name}, {how}"], flush=True)
+            runs = [how_to(Lesson(name, seed, people), how) for seed in range(repetitions)]
+            for who in runs[0][0]:
+                label = f"{name}, {how} questions, as {who}"
+                found[label] = summarize([{n: run[n][who] for n in run} for run in runs])
+                print(f"{label}: {found[label]}", flush=True)
     return found
+
+
+def summarize(runs: list[dict]) -> dict:
+    """Return the mean score of Euclid, and how much the model is above it, with standard errors."""
+    gains = {n: np.array([run[n] - run[0] for run in runs]) * 100 for n in runs[0] if n}
+    euclid = round(float(np.mean([run[0] for run in runs])), 3)
+    errors = {
+        n: gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
+        for n, gain in gains.items()
+    }
+    return {"Euclid": euclid} | {
+        n: f"{gain.mean():+.1f} ± {errors[n]:.1f}" for n, gain in gains.items()
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "teach", "serve"])
+    parser.add_argument("what", choices=["load", "teach", "browser", "serve"])
     parser.add_argument("--persons", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--sets", nargs="+", default=["material", "food"])
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--place", help=argparse.SUPPRESS)
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
@@ -210,7 +310,8 @@ def main() -> None:
     if given.what == "load":
         found = measure_load(given.persons, given.minutes)
     else:
-        found = measure_teaching(given.sets, given.repetitions)
+        how_to = teach if given.what == "teach" else teach_in_browser
+        found = measure_teaching(given.sets, given.repetitions, how_to)
     print(json.dumps(found, indent=1))
     if given.save:
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

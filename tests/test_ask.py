@@ -12,7 +12,7 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.collector import AHEAD
 from mdaml.ask.items import Column, Items, read_items, write_demo
 from mdaml.ask.learner import split_answers
-from mdaml.ask.questions import Composer, Person, Plan
+from mdaml.ask.questions import Composer, Person, Plan, check_choice
 from mdaml.ask.storage import Storage
 from mdaml.constraints import Constraints
 
@@ -425,10 +425,46 @@ def test_gold_must_fit_the_form():
     gold = Constraints(pairs=[[0, 1]], pair_labels=[1], n_points=5)
     with pytest.raises(ValueError, match="need columns a,b,c"):
         Composer(Plan(), IDS, gold)
-    with pytest.raises(ValueError, match="forms triplet and same"):
+    with pytest.raises(ValueError, match="need columns item1,item2,item3,odd"):
         Composer(Plan(form="odd"), IDS, gold)
     asked = ask_many(Plan(form="same", catch=0.5), 10, gold, ids=8)
     assert {tuple(q["expected"]) for q in asked if q["source"] == "catch"} == {(1,)}
+    gold = Constraints.from_picks([0], [[1, 2, 3, 4]], [[3]], n_points=8)
+    with pytest.raises(ValueError, match="that about '0' shows 4 with 1 picked"):
+        Composer(Plan(form="pick", pick=2, show=4), list("01234567"), gold)
+
+
+@pytest.mark.parametrize(
+    ("plan", "gold", "shown", "right"),
+    [
+        (
+            Plan(form="odd", catch=0.5),
+            Constraints.from_odd_one_out([[0, 1, 2], [5, 3, 4]], [1, 5], n_points=8),
+            [{0, 1, 2}, {3, 4, 5}],
+            [{1}, {5}],
+        ),
+        (
+            Plan(form="pick", pick=2, show=4, catch=0.5),
+            Constraints.from_picks(
+                [0, 0], [[1, 2, 3, 4], [4, 5, 6, 7]], [[1, 3], [7, 4]], n_points=8
+            ),
+            [{0, 1, 2, 3, 4}, {0, 4, 5, 6, 7}],
+            [{1, 3}, {4, 7}],
+        ),
+    ],
+)
+def test_catch_questions_of_every_form_expect_the_known_answer_in_any_place(
+    plan, gold, shown, right
+):
+    asked = [q for q in ask_many(plan, 80, gold, ids=8) if q["source"] == "catch"]
+    places = set()
+    for question in asked:
+        rows = [int(name.removeprefix("item ")) for name in question["items"]]
+        known = shown.index(set(rows))
+        assert {rows[place] for place in question["expected"]} == right[known]
+        assert question["expected"] == check_choice(plan, "answer", question["expected"], len(rows))
+        places.add(tuple(question["expected"]))
+    assert len(places) == {"odd": 3, "pick": 6}[plan.form]
 
 
 def test_items_are_values():

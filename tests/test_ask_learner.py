@@ -5,7 +5,7 @@ import pytest
 from ask_site import Browser, make_items, make_site
 
 import mdaml
-from mdaml.ask import Interview, learner, owner
+from mdaml.ask import Interview, learner, owner, persons
 from mdaml.ask.items import Items
 from mdaml.ask.learner import Learner, Space
 from mdaml.ask.questions import Plan
@@ -175,9 +175,13 @@ def test_the_estimated_error_is_near_the_true_one():
         wrong = rng.random((2, 2000)) < error
         caught = (~wrong[0][:500]).tolist()
         again = (wrong[0] == wrong[1]).tolist()
-        assert owner.estimate_error(caught, again, []) == pytest.approx(error, abs=0.03)
-        assert owner.estimate_error([], again, []) == pytest.approx(error, abs=0.05)
-    assert owner.estimate_error([], [], []) is None
+        assert persons.estimate_error(caught, again) == pytest.approx(error, abs=0.03)
+        assert persons.estimate_error([], again) == pytest.approx(error, abs=0.05)
+        sure = rng.uniform(0.5, 1, 2000)  # of the side that the metric prefers
+        is_true = (rng.random(2000) < sure) != wrong[0]
+        verdict = persons.Verdict(np.where(is_true, sure, 1 - sure), np.ones(2000), "")
+        assert persons.estimate_error([], [], verdict) == pytest.approx(error, abs=0.05)
+    assert persons.estimate_error([], []) is None
 
 
 def test_wilsons_interval_is_that_of_the_textbook():
@@ -192,12 +196,99 @@ def test_answers_to_gain_follow_the_doublings():
     assert owner.answers_to_gain(curve[:2]) is None
 
 
+def test_the_lead_over_euclid_is_that_of_paired_questions():
+    first, second, one = np.array([1.0] * 8 + [0.5]), np.array([0.0] * 8 + [0.5]), np.zeros(9, int)
+    lead, low, high = owner.difference(first, second, one)
+    assert lead == pytest.approx(8 / 9)
+    # Agresti and Min: 8.5 wins, 0.5 losses and 2 ties in 11.
+    half = 1.96 * np.sqrt(9 / 11 - (8 / 11) ** 2) / np.sqrt(11)
+    assert (low, high) == pytest.approx((8 / 11 - half, 8 / 11 + half))
+    same = owner.difference(first, first, one)
+    assert same[0] == 0
+    assert same[1] < 0 < same[2]
+
+
+def test_the_lead_is_beyond_chance_as_seldom_as_stated():
+    rng = np.random.default_rng(0)
+    for n in (10, 30, 200):
+        draws = rng.random((2000, 2, n)) < 0.7
+        ahead = [owner.difference(a, b, np.zeros(n, int))[1] > 0 for a, b in draws.astype(float)]
+        assert np.mean(ahead) < 0.035
+
+
+def test_pairs_are_scored_by_the_area_under_the_curve():
+    from mdaml.model_selection import pair_auc
+
+    rng = np.random.default_rng(0)
+    X, pairs = rng.normal(size=(30, 3)), rng.permutation(30).reshape(15, 2)
+    labels = np.where(rng.random(15) < 0.4, 1, -1)
+    columns = {"question": [f"q{n}" for n in range(15)]}
+    held = Constraints(pairs=pairs, pair_labels=labels, n_points=30, columns=columns)
+    metric = Euclidean().fit(X)
+    right, groups = owner._score_questions(metric, X, held)
+    assert right.mean() == pytest.approx(pair_auc(metric, X, held))
+    assert (groups == (labels > 0)).all()
+
+
+def answer_in_parts(site, error):
+    learning = Learner(site.storage, site.items)
+    for seed in range(6):
+        answer(site, 40, error=error, seed=seed)
+        learning.step()
+    return site.storage.latest("report")["report"]
+
+
+def test_answers_at_random_promise_no_gain(site):
+    report = answer_in_parts(site, 0.5)
+    assert len(report["curve"]) >= 3
+    assert report["lead"][1] < 0 < report["lead"][2]
+    assert report["gain"] is None
+
+
+def test_answers_that_teach_are_told_by_the_lead(site):
+    report = answer_in_parts(site, 0.1)
+    lead, low, high = report["lead"]
+    assert 0 < low < lead < high
+    assert lead == pytest.approx(report["curve"][-1][1] - report["euclid"][0])
+
+
+def test_a_score_that_grows_by_chance_promises_no_gain(monkeypatch):
+    monkeypatch.setattr(owner, "answers_to_gain", lambda _: 12)
+    rng = np.random.default_rng(0)
+    X, T = rng.normal(size=(40, 4)), np.array([rng.permutation(40)[:3] for _ in range(60)])
+    first = Euclidean().fit(X)
+    first.components_ = np.eye(4)[:1]
+    right = np.where(
+        (first.pair_distance(X[T[:, 0]], X[T[:, 1]]) < first.pair_distance(X[T[:, 0]], X[T[:, 2]]))[
+            :, None
+        ],
+        T,
+        T[:, [0, 2, 1]],
+    )
+    for said, gain in ((right, 12), (T, None)):
+        columns = {"question": [f"q{n}" for n in range(60)]}
+        held = Constraints(triplets=said, n_points=40, columns=columns)
+        assert owner.describe_learning([(10, first)], Euclidean().fit(X), X, held)["gain"] == gain
+
+
+def test_who_answers_at_random_is_told_and_counts_less(site, tmp_path):
+    for seed in range(3):
+        answer(site, 40, "careful", error=0.05, seed=seed)
+        answer(site, 40, "careless", error=0.5, seed=seed + 10)
+    Learner(site.storage, site.items).step()
+    careful, careless = site.storage.latest("report")["report"]["persons"]
+    assert (careful["remark"], careless["remark"]) == ("", "answers at random")
+    assert careful["error"] < 0.15 < 0.35 < careless["error"]
+    weights = load(site, tmp_path).persons_["weight"]
+    assert weights[0] > 2 * weights[1]
+
+
 def test_persons_are_described_by_what_they_said(tmp_path):
     # So many repeats that who errs in two of five answers contradicts himself in one at least.
     site = make_site(tmp_path / "answers.db", make_items(40, 4), Plan(repeats=0.5))
     answer(site, 60, "careful")
     answer(site, 60, "careless", error=0.4, seed=3)
-    rows = owner.describe_answers(site.storage.answers())["persons"]
+    rows = persons.describe_answers(site.storage.answers())["persons"]
     careful, careless = rows
     assert (careful["who"], careful["answers"]) == ("careful", 60)
     assert careful["same_again"] == [careful["same_again"][1]] * 2

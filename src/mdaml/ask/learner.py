@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.ask import owner
+from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Items
 from mdaml.ask.storage import Stamp, Storage
@@ -31,6 +31,7 @@ _MOST_AXES = 50  # a sitting of some hundred answers cannot tell about more
 _LEAST_ANSWERS = 5
 _N_QUERIES = 60
 _REFIT = 1.25  # a whole fit when there are so many times the answers of the last one
+_HOLD = 6.0  # answers about a feature that Euclid counts for
 _SLOW = 2.0  # seconds of a whole fit above which the answers in between refine the model only
 
 
@@ -105,16 +106,18 @@ class Learner:
             return False
         answers = self._storage.answers()
         held, taught = split_answers(answers)
-        report: Row = owner.describe_answers(answers)
-        blob, queries = None, list[list[str]]()
+        verdicts: dict[str, persons.Verdict] = {}
+        report, blob, queries = Row(), None, list[list[str]]()
         X, ids = self._items.X, self._items.ids
         if X is not None:
             said = to_constraints(taught, ids)
             model = self._learn(said)
             if model is not None:
                 blob = _to_bytes(model, self._items.features)
+                verdicts = persons.judge(model, X, answers, ids)
             queries = self._suggest(model, answers)
             report |= self._report(model, to_constraints(held, ids), said)
+        report |= persons.describe_answers(answers, verdicts)
         n_taught = len([a for a in taught if a["outcome"] != "skip"])
         self._storage.add_model(n_taught, blob, report, queries)
         self._prune()
@@ -136,8 +139,11 @@ class Learner:
                 new = said.select(np.arange(self._n_learned, n))
                 self._model.partial_fit(space.X, constraints=new._replaced(ids=None))
             elif n != self._n_fitted or self._model is None:
-                self._model = MDaML(random_state=0)
-                self._model.fit(space.X, constraints=said._replaced(ids=None))
+                self._model = MDaML(anchor=choose_anchor(said, space.X.shape[1]), random_state=0)
+                several = len(np.unique(said.columns["who"])) > 1 and len(said.triplets) == n
+                self._model.fit(
+                    space.X, constraints=said._replaced(ids=None), who="who" if several else None
+                )
                 self._n_fitted, self._seconds = n, time.perf_counter() - began
         self._n_learned = n
         return space.widen(self._model, X)
@@ -193,6 +199,17 @@ class Learner:
         if dropped:
             self._storage.drop_models(dropped)
         self._curve = {version: m for version, m in self._curve.items() if version in kept}
+
+
+def choose_anchor(said: Constraints, n_features: int) -> float | Literal["auto"]:
+    """Return how strongly the metric is held near Euclid's.
+
+    Like six answers about every feature while there are fewer answers than that. Then "auto", which
+    holds out answers to choose: of few, and of near ties that were asked because they are open, it
+    learns that nothing can be learned.
+    """
+    anchor = _HOLD * n_features / len(np.unique(said.columns["question"]))
+    return min(anchor, 10.0) if anchor > 1 else "auto"
 
 
 def split_answers(answers: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -1,4 +1,4 @@
-"""Figures of the owner's page: persons, learning curve, map, neighbours, doubtful answers."""
+"""Figures of the owner's page: learning curve, map, neighbours, doubtful answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints import Constraints
 from mdaml.inspection import audit
 from mdaml.kernels.neighbors import nearest_rows
-from mdaml.model_selection import triplet_accuracy
+from mdaml.kernels.pairs import pair_sq_dists
 
 Row = dict[str, Any]
 
@@ -20,88 +20,81 @@ _LEAST_SCORED = 10  # held-out answers
 _Z = 1.96
 
 
-def describe_answers(answers: Sequence[Row]) -> Row:
-    """Return the number of answers, and a row for each person."""
-    by_person: dict[str, list[Row]] = {}
-    for answer in answers:
-        by_person.setdefault(answer["person"], []).append(answer)
-    by_question = {answer["id"]: answer for answer in answers}
-    persons = [_describe_person(who, own, by_question) for who, own in by_person.items()]
-    return {"n_answers": sum(a["outcome"] != "skip" for a in answers), "persons": persons}
-
-
-def _describe_person(who: str, own: Sequence[Row], by_question: dict[str, Row]) -> Row:
-    said = [a for a in own if a["outcome"] == "answer"]
-    agreed: dict[bool, list[bool]] = {True: [], False: []}  # by whether the first was one's own
-    for answer in said:
-        first = by_question.get(answer["repeats"])
-        if first is not None and first["outcome"] == "answer":
-            agreed[first["person"] == who].append(_chosen(first) == _chosen(answer))
-    caught = [a["choice"] == a["expected"] for a in said if a["source"] == "catch"]
-    times = [a["seconds"] for a in own if a["seconds"] is not None]
-    sided = [a["choice"] == [1] for a in said if a["form"] in ("triplet", "same")]
-    return {
-        "who": who,
-        "answers": sum(a["outcome"] != "skip" for a in own),
-        "unsure": sum(a["outcome"] == "unsure" for a in own),
-        "skipped": sum(a["outcome"] == "skip" for a in own),
-        "seconds": float(np.median(times)) if times else None,
-        "left": _share(sided),
-        "same_again": _share(agreed[True]),
-        "as_others": _share(agreed[False]),
-        "catch": _share(caught),
-        "error": estimate_error(caught, agreed[True], agreed[False]),
-    }
-
-
-def _chosen(answer: Row) -> set[str] | bool:
-    if answer["form"] == "same":
-        return bool(answer["choice"] == [1])
-    return {answer["items"][place] for place in answer["choice"]}
-
-
-def _share(held: Sequence[bool]) -> list[int] | None:
-    return [sum(held), len(held)] if held else None
-
-
-def estimate_error(
-    caught: Sequence[bool], own: Sequence[bool], others: Sequence[bool]
-) -> float | None:
-    """Return the share of wrong answers that fits what is known best.
-
-    A person who errs with probability e is right on a catch question with ``1 - e``, and says the
-    same twice with ``1 - 2 e (1 - e)``; others are taken to err as often. The most likely e up to
-    1/2, with two right catch answers and one wrong one added; None if nothing is known.
-    """
-    if not (caught or own or others):
-        return None
-    e = np.linspace(0.001, 0.5, 500)
-    same = 1 - 2 * e * (1 - e)
-    right, twice = [*caught, True, True, False], [*own, *others]
-    n_right, n_same = sum(right), sum(twice)
-    fit = n_right * np.log(1 - e) + (len(right) - n_right) * np.log(e)
-    fit += n_same * np.log(same) + (len(twice) - n_same) * np.log(1 - same)
-    return float(e[np.argmax(fit)])
-
-
 def describe_learning(
     models: Sequence[tuple[int, Any]], euclidean: Any, X: FloatArray, held: Constraints | None
 ) -> Row:
     """Return the scores of models on held-out answers, after so many answers each.
 
-    All are scored by the same answers; the interval is Wilson's, at 95 %.
+    All are scored by the same answers; the interval is Wilson's, at 95 %. ``lead`` is what the last
+    model has over Euclid, with its interval; ``gain``, how many more answers raise the score by a
+    point, is told only if that is more than chance.
     """
-    questions = set() if held is None else set(held.columns["question"].tolist())
-    n_held = len(questions)
-    if held is None or n_held < _LEAST_SCORED or not len(held.triplets):
-        return {"n_held_out": n_held, "curve": [], "euclid": None, "gain": None}
-    curve = []
-    for n_answers, model in models:
-        score = triplet_accuracy(model, X, held)
-        curve.append([n_answers, score, *interval(score, n_held)])
-    plain = triplet_accuracy(euclidean, X, held)
-    euclid = [plain, *interval(plain, n_held)]
-    return {"n_held_out": n_held, "curve": curve, "euclid": euclid, "gain": answers_to_gain(curve)}
+    n_held = 0 if held is None else len(np.unique(held.columns["question"]))
+    nothing = {"n_held_out": n_held, "curve": [], "euclid": None, "lead": None, "gain": None}
+    if held is None or n_held < _LEAST_SCORED or not _can_score(held):
+        return nothing
+    plain, groups = _score_questions(euclidean, X, held)
+    scored = [(n, _score_questions(model, X, held)[0]) for n, model in models]
+    points = [(n, float(right.mean())) for n, right in scored]
+    curve = [[n, score, *interval(score, n_held)] for n, score in points]
+    score = float(plain.mean())
+    lead = difference(scored[-1][1], plain, groups) if scored else None
+    is_ahead = lead is not None and lead[1] > 0
+    return {
+        "n_held_out": n_held,
+        "curve": curve,
+        "euclid": [score, *interval(score, n_held)],
+        "lead": lead,
+        "gain": answers_to_gain(curve) if is_ahead else None,
+    }
+
+
+def _can_score(held: Constraints) -> bool:
+    return len(held.triplets) > 0 or len(np.unique(held.pair_labels)) == 2
+
+
+def _score_questions(metric: Any, X: FloatArray, held: Constraints) -> tuple[FloatArray, IntArray]:
+    """Return by how much a metric is right on each question, and the group of each.
+
+    The share of the comparisons that hold. Of pairs, the share of all pairs that were called the
+    opposite which it has in the right order; its mean over either group is the area under the ROC
+    curve, and so is the mean that is returned.
+    """
+    Y = metric.transform(X)
+    if len(held.triplets):
+        T, n = held.triplets, len(held.triplets)
+        right = pair_sq_dists(Y, T[:, [0, 1]]) < pair_sq_dists(Y, T[:, [0, 2]])
+        weights = held.weights[:n]
+        _, question = np.unique(held.columns["question"][:n], return_inverse=True)
+        share = np.bincount(question, weights * right) / np.bincount(question, weights)
+        return share, np.zeros(len(share), int)
+    sq_dists, similar = pair_sq_dists(Y, held.pairs), held.pair_labels > 0
+    near, far = sq_dists[similar], sq_dists[~similar]
+    order = (near[:, None] < far) + 0.5 * (near[:, None] == far)
+    share = np.empty(len(similar))
+    share[similar], share[~similar] = order.mean(axis=1), order.mean(axis=0)
+    return share, similar.astype(int)
+
+
+def difference(
+    first: FloatArray, second: FloatArray, groups: IntArray
+) -> tuple[float, float, float]:
+    """Return how much more is right with the first on the same questions, with 95 % limits.
+
+    The limits of Agresti and Min: in each group a win, a loss and a tie are added, half, half and
+    one. With few questions none but a clear difference is beyond chance.
+    """
+    mean, variance = 0.0, 0.0
+    names = np.unique(groups)
+    for group in names:
+        d = (first - second)[groups == group]
+        n = len(d) + 2
+        mean += float(d.sum()) / n / len(names)
+        spread = (float(np.sum(d**2)) + 1) / n - (float(d.sum()) / n) ** 2
+        # Both groups of pairs give the same area; the variances of its two means add up (DeLong).
+        variance += spread / n
+    half = _Z * np.sqrt(variance)
+    return float(np.mean(first - second)), mean - half, mean + half
 
 
 def interval(share: float, n: int) -> tuple[float, float]:

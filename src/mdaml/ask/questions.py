@@ -4,7 +4,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,12 @@ Row = dict[str, Any]
 
 FORMS = ("triplet", "odd", "same", "pick")
 OUTCOMES = ("answer", "unsure", "skip")
+GOLD = {  # columns of a file of questions with known answers
+    "triplet": "a,b,c",
+    "odd": "item1,item2,item3,odd",
+    "same": "a,b,label",
+    "pick": "anchor,shown,picked",
+}
 SAME, DIFFERENT = 1, 0
 _QUESTIONS = {
     "triplet": "Which one is more like the one above?",
@@ -122,7 +128,7 @@ class Composer:
     ids : sequence of str
         Names of the items.
     gold : Constraints or None
-        Questions with known answers: triplets, or pairs if the form is "same".
+        Questions with known answers, as `GOLD` says; pairs if the form is "same".
     seed : int or None
         Same seed, same questions.
     """
@@ -142,7 +148,7 @@ class Composer:
         self._known: deque[Row] = deque(maxlen=_MOST_KNOWN)
         self._queries: list[list[str]] = []
         self._times = np.zeros(len(self.ids), int)
-        self._gold = _list_gold(plan.form, gold, self.ids)
+        self._gold = _list_gold(plan, gold, self.ids)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -259,28 +265,65 @@ class Composer:
         }
 
     def _ask_catch(self, person: Person) -> Row:
-        """Ask what is known."""
-        items, expected = self._gold[int(self._rng.integers(len(self._gold)))]
-        if self.plan.form == "triplet":
-            placed = self._place(person, items[1], items[2])
-            items, expected = [items[0], *placed], [1 + placed.index(items[1])]
+        """Ask what is known, the right answer in any place."""
+        first, others, right = self._gold[int(self._rng.integers(len(self._gold)))]
+        if self.plan.form == "same":
+            items, expected = others, [SAME if right else DIFFERENT]
+        else:
+            if self.plan.form == "triplet":
+                placed = self._place(person, *others)
+            else:
+                placed = [others[k] for k in self._rng.permutation(len(others))]
+            items = [*first, *placed]
+            expected = [k for k, name in enumerate(items) if k >= len(first) and name in right]
         return {"source": "catch", "held_out": False, "items": items, "expected": expected}
 
 
-def _list_gold(
-    form: str, gold: Constraints | None, ids: Sequence[str]
-) -> list[tuple[list[str], list[int]]]:
-    """Return questions with the places of their right answers."""
+class _Known(NamedTuple):
+    """A question with a known answer."""
+
+    first: list[str]  # the item to compare with, if there is one
+    others: list[str]
+    right: set[str]  # to be chosen; of two that are not the same, none
+
+
+def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list[_Known]:
+    """Return questions with known answers of the form that is asked."""
     if gold is None:
         return []
-    members = {"triplet": gold.triplets, "same": gold.pairs}.get(form)
-    if members is None or len(members) == 0:
-        wanted = {"triplet": "a,b,c", "same": "a,b,label"}.get(form)
-        if wanted is None:
-            raise ValueError("Questions with known answers are for the forms triplet and same.")
-        raise ValueError(f"Questions with known answers need columns {wanted} for this form.")
+    members = gold.pairs if plan.form == "same" else gold.triplets
+    if len(members) == 0:
+        raise ValueError(f"Questions with known answers need columns {GOLD[plan.form]} here.")
     named = [[ids[row] for row in rows] for rows in members]
-    if form == "triplet":
-        return [(items, [1]) for items in named]
-    labels = [[SAME if label > 0 else DIFFERENT] for label in gold.pair_labels]
-    return list(zip(named, labels, strict=True))
+    if plan.form == "same":
+        labels = gold.pair_labels > 0
+        return [
+            _Known([], pair, set(pair) if label else set())
+            for pair, label in zip(named, labels, strict=True)
+        ]
+    if plan.form == "triplet":
+        return [_Known([a], [b, c], {b}) for a, b, c in named]
+    if plan.form == "odd":  # a is like b, and b like a: one question
+        odd = {(frozenset((a, b)), c): [a, b, c] for a, b, c in named}
+        return [_Known([], three, {three[2]}) for three in odd.values()]
+    return _list_picks(plan, named, gold.columns.get("answer_number"))
+
+
+def _list_picks(plan: Plan, named: Sequence[Sequence[str]], answers: Any) -> list[_Known]:
+    """Put the comparisons of one answer, or else of one item, together again."""
+    near: dict[Any, dict[str, None]] = {}
+    far: dict[Any, dict[str, None]] = {}
+    for k, (a, b, c) in enumerate(named):
+        key = (a, None if answers is None else answers[k])
+        near.setdefault(key, {})[b] = None
+        far.setdefault(key, {})[c] = None
+    found = []
+    for key, picked in near.items():
+        if len(picked) != plan.pick or len(picked) + len(far[key]) != plan.show:
+            raise ValueError(
+                f"Questions with known answers must show {plan.show} items of which {plan.pick} "
+                f"are picked; that about {key[0]!r} shows {len(picked) + len(far[key])} with "
+                f"{len(picked)} picked. Correct it, or change --pick and --show."
+            )
+        found.append(_Known([key[0]], [*picked, *far[key]], set(picked)))
+    return found

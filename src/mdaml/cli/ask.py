@@ -106,7 +106,8 @@ _Gold: TypeAlias = Annotated[
     _option(
         panel=_QUESTIONS,
         metavar="FILE",
-        text="Questions with known answers, columns a,b,c (same: a,b,label). Every 20th.",
+        text="Questions with known answers, every 20th: columns a,b,c (odd: item1,item2,item3,odd; "
+        "same: a,b,label; pick: anchor,shown,picked, lists as x|y).",
     ),
 ]
 _Intro: TypeAlias = Annotated[
@@ -203,7 +204,7 @@ def ask(
                 host=host,
                 port=port,
                 links=links,
-                gold=_read_gold(gold, known.ids),
+                gold=_read_gold(gold, known.ids, form),
                 intro="" if intro is None else _read_text(intro),
                 learns=learn,
                 ready=lambda running: _announce(screen, running, known, browser),
@@ -225,11 +226,12 @@ def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
         return read_items(items, shown=columns, **options)
 
 
-def _read_gold(path: Path | None, ids: Any) -> Constraints | None:
+def _read_gold(path: Path | None, ids: Any, form: Form) -> Constraints | None:
     if path is None:
         return None
     check_file(path)
-    return Constraints.read(path, ids=ids)
+    kinds = {Form.ODD: "odd_one_out", Form.PICK: "picks"}
+    return Constraints.read(path, ids=ids, form=kinds.get(form))
 
 
 def _read_text(path: Path) -> str:

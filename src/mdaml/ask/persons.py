@@ -1,0 +1,130 @@
+"""Who answers, and how often each person errs: figures of the owner's page."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from mdaml._typing import FloatArray
+from mdaml.ask.answers import to_constraints
+from mdaml.inspection import audit
+from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.kernels.pairs import pair_sq_dists
+
+Row = dict[str, Any]
+
+
+class Verdict(NamedTuple):
+    """What the learned metric says of the answers of a person."""
+
+    chances: FloatArray  # (n,) that the truth is what was said, by the metric
+    weights: FloatArray  # (n,) of the comparisons; those of one answer sum to one
+    remark: str
+
+
+NO_VERDICT = Verdict(np.empty(0), np.empty(0), "")
+
+
+def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None = None) -> Row:
+    """Return the number of answers, and a row for each person."""
+    by_person: dict[str, list[Row]] = {}
+    for answer in answers:
+        by_person.setdefault(answer["person"], []).append(answer)
+    by_question = {answer["id"]: answer for answer in answers}
+    verdicts = verdicts or {}
+    persons = [
+        _describe_person(who, own, by_question, verdicts.get(who, NO_VERDICT))
+        for who, own in by_person.items()
+    ]
+    return {"n_answers": sum(a["outcome"] != "skip" for a in answers), "persons": persons}
+
+
+def _describe_person(
+    who: str, own: Sequence[Row], by_question: dict[str, Row], verdict: Verdict
+) -> Row:
+    said = [a for a in own if a["outcome"] == "answer"]
+    agreed: dict[bool, list[bool]] = {True: [], False: []}  # by whether the first was one's own
+    for answer in said:
+        first = by_question.get(answer["repeats"])
+        if first is not None and first["outcome"] == "answer":
+            agreed[first["person"] == who].append(_chosen(first) == _chosen(answer))
+    caught = [a["choice"] == a["expected"] for a in said if a["source"] == "catch"]
+    times = [a["seconds"] for a in own if a["seconds"] is not None]
+    sided = [a["choice"] == [1] for a in said if a["form"] in ("triplet", "same")]
+    return {
+        "who": who,
+        "answers": sum(a["outcome"] != "skip" for a in own),
+        "unsure": sum(a["outcome"] == "unsure" for a in own),
+        "skipped": sum(a["outcome"] == "skip" for a in own),
+        "seconds": float(np.median(times)) if times else None,
+        "left": _share(sided),
+        "same_again": _share(agreed[True]),
+        "as_others": _share(agreed[False]),
+        "catch": _share(caught),
+        "error": estimate_error(caught, [*agreed[True], *agreed[False]], verdict),
+        "remark": verdict.remark,
+    }
+
+
+def _chosen(answer: Row) -> set[str] | bool:
+    if answer["form"] == "same":
+        return bool(answer["choice"] == [1])
+    return {answer["items"][place] for place in answer["choice"]}
+
+
+def _share(held: Sequence[bool]) -> list[int] | None:
+    return [sum(held), len(held)] if held else None
+
+
+def estimate_error(
+    caught: Sequence[bool], twice: Sequence[bool], verdict: Verdict = NO_VERDICT
+) -> float | None:
+    """Return the share of wrong answers of a person, given all that is known.
+
+    A person who errs with probability e is right on a catch question with ``1 - e``, and says the
+    same twice with ``1 - 2 e (1 - e)``; others are taken to err as often. An answer that the metric
+    holds for true with probability p is given with ``(1 - e) p + e (1 - p)``. The mean of e, from 0
+    to 1/2, with two right catch answers and one wrong one added; None if nothing is known.
+    """
+    if not (caught or twice or len(verdict.chances)):
+        return None
+    e = np.linspace(0.001, 0.5, 500)
+    same, right = 1 - 2 * e * (1 - e), [*caught, True, True, False]
+    fit = sum(right) * np.log(1 - e) + (len(right) - sum(right)) * np.log(e)
+    fit += sum(twice) * np.log(same) + (len(twice) - sum(twice)) * np.log(1 - same)
+    p = verdict.chances[:, None]
+    fit += verdict.weights @ np.log((1 - e) * p + e * (1 - p))
+    chance = np.exp(fit - fit.max())
+    return float(chance @ e / chance.sum())
+
+
+def judge(
+    model: Any, X: FloatArray, answers: Sequence[Row], ids: Sequence[str]
+) -> dict[str, Verdict]:
+    """Return what a metric says of the answers of each person; see :func:`mdaml.audit`.
+
+    How sharp it is, is estimated by the better half of the persons: errors of the others would pass
+    for a blunt metric. Pairs tell no chances: each person has a threshold of their own.
+    """
+    decided = [a for a in answers if a["outcome"] == "answer"]
+    said = to_constraints(decided, ids)
+    if said is None:
+        return {}
+    said = said._replaced(ids=None)
+    left = None
+    if all(a["form"] == "triplet" for a in decided) and said.n_constraints == len(decided):
+        left = [a["choice"] == [1] for a in decided]
+    frame = audit(model, X, constraints=said, training_rows=False, who="who", left=left)
+    Y, T, who = model.transform(X), said.triplets, said.columns["who"][: len(said.triplets)]
+    margins = relative_margins(*(pair_sq_dists(Y, T[:, pair]) for pair in ([0, 1], [0, 2])))
+    better = frame["who"][frame["agreement"] >= frame["agreement"].median()]
+    chances = margins
+    if len(margins):
+        sure = margins[np.isin(who, better)]
+        chances = expit(margins / FlipModel.from_margins(sure if len(sure) else margins).scale)
+    rows = {name: np.flatnonzero(who == name) for name in frame["who"]}
+    return {
+        name: Verdict(chances[rows[name]], said.weights[rows[name]], remark)
+        for name, remark in zip(frame["who"], frame["remark"], strict=True)
+    }
