@@ -6,7 +6,7 @@ python benchmarks/retrieval.py --scale --device cuda   10^6 documents x 768, 10^
 
 Sets are read from the folder MDAML_DATA: cranfield (five folds of its queries), banking77 (n
 questions of each intent are documents and queries; the test questions look for those of their
-intent), osr (the same with pictures of scenes) and food (dishes that people called alike; five
+intent), osr, caltech20 and pubfig (the same with pictures of scenes, things and faces) and food (dishes that people called alike; five
 folds of the dishes asked about). Seconds are those of the processor, since cores may be shared.
 """
 
@@ -27,7 +27,13 @@ from mdaml.retrieval import QueryAdapter, retrieval_scores
 from mdaml.retrieval._scores import scale_rows
 
 BANKING = [1, 2, 5, 10, 30]
-SETS = ["cranfield", *(f"banking77/{n}" for n in BANKING), "osr/5", "osr/20", "food"]
+PICTURES = {"osr": [5, 20], "caltech20": [10], "pubfig": [10]}
+SETS = [
+    "cranfield",
+    *(f"banking77/{n}" for n in BANKING),
+    *(f"{name}/{n}" for name, numbers in PICTURES.items() for n in numbers),
+    "food",
+]
 MEASURES = ("ndcg@10", "hit_rate@1", "mrr@10")
 
 
@@ -80,8 +86,8 @@ def load(name):
         data = load_human("banking77_minilm")
         X, X_test = (scale_rows(data[part].astype(np.float32)) for part in ("train", "test"))
         return draw_classes(X, data["train_label"], int(n), X_test, data["test_label"])
-    if kind == "osr":
-        X, y = load_dataset("osr", return_X_y=True)
+    if kind in PICTURES:
+        X, y = load_dataset(kind, return_X_y=True)
         return draw_classes(scale_rows(X.astype(np.float32)), y, int(n))
     return {"cranfield": load_cranfield, "food": load_food}[kind]()
 

@@ -18,7 +18,7 @@ from mdaml.retrieval._scores import SIMILARITIES, scale_rows
 from mdaml.retrieval._search import load_arrays
 from mdaml.stores.choice import find_device
 
-_ROUGHER = 10.0  # times tol: enough to compare strengths
+_ROUGHER = 3.0  # times tol: enough to compare strengths
 
 
 class QueryAdapter(HandOver, BaseEstimator):
@@ -54,7 +54,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         for all together, by Bonferroni); if there is none, it returns the identity, with a warning.
     max_iter : int, default=100
         Iterations of the solver at most.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Ends when an iteration lowers the objective by less than this part of its first value.
     warm_start : bool, default=False
         Start the next ``fit`` from the map of the last one; the result is the same up to ``tol``.
@@ -110,7 +110,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         n_negatives: int | Literal["auto"] = "auto",
         anchor: float | Literal["auto"] = "auto",
         max_iter: int = 100,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         warm_start: bool = False,
         device: Literal["cpu", "cuda", "auto"] | None = None,
         random_state: Any = None,
@@ -209,15 +209,14 @@ class QueryAdapter(HandOver, BaseEstimator):
         by_distance = self.search_similarity == "euclidean"
         collection = collect(Q, X, arrays, by_distance)
         plan = Plan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
+        fit = Fit(collection, pairs, plan, start, rng)
         held_out: dict[str, Any] = {}
         strength: Any = self.anchor
         if self.anchor == "auto":
-            tried = choose_strength(collection, pairs, plan, _ROUGHER * self.tol, rng)
-            held_out = asdict(tried)
+            held_out = asdict(choose_strength(fit, pairs, _ROUGHER * self.tol, rng))
             strength = held_out.pop("best")
         fitted, history = anchor, [np.nan]
         if strength is not None:
-            fit = Fit(collection, pairs, plan, start, rng)
             if fit.is_sampled:  # a rough map is enough to find hard documents under it
                 fit.run(strength, tol=_ROUGHER * self.tol)
                 fit.refresh()

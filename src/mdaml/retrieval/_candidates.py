@@ -243,13 +243,13 @@ class Copies:
     """Documents by the vector they hold."""
 
     def __init__(self, first: IntArray) -> None:
-        self._first = first
+        self.first = first  # (n_documents,) the first row with the same vector
         self._order = np.argsort(first, kind="stable")
         self._sorted = first[self._order]
 
     def spread(self, query: IntArray, document: IntArray) -> tuple[IntArray, IntArray]:
         """Return each pair once for each copy of its document, itself included."""
-        key = self._first[document]
+        key = self.first[document]
         begin = np.searchsorted(self._sorted, key)
         counts = np.searchsorted(self._sorted, key, side="right") - begin
         ends = np.cumsum(counts)
