@@ -80,7 +80,9 @@ def collect(
     return Collection(queries, documents, own, Copies(first[:n]), stored, arrays, by_distance)
 
 
-def make_lessons(collection: Collection, pairs: Relevance, rng: Any) -> Lessons:
+def make_lessons(
+    collection: Collection, pairs: Relevance, rng: Any, is_rough: bool = False
+) -> Lessons:
     """Return queries with relevant documents, and documents with others relevant for one query.
 
     The documents together weigh as much as the queries. Within a query, grades are weights. A
@@ -88,7 +90,7 @@ def make_lessons(collection: Collection, pairs: Relevance, rng: Any) -> Lessons:
     """
     rows = np.unique(pairs.queries)
     asked = pairs.of(rows)
-    limit = max(_MORE_QUERIES, len(rows))
+    limit = len(rows) if is_rough else max(_MORE_QUERIES, len(rows))
     known, alike = _pair_documents(asked, collection.own[collection.own >= 0], limit, rng)
     vectors, own = collection.queries[rows], collection.own[rows]
     weights = _share(asked)

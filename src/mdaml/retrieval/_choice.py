@@ -22,7 +22,7 @@ from mdaml.retrieval._search import search
 
 STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
 _DEPTH = 10  # of the nDCG by which strengths are compared
-_FOLDS = {250: 5, 1000: 3}  # up to so many queries: each is held out once, in so many folds
+_FOLDS = {100: 20, 250: 10, 1000: 3}  # up to so many queries: each held out once in so many folds
 _LEARNED, _HELD_OUT = 8000, 2000  # at most, of many queries
 _SEARCHED = 1 << 15  # documents among which held-out queries search, at most
 _LEVEL = 0.05  # of the test against the base
@@ -83,7 +83,8 @@ class Fit:
     ) -> None:
         self.collection, self.plan, self._rng = collection, plan, rng
         self._anchor = collection.arrays.put(plan.anchor)
-        self._lessons: Lessons = make_lessons(collection, pairs, rng)
+        is_rough = frame is not None  # to compare strengths, fewer lessons do
+        self._lessons: Lessons = make_lessons(collection, pairs, rng, is_rough)
         self._n_candidates = choose_n_negatives(
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
@@ -210,8 +211,9 @@ def _split(rows: IntArray, rng: Any) -> list[tuple[IntArray, IntArray]]:
     order = rng.permutation(rows)
     for limit, n_folds in _FOLDS.items():
         if len(rows) <= limit:
-            fold = np.arange(len(rows)) % n_folds
-            return [(np.sort(order[fold != f]), np.sort(order[fold == f])) for f in range(n_folds)]
+            fold = np.arange(len(rows)) % min(n_folds, len(rows))
+            tests = [np.sort(order[fold == f]) for f in range(fold.max() + 1)]
+            return [(np.setdiff1d(rows, test), test) for test in tests]
     n_test = min(len(rows) // 4, _HELD_OUT)
     return [(np.sort(order[n_test:][:_LEARNED]), np.sort(order[:n_test]))]
 
