@@ -23,7 +23,7 @@ from mdaml.retrieval._search import search
 STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
 _DEPTH = 10  # of the nDCG by which strengths are compared
 _FOLDS = {100: 20, 250: 10, 1000: 3}  # up to so many queries: each held out once in so many folds
-_LEARNED, _HELD_OUT = 8000, 2000  # at most, of many queries
+_LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
 _SEARCHED = 1 << 15  # documents among which held-out queries search, at most
 _LEVEL = 0.05  # of the test against the base
 _SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
