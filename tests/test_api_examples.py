@@ -16,6 +16,7 @@ MODULES = [
     "mdaml.ask",
     *("mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
     *("mdaml.inspection", "mdaml.model_selection", "mdaml.people", "mdaml.plot"),
+    "mdaml.retrieval",
 ]
 # Ways to make Constraints of arrays that are known to be right; for this package.
 INSIDE = {f"Constraints.{name}" for name in ("about", "borrow", "of_quadruplets", "of_triplets")}

@@ -1,5 +1,6 @@
 """Which documents a query competes for: all, or relevant, hard and random ones."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -49,24 +50,38 @@ class Lessons:
         return np.unique(self.pairs.documents)
 
 
-def find_duplicates(X: FloatArray) -> IntArray:
+def find_duplicates(*parts: FloatArray) -> IntArray:
     """Return for each row the first row that holds the same vector, up to rounding.
 
-    Rows are grouped by a few random projections; then each is compared with the first of its group.
+    Rows of several arrays are counted on. They are grouped by a few random projections; then each
+    is compared with the first of its group.
     """
-    directions = np.random.default_rng(0).normal(size=(X.shape[1], _PROJECTIONS)).astype(X.dtype)
-    Z = X @ directions
+    d, dtype = parts[0].shape[1], parts[0].dtype
+    directions = np.random.default_rng(0).normal(size=(d, _PROJECTIONS)).astype(dtype)
+    Z = np.concatenate([X @ directions for X in parts])
     size = _BINS * (float(np.abs(Z).max()) or 1.0)
     # Sums that wrap around mix bins of several projections into one number.
     keys = np.floor(Z / size).astype(np.int64) @ _ODD
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     first = first[group]
-    rows = np.arange(len(X))
+    rows = np.arange(len(Z))
     others = np.flatnonzero(first != rows)
-    gaps = np.abs(X[others] - X[first[others]]).max(axis=1, initial=0.0)
-    equal = others[gaps <= 1e-5 * np.abs(X[others]).max(axis=1, initial=0.0)]
+    found, sought = _gather(parts, first[others]), _gather(parts, others)
+    gaps = np.abs(sought - found).max(axis=1, initial=0.0)
+    equal = others[gaps <= 1e-5 * np.abs(sought).max(axis=1, initial=0.0)]
     rows[equal] = first[equal]
     return rows
+
+
+def _gather(parts: Sequence[FloatArray], rows: IntArray) -> FloatArray:
+    """Return rows of several arrays that are counted on, without joining these."""
+    gathered = np.empty((len(rows), parts[0].shape[1]), parts[0].dtype)
+    begin = 0
+    for X in parts:
+        places = np.flatnonzero((rows >= begin) & (rows < begin + len(X)))
+        gathered[places] = X[rows[places] - begin]
+        begin += len(X)
+    return gathered
 
 
 def collect(
@@ -74,13 +89,15 @@ def collect(
 ) -> Collection:
     """Return vectors with what is known of copies among them."""
     n = len(documents)
-    first = find_duplicates(np.concatenate([documents, queries]))
+    first = find_duplicates(documents, queries)
     own = np.where(first[n:] < n, first[n:], -1)
     stored = arrays.put(documents)
     return Collection(queries, documents, own, Copies(first[:n]), stored, arrays, by_distance)
 
 
-def make_lessons(collection: Collection, pairs: Relevance, rng: Any) -> Lessons:
+def make_lessons(
+    collection: Collection, pairs: Relevance, rng: Any, is_rough: bool = False
+) -> Lessons:
     """Return queries with relevant documents, and documents with others relevant for one query.
 
     The documents together weigh as much as the queries. Within a query, grades are weights. A
@@ -88,7 +105,7 @@ def make_lessons(collection: Collection, pairs: Relevance, rng: Any) -> Lessons:
     """
     rows = np.unique(pairs.queries)
     asked = pairs.of(rows)
-    limit = max(_MORE_QUERIES, len(rows))
+    limit = len(rows) if is_rough else max(_MORE_QUERIES, len(rows))
     known, alike = _pair_documents(asked, collection.own[collection.own >= 0], limit, rng)
     vectors, own = collection.queries[rows], collection.own[rows]
     weights = _share(asked)
@@ -243,13 +260,13 @@ class Copies:
     """Documents by the vector they hold."""
 
     def __init__(self, first: IntArray) -> None:
-        self._first = first
+        self.first = first  # (n_documents,) the first row with the same vector
         self._order = np.argsort(first, kind="stable")
         self._sorted = first[self._order]
 
     def spread(self, query: IntArray, document: IntArray) -> tuple[IntArray, IntArray]:
         """Return each pair once for each copy of its document, itself included."""
-        key = self._first[document]
+        key = self.first[document]
         begin = np.searchsorted(self._sorted, key)
         counts = np.searchsorted(self._sorted, key, side="right") - begin
         ends = np.cumsum(counts)

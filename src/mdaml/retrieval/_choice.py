@@ -14,22 +14,20 @@ from mdaml.retrieval._candidates import (
     make_blocks,
     make_lessons,
 )
-from mdaml.retrieval._objective import Anchored, Block, Rule, contrast, minimise, score_block
+from mdaml.retrieval._frame import Frame, make_frame
+from mdaml.retrieval._objective import Anchored, Rule, minimise
 from mdaml.retrieval._relevance import Relevance
 from mdaml.retrieval._scores import measure_ranking
 from mdaml.retrieval._search import search
 
-STRENGTHS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
+STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
 _DEPTH = 10  # of the nDCG by which strengths are compared
-_FOLDS = 5
-_FEW = 1000  # queries up to which each is held out once
-_LEARNED, _HELD_OUT = 8000, 2000  # at most, of many queries
-_SEARCHED = 1 << 17  # documents among which held-out queries search, at most
+_FOLDS = {100: 20, 250: 10, 1000: 3}  # up to so many queries: each held out once in so many folds
+_LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
+_SEARCHED = 1 << 15  # documents among which held-out queries search, at most
 _LEVEL = 0.05  # of the test against the base
+_SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
 _FEWEST = 12  # queries that a choice needs
-# A learned map separates better than the base, so scores may differ more than fits the base best.
-_SHARPER = 1.5
-_SCALED = 2000  # lessons by which the scale is fitted
 
 
 class Plan(NamedTuple):
@@ -49,14 +47,14 @@ class HeldOut:
     Attributes
     ----------
     strengths : list of float
-        Those that were tried.
+        Those that were tried, the strongest first.
     scores : list of float
         Mean nDCG at 10 for each of them.
     base : float
         That of the anchor.
     p_value : float
-        Of the paired test whether the chosen strength, or the best, is no better than the base,
-        times the number of strengths that were tried.
+        Of the paired tests whether the chosen strength, and those before it, are no better than the
+        base: the largest. If none was chosen, that of the first.
     n_queries : int
         How many were held out.
     best : float or None
@@ -75,15 +73,23 @@ class Fit:
     """The fit of one collection of lessons; strengths are tried from strong to weak."""
 
     def __init__(
-        self, collection: Collection, pairs: Relevance, plan: Plan, start: FloatArray, rng: Any
+        self,
+        collection: Collection,
+        pairs: Relevance,
+        plan: Plan,
+        start: FloatArray,
+        rng: Any,
+        frame: Frame | None = None,
     ) -> None:
-        self._collection, self._plan, self._rng = collection, plan, rng
-        self._lessons: Lessons = make_lessons(collection, pairs, rng)
+        self.collection, self.plan, self._rng = collection, plan, rng
+        self._anchor = collection.arrays.put(plan.anchor)
+        is_rough = frame is not None  # to compare strengths, fewer lessons do
+        self._lessons: Lessons = make_lessons(collection, pairs, rng, is_rough)
         self._n_candidates = choose_n_negatives(
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
         self.map = start
-        self._point: Any = None
+        self._given = frame
         self.refresh()
 
     @property
@@ -91,43 +97,53 @@ class Fit:
         """Whether queries compete for some of the known documents only."""
         return self._n_candidates < len(self._lessons.known)
 
+    def restart(self, W: FloatArray) -> None:
+        """Go on from another map."""
+        self.map, self._point = W, None
+
     def refresh(self) -> None:
         """Look for hard documents under the map of now."""
-        plan, arrays = self._plan, self._collection.arrays
-        self._blocks: list[Block] = make_blocks(
-            self._collection, self._lessons, self._n_candidates, self.map, self._rng
+        plan, arrays = self.plan, self.collection.arrays
+        blocks = make_blocks(
+            self.collection, self._lessons, self._n_candidates, self.map, self._rng
         )
-        scale = _fit_scale(self._blocks, arrays.put(plan.anchor), self.rule(1.0), arrays.xp)
-        self._rule = self.rule(scale)
-
-    def rule(self, scale: float) -> Rule:
-        """Return how documents are scored."""
-        return Rule(scale, self._plan.symmetric, self._collection.by_distance)
+        rule = Rule(1.0, plan.symmetric, self.collection.by_distance)
+        is_framed = plan.rank is None and not plan.symmetric
+        self.frame = self._given or make_frame(blocks, self._anchor, rule, arrays, is_framed)
+        self._blocks = self.frame.view(blocks, self._anchor)
+        self._point: Any = None
 
     def run(self, strength: float, *, tol: float) -> list[float]:
         """Go on from the map of now with this strength; return the objective on the way."""
-        plan, arrays = self._plan, self._collection.arrays
-        anchor = arrays.put(plan.anchor)
-        identity = (
-            None
-            if plan.rank is None
-            else arrays.put(np.eye(len(plan.anchor), dtype=plan.anchor.dtype))
-        )
-        function = Anchored(self._blocks, self._rule, strength, anchor, identity, arrays.xp)
+        plan, arrays, frame = self.plan, self.collection.arrays, self.frame
+        is_framed = frame.documents is not None
+        origin = self._anchor
+        if is_framed:
+            origin = arrays.xp.zeros_like(frame.curvature)
+        identity = None
+        if plan.rank is not None:
+            identity = arrays.put(np.eye(len(plan.anchor), dtype=plan.anchor.dtype))
+        function = Anchored(self._blocks, frame.rule, strength, origin, identity, arrays.xp)
         if self._point is None:
             self._point = self._start(function)
         self._point, history = minimise(
-            function.evaluate, self._point, max_iter=plan.max_iter, tol=tol
+            function.evaluate,
+            self._point,
+            max_iter=plan.max_iter,
+            tol=tol if is_framed else _SHORTER * tol,
+            curvature=frame.curvature + strength if is_framed else None,
         )
-        self.map = arrays.fetch(function.map_of(self._point))
+        self.map = arrays.fetch(self._anchor + frame.lift(function.map_of(self._point) - origin))
         return history
 
     def _start(self, function: Anchored) -> Any:
         """Return the point of the map to start from."""
-        arrays = self._collection.arrays
-        if self._plan.rank is None:
+        arrays = self.collection.arrays
+        if self.frame.documents is not None:
+            return self.frame.project(arrays.put(self.map) - self._anchor)
+        if self.plan.rank is None:
             return arrays.put(self.map)
-        dtype, d, r = self.map.dtype, len(self.map), self._plan.rank
+        dtype, d, r = self.map.dtype, len(self.map), self.plan.rank
         axes, sizes, others = np.linalg.svd(self.map.astype(np.float64) - np.eye(d))
         factors = [axes[:, :r] * np.sqrt(sizes[:r]), others[:r].T * np.sqrt(sizes[:r])]
         # Directions that are free point where the gradient is largest: at zero it would vanish.
@@ -138,48 +154,48 @@ class Fit:
         return arrays.put(np.concatenate(factors).astype(dtype))
 
 
-def _fit_scale(blocks: list[Block], W: Any, rule: Rule, xp: Any) -> float:
-    """Return the factor of scores at which the loss of a map is smallest, half as large again."""
-    some, n = [], 0
-    for block in blocks:
-        some.append((score_block(W, block, rule)[2], block))
-        n += len(block.queries)
-        if n >= _SCALED:
-            break
-    spread = float(np.mean([float(S.std()) for S, _ in some])) or 1.0
-    factors = np.geomspace(0.3, 30.0, 15) / spread
-    losses = [sum(contrast(f * S, block, xp)[0] for S, block in some) for f in factors.tolist()]
-    return _SHARPER * float(factors[int(np.argmin(losses))])
+def choose_strength(fit: Fit, pairs: Relevance, tol: float, rng: Any) -> HeldOut:
+    """Return how strengths did on held-out queries, and the best that beats the anchor.
 
-
-def choose_strength(
-    collection: Collection, pairs: Relevance, plan: Plan, tol: float, rng: Any
-) -> HeldOut:
-    """Return how strengths did on held-out queries, and the best if it beats the anchor."""
+    The strengths are tested in their order, each at the full level, until one does not beat the
+    anchor: tests in a fixed order need no correction for their number. Of those that beat it, the
+    weakest is taken whose score is the highest, or less than a standard error below: the whole
+    data bear a weaker anchor than the part that the folds learn from. ``fit`` is left at a map that
+    is near that of all data.
+    """
     rows = np.unique(pairs.queries)
-    if len(rows) < _FEWEST:
+    folds: list[_Fold] = []
+    if len(rows) >= _FEWEST:
+        folds = [_Fold(fit, pairs, train, test, rng) for train, test in _split(rows, rng)]
+    if not folds or not all(fold.can_learn for fold in folds):
         return HeldOut([], [], float("nan"), 1.0, len(rows), None)
-    folds = [_Fold(collection, pairs, plan, train, test, rng) for train, test in _split(rows, rng)]
-    base = np.concatenate([fold.score(plan.anchor) for fold in folds])
-    by_strength: list[FloatArray] = []
-    for strength in STRENGTHS:
-        by_strength.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
-        means = [float(scores.mean()) for scores in by_strength]
-        if len(means) > 2 and max(means[-2:]) < max(means[:-2]):
-            break  # weaker ones follow the training queries ever more closely
-    # Bonferroni: of several strengths that do nothing, one would pass a single test too often.
-    p_values = [min(1.0, len(means) * _test(scores - base)) for scores in by_strength]
-    # A strong anchor may gain little but surely, a weak one much but by chance.
-    sure = [place for place, p in enumerate(p_values) if p < _LEVEL]
-    best = max(sure or range(len(means)), key=means.__getitem__)
+    base = np.concatenate([fold.score(fit.plan.anchor) for fold in folds])
+    tried: list[FloatArray] = []
+    maps, p_values, best = [], [], None
+    for place, strength in enumerate(STRENGTHS):
+        tried.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
+        maps.append(np.mean([fold.map for fold in folds], axis=0))
+        p_values.append(_test(tried[-1] - base))
+        highest = max(tried, key=np.mean)
+        if p_values[-1] >= _LEVEL or _is_below(tried[-1], highest):
+            break
+        best = place
+    if best is not None:
+        fit.restart(maps[best])
     return HeldOut(
-        list(STRENGTHS[: len(means)]),
-        means,
+        list(STRENGTHS[: len(tried)]),
+        [float(scores.mean()) for scores in tried],
         float(base.mean()),
-        p_values[best],
+        max(p_values[: (best or 0) + 1]),
         len(base),
-        STRENGTHS[best] if sure else None,
+        None if best is None else STRENGTHS[best],
     )
+
+
+def _is_below(scores: FloatArray, highest: FloatArray) -> bool:
+    """Return whether scores are lower than others by more than a standard error."""
+    gaps = highest - scores
+    return bool(gaps.mean() > gaps.std(ddof=1) / len(gaps) ** 0.5)
 
 
 def _test(gains: FloatArray) -> float:
@@ -193,9 +209,11 @@ def _test(gains: FloatArray) -> float:
 def _split(rows: IntArray, rng: Any) -> list[tuple[IntArray, IntArray]]:
     """Return training and held-out queries: each held out once, or some once if there are many."""
     order = rng.permutation(rows)
-    if len(rows) <= _FEW:
-        fold = np.arange(len(rows)) % _FOLDS
-        return [(np.sort(order[fold != f]), np.sort(order[fold == f])) for f in range(_FOLDS)]
+    for limit, n_folds in _FOLDS.items():
+        if len(rows) <= limit:
+            fold = np.arange(len(rows)) % min(n_folds, len(rows))
+            tests = [np.sort(order[fold == f]) for f in range(fold.max() + 1)]
+            return [(np.setdiff1d(rows, test), test) for test in tests]
     n_test = min(len(rows) // 4, _HELD_OUT)
     return [(np.sort(order[n_test:][:_LEARNED]), np.sort(order[:n_test]))]
 
@@ -204,15 +222,15 @@ class _Fold:
     """A fit to some queries that is scored by others."""
 
     def __init__(
-        self,
-        collection: Collection,
-        pairs: Relevance,
-        plan: Plan,
-        train: IntArray,
-        test: IntArray,
-        rng: Any,
+        self, fit: Fit, pairs: Relevance, train: IntArray, test: IntArray, rng: Any
     ) -> None:
-        kept = np.isin(pairs.queries, train)
+        self._collection = collection = fit.collection
+        self._plan = fit.plan
+        self._queries, self._own = collection.queries[test], collection.own[test]
+        # A new query is no document. One that is held out must not be learned from as one either:
+        # others would be drawn to it, where it cannot be found, and not to its documents.
+        is_own = np.isin(collection.copies.first[pairs.documents], self._own[self._own >= 0])
+        kept = np.isin(pairs.queries, train) & ~is_own
         learned = Relevance(
             pairs.queries[kept],
             pairs.documents[kept],
@@ -220,12 +238,18 @@ class _Fold:
             pairs.n_queries,
             pairs.n_documents,
         )
-        self._fit = Fit(collection, learned, plan, plan.anchor, rng)
-        self._queries, self._own = collection.queries[test], collection.own[test]
-        self._plan, self._collection = plan, collection
+        self.can_learn = len(np.unique(learned.documents)) > 1
+        if self.can_learn:
+            frame = fit.frame.coarsen(collection.arrays)
+            self._fit = Fit(collection, learned, fit.plan, fit.plan.anchor, rng, frame)
         self._pairs, self._searched = _narrow(pairs.of(test), rng)
         if self._searched is not None:  # others are not searched, so they cannot be found
             self._own = _places_in(self._searched, self._own)
+
+    @property
+    def map(self) -> FloatArray:
+        """The map of the strength tried last."""
+        return self._fit.map
 
     def try_strength(self, strength: float, tol: float) -> FloatArray:
         """Return the scores of the held-out queries with this strength."""

@@ -16,6 +16,7 @@ class Block(NamedTuple):
     near: tuple[Any, Any]  # rows and columns of relevant pairs
     weights: Any  # of the relevant pairs; those of all blocks sum to one
     banned: tuple[Any, Any]  # rows and columns that take no part: duplicates, a document itself
+    base: Any = None  # (n, P) scores of the anchor, if queries and documents are in a frame
 
 
 class Rule(NamedTuple):
@@ -58,6 +59,8 @@ def score_block(W: Any, block: Block, rule: Rule) -> tuple[Any, Any, Any]:
     S = queries @ stored.T
     if rule.by_distance:
         S -= 0.5 * (stored * stored).sum(1)
+    if block.base is not None:
+        S += block.base
     return queries, stored, S
 
 
@@ -113,18 +116,24 @@ class Anchored(NamedTuple):
 
 
 def minimise(
-    function: Callable[[Any], tuple[float, Any]], point: Any, *, max_iter: int, tol: float
+    function: Callable[[Any], tuple[float, Any]],
+    point: Any,
+    *,
+    max_iter: int,
+    tol: float,
+    curvature: Any = None,
 ) -> tuple[Any, list[float]]:
     """Return a lower point and the values on the way, which never rise.
 
     Limited-memory BFGS; a step is taken only if it lowers the value enough. Ends when one lowers it
-    by less than ``tol`` times the first value.
+    by less than ``tol`` times the first value. A ``curvature`` of each coordinate, roughly right,
+    saves many steps.
     """
     value, gradient = function(point)
     history = [value]
     steps: list[tuple[Any, Any, float]] = []
     for _ in range(max_iter):
-        direction = _descend(gradient, steps)
+        direction = _descend(gradient, steps, curvature)
         slope = _inner(gradient, direction)
         if slope >= 0:
             break
@@ -137,9 +146,9 @@ def minimise(
             if length < 1e-6:
                 return point, history
         step, change = length * direction, new_gradient - gradient
-        curvature = _inner(step, change)
-        if curvature > 0:
-            steps = [*steps[1 - _MEMORY :], (step, change, curvature)]
+        bend = _inner(step, change)
+        if bend > 0:
+            steps = [*steps[1 - _MEMORY :], (step, change, bend)]
         point, gradient = point + step, new_gradient
         decrease, value = value - lower, lower
         history.append(value)
@@ -148,20 +157,24 @@ def minimise(
     return point, history
 
 
-def _descend(gradient: Any, steps: Sequence[tuple[Any, Any, float]]) -> Any:
-    """Return the direction of limited-memory BFGS; the first step has length at most a half."""
-    if not steps:
+def _descend(gradient: Any, steps: Sequence[tuple[Any, Any, float]], curvature: Any) -> Any:
+    """Return the direction of limited-memory BFGS; the first step is short or of Newton's kind."""
+    if not steps and curvature is None:
         norm = _inner(gradient, gradient) ** 0.5
         return gradient * (-0.5 / max(norm, 0.5))
     direction = -gradient
     amounts = []
-    for step, change, curvature in reversed(steps):
-        amounts.append(_inner(step, direction) / curvature)
+    for step, change, slope in reversed(steps):
+        amounts.append(_inner(step, direction) / slope)
         direction = direction - amounts[-1] * change
-    _, change, curvature = steps[-1]
-    direction = direction * (curvature / _inner(change, change))
-    for (step, change, curvature), amount in zip(steps, reversed(amounts), strict=True):
-        direction = direction + (amount - _inner(change, direction) / curvature) * step
+    if curvature is not None:
+        direction = direction / curvature
+    if steps:
+        _, change, slope = steps[-1]
+        bent = change if curvature is None else change / curvature
+        direction = direction * (slope / _inner(change, bent))
+    for (step, change, slope), amount in zip(steps, reversed(amounts), strict=True):
+        direction = direction + (amount - _inner(change, direction) / slope) * step
     return direction
 
 

@@ -150,6 +150,8 @@ def retrieval_scores(
     pairs = read_relevance(relevant, ids, len(Q), len(X))
     scored = np.unique(pairs.queries)
     kind, mapped_kind = _choose_similarities(model_or_vectors, similarity)
+    if kind == "cosine" and getattr(model_or_vectors, "similarity", kind) == "cosine":
+        Q, X = scale_rows(Q), scale_rows(X)  # once: a copy of many documents is large
     mapped = _map(model_or_vectors, Q, X, scored)
     pairs = pairs.of(scored)
     base = measure(*prepare(Q[scored], X, kind), pairs, depths, device)
