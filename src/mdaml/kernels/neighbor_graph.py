@@ -37,21 +37,20 @@ def nearly_nearest(
     :func:`mdaml.kernels.neighbors.nearest`; ``wanted`` says how many of both kinds. Rounds end when
     at least the share ``recall`` of either kind was found, as far as a sample tells, or after 24.
     """
-    rng, whole = np.random.default_rng(0), np.array([0, len(X)])
+    rng, ranges = np.random.default_rng(0), (np.array([0, len(X)]), _class_cuts(bounds))
     Z = _scaled(X)
     tried = np.sort(rng.permutation(len(Z))[:_N_TRIED])
     with one_blas_thread():
         true = _true_neighbors(Z, bounds, tried, wanted)
-        # Renumbered so that rows of a leaf, which lie together, do so in memory too.
-        order, _ = _grow(Z, whole, rng)
-        Z, of, number = Z[order], _class_of(bounds)[order], np.argsort(order).astype(np.int32)
-        by_class, class_cuts = np.argsort(of, kind="stable").astype(np.int32), _class_cuts(bounds)
-        lists = _Lists.empty(Z, of, wanted)
-        true = np.where(true >= 0, number[true], -1)
+        # Renumbered within classes so that rows which lie together do so in memory too.
+        order, _ = _grow(Z, ranges[1], rng)
+        number = np.argsort(order)
+        lists = _Lists.empty(Z[order], bounds, wanted)
+        del Z
+        tried, true = number[tried], np.where(true >= 0, number[true], -1)
         for turn in range(_MOST_ROUNDS):
-            cuts, members = (whole, None) if turn % 2 == 0 else (class_cuts, by_class)
-            lists.join(*_grow(Z, cuts, rng, members))
-            if min(lists.shares(number[tried], true, wanted)) >= recall:
+            lists.join(*_grow(lists.Z, ranges[turn % 2], rng))
+            if min(lists.shares(tried, true, wanted)) >= recall:
                 break
         lists.complete(rng)
         return lists.finish(X, order, rows, wanted)
@@ -64,10 +63,6 @@ def _scaled(X: FloatArray) -> FloatArray:
     return Z.astype(np.float32, copy=False)
 
 
-def _class_of(bounds: IntArray) -> IntArray:
-    return np.cumsum(np.append(0, bounds[1:, 0] != bounds[:-1, 0])).astype(np.int32)
-
-
 def _class_cuts(bounds: IntArray) -> IntArray:
     """Return where classes begin, and the end; small ones that follow each other stay together."""
     starts = np.append(np.unique(bounds[:, 0]), len(bounds)).tolist()
@@ -78,12 +73,9 @@ def _class_cuts(bounds: IntArray) -> IntArray:
     return np.array([*cuts, len(bounds)])
 
 
-def _grow(
-    Z: FloatArray, cuts: IntArray, rng: np.random.Generator, order: IntArray | None = None
-) -> tuple[IntArray, IntArray]:
+def _grow(Z: FloatArray, cuts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     """Cut ranges of rows along random directions until all are leaves; return order and cuts."""
-    order = np.arange(len(Z), dtype=np.int32) if order is None else order.copy()
-    along = np.empty(len(Z), np.float32)
+    order, along = np.arange(len(Z), dtype=np.int32), np.empty(len(Z), np.float32)
     while True:
         large = np.flatnonzero(np.diff(cuts) > _LEAF)
         if len(large) == 0:
@@ -120,45 +112,40 @@ def _halve(begin, end, order, ranges, along):
 class _Lists:
     """The nearest rows so far of each row: those of its class, then those of others."""
 
-    Z: FloatArray  # (n, d) single precision
-    of: IntArray  # (n,) class
+    Z: FloatArray  # (n, d) single precision, sorted by class
+    bounds: IntArray  # (n, 2) of the class of each row
     places: IntArray  # (n, k) nearest first in either part; -1 for none
     sq_dists: FloatArray  # (n, k)
     split: int  # where others begin in a list
 
     @classmethod
-    def empty(cls, Z: FloatArray, of: IntArray, wanted: tuple[int, int]) -> "_Lists":
+    def empty(cls, Z: FloatArray, bounds: IntArray, wanted: tuple[int, int]) -> "_Lists":
         n_near, n_far = (max(n, _SHORTEST) for n in wanted)
         shape = (len(Z), n_near + n_far)
         places, sq_dists = np.full(shape, -1, np.int32), np.full(shape, np.inf, np.float32)
-        return cls(Z, of, places, sq_dists, n_near)
+        return cls(Z, bounds, places, sq_dists, n_near)
 
     def join(self, order: IntArray, cuts: IntArray) -> None:
         """Compare the rows of each leaf with each other and with the neighbours they have."""
-        near = self.places[:, :_POOLED][:, : self.split].copy()
+        near = self.places[:, : min(_POOLED, self.split)].copy()
         share(self._join, len(cuts) - 1, 4 * _LEAF * len(order), order, cuts, near)
 
     def _join(self, begin: int, end: int, order: IntArray, cuts: IntArray, near: IntArray) -> None:
         for leaf in range(begin, end):
             members = np.sort(order[cuts[leaf] : cuts[leaf + 1]])
-            far = np.unique(self.places[members, self.split : self.split + _POOLED])
+            far = _distinct(self.places[members, self.split : self.split + _POOLED])
             pool = [members, near[members].ravel(), far]
             if len(far) < len(members) // 2:  # classes far apart, where all see the same few others
                 pool.append(near[far].ravel())
-            candidates = np.unique(np.concatenate(pool))
-            candidates = candidates[np.searchsorted(candidates, 0) :]
-            self.compare(members, candidates[np.argsort(self.of[candidates], kind="stable")])
+            self.compare(members, _distinct(np.concatenate(pool)))
 
     def compare(self, members: IntArray, candidates: IntArray) -> None:
-        """Put candidates, sorted by class, into the lists of some rows."""
-        of = self.of[candidates]
-        sides = [np.searchsorted(of, self.of[members], side) for side in ("left", "right")]
+        """Put candidates, which are sorted, into the lists of some rows."""
+        own = np.searchsorted(candidates, self.bounds[members])
         middle = self.Z[members].mean(axis=0)  # products of short vectors lose little
-        _keep(
-            *(members, members, np.column_stack(sides), candidates),
-            *_half_dists(self.Z[members] - middle, self.Z[candidates] - middle),
-            *(self.places, self.sq_dists, self.split),
-        )
+        half, products = _half_dists(self.Z, members, candidates, middle)
+        lists = (self.places, self.sq_dists, self.split)
+        _keep(members, members, own, candidates, half, products, *lists)
 
     def shares(self, tried: IntArray, true: IntArray, wanted: tuple[int, int]) -> list[float]:
         """Return which shares of the true neighbours of both kinds some rows have."""
@@ -173,10 +160,8 @@ class _Lists:
     def complete(self, rng: np.random.Generator) -> None:
         """Compare rows that no leaf gave any of another class with a sample of every class."""
         alone = np.flatnonzero(self.places[:, self.split] < 0)
-        shuffled = rng.permutation(len(self.Z))
-        _, firsts = np.unique(self.of[shuffled], return_index=True)
-        some = np.union1d(shuffled[:_LEAF], shuffled[firsts[:_LEAF]]).astype(np.int32)
-        some = some[np.argsort(self.of[some], kind="stable")]
+        firsts = np.unique(self.bounds[:, 0])[:_LEAF]
+        some = np.union1d(rng.permutation(len(self.Z))[:_LEAF], firsts).astype(np.int32)
         for first, last in blocks(0, len(alone), _LEAF):
             self.compare(alone[first:last], some)
 
@@ -193,31 +178,56 @@ class _Lists:
         return found[0], found[1]
 
 
+def _distinct(places: IntArray) -> IntArray:
+    """Return each place once, sorted, without -1."""
+    places = np.sort(places, axis=None)
+    return places[(places >= 0) & np.append(True, places[1:] != places[:-1])]
+
+
 def _true_neighbors(
     Z: FloatArray, bounds: IntArray, tried: IntArray, wanted: tuple[int, int]
 ) -> IntArray:
     """Return the nearest places of some places, searched among all; laid out as lists are."""
-    lists = _Lists.empty(Z[tried], tried, wanted)
+    lists, middle = _Lists.empty(Z[tried], bounds[tried], wanted), np.zeros_like(Z[0])
 
     def search(begin: int, end: int) -> None:
         some = np.arange(begin, end)
         for first, last in blocks(0, len(Z), 4096):
-            own = np.clip(bounds[tried[some]] - first, 0, last - first)
-            _keep(
-                *(some, tried[some], own, np.arange(first, last)),
-                *_half_dists(lists.Z[some], Z[first:last]),
-                *(lists.places, lists.sq_dists, lists.split),
-            )
+            candidates = np.arange(first, last)
+            own = np.clip(lists.bounds[some] - first, 0, last - first)
+            half, products = _half_dists(Z, tried[some], candidates, middle)
+            found = (lists.places, lists.sq_dists, lists.split)
+            _keep(some, tried[some], own, candidates, half, products, *found)
 
     share(search, len(tried), len(tried) * len(Z))
     return lists.places
 
 
-def _half_dists(A: FloatArray, B: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return half the squared norms of A, and what to add for the distances from all rows of B."""
-    half, other = (0.5 * np.einsum("ij,ij->i", rows, rows) for rows in (A, B))
-    A, B = np.column_stack([-A, np.ones_like(half)]), np.column_stack([B, other])
-    return half, A @ B.T
+def _half_dists(
+    Z: FloatArray, queries: IntArray, candidates: IntArray, middle: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return half the squared norms of queries, and what to add for half the squared distances."""
+    left, right = (
+        np.empty((len(some), len(middle) + 1), np.float32) for some in (queries, candidates)
+    )
+    _copy_rows(Z, queries, middle, left)
+    _copy_rows(Z, candidates, middle, right)
+    half = left[:, -1].copy()
+    np.negative(left, out=left)
+    left[:, -1] = 1.0
+    return half, left @ right.T
+
+
+@fast_loop
+def _copy_rows(Z, rows, middle, out):
+    """Copy rows, seen from the middle, each with half its squared norm behind it."""
+    for r in range(len(rows)):
+        total = np.float32(0.0)
+        for c in range(len(middle)):
+            value = Z[rows[r], c] - middle[c]
+            out[r, c] = value
+            total += value * value
+        out[r, len(middle)] = np.float32(0.5) * total
 
 
 @fast_loop
