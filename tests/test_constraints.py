@@ -14,6 +14,7 @@ from mdaml.constraints.comparisons import Comparisons, PairSet
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_pair_sets
 from mdaml.constraints.value import Constraints
+from mdaml.kernels import neighbor_graph
 
 FIELDS = ("pairs", "first", "last", "far", "groups")
 
@@ -626,50 +627,43 @@ def test_classes_of_fewer_than_two_kinds_are_refused_in_the_name_of_the_caller(y
         Classes.from_labels("LMNN", y)
 
 
-# Many rows: cells
+# Many rows
 
 
 @pytest.fixture
 def many(monkeypatch):
-    """Rows enough for cells, if these are small."""
+    """Rows enough for leaves, if these are small; one class has three members."""
     monkeypatch.setattr(labels, "_EXACT_UP_TO", 100)
-    monkeypatch.setattr(labels, "_CELL", 200)
+    monkeypatch.setattr(neighbor_graph, "_LEAF", 64)
     rng = np.random.default_rng(0)
     y = rng.permutation(np.repeat([0, 1, 2, -1], [900, 700, 3, 20]))
     return rng.normal(size=(len(y), 2)) + 2.0 * y[:, None], y
 
 
-def test_cells_hold_every_place_once_and_are_of_about_equal_size(many):
-    X, _ = many
-    cells = list(labels._cells(X, np.arange(len(X))))
-    np.testing.assert_array_equal(np.sort(np.concatenate(cells)), np.arange(len(X)))
-    assert all(100 <= len(cell) <= 200 for cell in cells)
-    assert all(np.all(np.diff(cell) > 0) for cell in cells)
-
-
-def test_most_neighbours_are_found_in_cells_and_all_are_of_the_right_class(many, monkeypatch):
+@pytest.mark.parametrize("apart", [0.0, 100.0])
+def test_nearly_all_neighbours_of_many_rows_are_found_and_are_of_the_right_class(many, apart):
     X, y = many
-    found = neighbor_triplets(X, y, 3, 5)
+    X = X + apart * y[:, None]
+    found, exact = neighbor_triplets(X, y, 3, 5), neighbor_triplets(X, y, 3, 5, recall=1.0)
     anchor, similar, dissimilar = found.T
     assert np.all(y[anchor] == y[similar])
     assert np.all(y[anchor] != y[dissimilar])
     assert np.all(anchor != similar)
     assert np.all(y[found] >= 0)
-    monkeypatch.setattr(labels, "_EXACT_UP_TO", 10**6)
-    exact = neighbor_triplets(X, y, 3, 5)
     np.testing.assert_array_equal(exact[:, 0], anchor)
-    assert np.mean(exact[:, 1] == similar) > 0.7
-    assert np.mean(exact[:, 2] == dissimilar) > 0.3
-
-
-def test_a_row_far_inside_its_class_gets_random_partners_of_others(many):
-    X, y = many
-    X = X + 100.0 * y[:, None]  # now most cells are of one class
-    found = neighbor_triplets(X, y, 3, 5)
-    assert np.all(y[found[:, 0]] != y[found[:, 2]])
+    for ours, true in zip(found.T[1:], exact.T[1:], strict=True):
+        both = np.intersect1d(anchor * len(y) + ours, anchor * len(y) + true)
+        assert len(both) > 0.9 * len(np.unique(anchor * len(y) + true))
     np.testing.assert_array_equal(neighbor_triplets(X, y, 3, 5), found)
-    of_first = found[found[:, 0] == np.flatnonzero(y == 0)[0]]
-    assert len(np.unique(of_first[:, 2])) == 5
+
+
+def test_all_pairs_of_many_rows_are_compared_on_demand(many, monkeypatch):
+    X, y = many
+    found = neighbor_triplets(X, y, 3, 5, recall=1.0)
+    monkeypatch.setattr(labels, "_EXACT_UP_TO", 10**6)
+    np.testing.assert_array_equal(neighbor_triplets(X, y, 3, 5), found)
+    with pytest.raises(ValueError, match=r"recall must be above 0 and at most 1, got 1\.5"):
+        neighbor_triplets(X, y, recall=1.5)
 
 
 def test_identical_rows_do_not_stop_the_cutting(many):

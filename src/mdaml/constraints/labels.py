@@ -1,9 +1,7 @@
 """Triplets drawn from class labels, at random or from neighbours."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from numbers import Integral
 from typing import Any, Literal
 
@@ -12,6 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.kernels.neighbor_graph import nearly_nearest
 from mdaml.kernels.neighbors import nearest
 
 Pairing = Literal["grid", "zip"]
@@ -66,6 +65,7 @@ def neighbor_triplets(
     n_dissimilar: int = 10,
     *,
     pairing: Pairing = "grid",
+    recall: float = 0.95,
 ) -> IntArray:
     """Form triplets from labels: the nearest samples of the same and of other classes.
 
@@ -73,10 +73,8 @@ def neighbor_triplets(
     the earlier row. An anchor with too few partners repeats them. Memory grows with the number of
     partners, never with the square of the number of samples.
 
-    Beyond 50 000 labelled rows the search is confined to cells of about ten thousand rows that lie
-    together: the time then grows in proportion to the rows, and some neighbours across the border
-    of a cell are missed. A row in whose cell there is no other class gets random dissimilar
-    partners, the same at every call.
+    Beyond 50 000 labelled rows not all pairs are compared: the time then grows hardly faster than
+    the number of rows, and a few neighbours are missed.
 
     Parameters
     ----------
@@ -89,6 +87,9 @@ def neighbor_triplets(
     pairing : {"grid", "zip"}
         All combinations of similar and dissimilar partners, or one triplet per similar partner with
         the dissimilar ones taken in turn.
+    recall : float
+        Share of the true neighbours of either kind to be found among more than 50 000 rows, as a
+        sample tells; 1 compares all pairs.
 
     Returns
     -------
@@ -111,7 +112,9 @@ def neighbor_triplets(
     if len(X) != len(np.asarray(y)):
         raise ValueError(f"X has {len(X)} rows, but y has {len(np.asarray(y))} labels.")
     _check_partners(n_similar, n_dissimilar, pairing)
-    near, far = nearest_places(X[classes.rows], classes, n_similar, n_dissimilar)
+    if not 0.0 < recall <= 1.0:
+        raise ValueError(f"recall must be above 0 and at most 1, got {recall!r}.")
+    near, far = nearest_places(X[classes.rows], classes, n_similar, n_dissimilar, recall)
     return classes.neighbor_triplets(near, far, pairing)
 
 
@@ -127,48 +130,29 @@ def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
 
 _MOST_PARTNERS = 1_000_000
 _EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
-_CELL = 16_384  # rows of a cell, at most; at least half as many
+Found = tuple[IntArray, FloatArray]  # places, -1 where there are fewer, and squared distances
 
 
 def nearest_places(
-    X: FloatArray, classes: "Classes", n_similar: int, n_dissimilar: int
+    X: FloatArray, classes: "Classes", n_similar: int, n_dissimilar: int, recall: float = 0.95
 ) -> tuple[IntArray, IntArray]:
     """Return the nearest places of each place in its class, and outside; -1 where there are fewer.
 
     X holds the samples in the order of the places.
     """
-    near = _nearest_places(X, classes, n_similar, same=True)
-    return near, _nearest_places(X, classes, n_dissimilar, same=False)
+    near, far = find_nearest(X, classes, n_similar, n_dissimilar, recall)
+    return near[0], far[0]
 
 
-def _nearest_places(X: FloatArray, classes: "Classes", n: int, *, same: bool) -> IntArray:
-    """Search in cells if X is large."""
-    if len(X) <= _EXACT_UP_TO:
-        return classes.nearest(X, n, same=same)[0]
-    starts = classes.first if same else [0]
-    found = np.full((len(X), n), -1, np.int64)
-    for begin, end in pairwise([*starts, len(X)]):
-        for cell in _cells(X, np.arange(begin, end)):
-            codes = np.unique(classes.of[cell], return_inverse=True)[1]
-            size = np.bincount(codes)
-            among = Classes(cell, codes, np.cumsum(size) - size, size)
-            places, _ = among.nearest(X[cell], n, same=same)
-            found[cell] = np.where(places >= 0, cell[places], -1)
-    if not same:
-        far_inside = np.flatnonzero(found[:, 0] < 0)
-        found[far_inside] = classes.random_others(far_inside, n, np.random.default_rng(0))
-    return found
-
-
-def _cells(X: FloatArray, places: IntArray) -> Iterator[IntArray]:
-    """Cut places at the median of the feature in which they differ most, until all are small."""
-    if len(places) <= _CELL:
-        yield places
-        return
-    widest = int(X[places].var(axis=0).argmax())
-    order = np.argpartition(X[places, widest], len(places) // 2)
-    for half in (order[: len(places) // 2], order[len(places) // 2 :]):
-        yield from _cells(X, np.sort(places[half]))
+def find_nearest(
+    X: FloatArray, classes: "Classes", n_similar: int, n_dissimilar: int, recall: float = 0.95
+) -> tuple[Found, Found]:
+    """Return nearest places and distances; of many samples at least the share ``recall``."""
+    if len(X) <= _EXACT_UP_TO or recall >= 1.0:
+        near = classes.nearest(X, n_similar, same=True)
+        return near, classes.nearest(X, n_dissimilar, same=False)
+    wanted = (n_similar, n_dissimilar)
+    return nearly_nearest(X, classes.bounds, classes.rows, wanted, recall)
 
 
 def _repeated(found: IntArray) -> IntArray:

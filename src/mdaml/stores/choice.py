@@ -112,8 +112,9 @@ class FitSize:
         search = (0 if in_blocks else samples) + 3 * b * self.n_pairs + 5 * modes
         if self.searched:  # what the last pass left, beside new triplets
             grouping += structure + search
-        if self.searched and self.rank is None:  # samples mapped, and twice more to find cells
-            search += 3 * samples
+        if self.searched:  # lists of neighbours; samples mapped, scaled and in another order
+            search += 20 * self.n_pairs + 200 * self.n_samples
+            search += 0 if self.rank is not None else 3 * samples
         largest = max(metric + second_start, weights + second_start, grouping, start, search)
         small = 480 * self.n_features * (self.n_features if self.rank is None else self.rank + 42)
         return structure + largest + 40 * self.n_samples + _FIXED_BYTES + small + 24 * self.n_drawn

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude, has_unit_rows
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.constraints.labels import Classes
+from mdaml.constraints.labels import Classes, find_nearest
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import near_graph
 from mdaml.kernels.products import one_blas_thread, rows_times, transposed_times
@@ -262,8 +262,7 @@ def nearest_among(
     among, back = Classes(rows[order], of, np.cumsum(size) - size, size), np.argsort(order)
     found = []
     with one_blas_thread():
-        for n, same in ((n_similar, True), (n_dissimilar, False)):
-            places, sq_dists = among.nearest(Y, n, same=same)
+        for places, sq_dists in find_nearest(Y, among, n_similar, n_dissimilar):
             near = np.where(places >= 0, among.rows[places], -1)
             found.append((near[back], sq_dists[back]))
     return found[0], found[1]
