@@ -59,7 +59,30 @@ numpydoc_xref_param_type = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+
+def scrape_figures(block: Any, names: dict[str, Any], conf: dict[str, Any]) -> str:
+    """Save the figures of a block of code, and before the first one panel of it: the thumbnail.
+
+    A whole figure cannot be read at the size of a thumbnail. The panel is that of ``plt.sca``, or
+    the last one. sphinx-gallery takes the first picture of an example; only the others are shown.
+    """
+    import matplotlib.pyplot as plt
+    from sphinx_gallery.scrapers import matplotlib_scraper
+
+    if plt.get_fignums() and not names["image_path_iterator"].paths:
+        figure = plt.gcf()
+        figure.canvas.draw()
+        panel = figure.gca().get_tightbbox().transformed(figure.dpi_scale_trans.inverted())
+        engine = figure.get_layout_engine()
+        figure.set_layout_engine("none")  # keep every panel where it is
+        figure.savefig(next(names["image_path_iterator"]), dpi=200, bbox_inches=panel.padded(0.1))
+        figure.set_layout_engine(engine)
+    return str(matplotlib_scraper(block, names, conf))
+
+
 sphinx_gallery_conf = {
+    "image_scrapers": ("conf.scrape_figures",),
+    "thumbnail_size": (640, 448),
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "subsection_order": [

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from rich.console import Console
+from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import mdaml.cli.demo as demo_module
 from mdaml.cli import build_app, main
 from mdaml.cli._screen import show_progress
 from mdaml.datasets import make_multimodal
-from mdaml.experiments.toy_figure import draw_toy
+from mdaml.experiments.toy_figure import draw_toy, make_toy_model
 
 
 @pytest.fixture
@@ -247,6 +248,28 @@ def test_demo_learns_on_bundled_data(run, monkeypatch, tmp_path):
         assert name in " ".join(result.output.split())
     assert "compiling" not in result.output  # no progress when nobody looks
     assert imread(tmp_path / "a.png").size > 0
+
+
+@pytest.mark.slow
+def test_accuracies_of_the_picture_are_those_of_the_table(monkeypatch):
+    monkeypatch.setattr(demo_module, "_BUNDLED", ())
+    (toy,), figure = demo_module._learn(lambda *_: lambda _: None, 3, 0)
+    before, after = (axes.get_title() for axes in figure.axes)
+    assert before.endswith(f" {np.mean(toy.euclidean):.1f} %")
+    assert after.endswith(f" {np.mean(toy.mdaml):.1f} %")
+
+
+def test_the_modes_of_the_picture_are_the_four_bands():
+    X, y = make_multimodal(random_state=0)
+    model = make_toy_model(0).fit(StandardScaler().fit_transform(X), y)
+    mode = model.weights_.argmax(axis=1)
+    shares = np.array([np.bincount(y[mode == k], minlength=2) for k in range(4)])
+    assert (shares.max(axis=1) >= 0.95 * shares.sum(axis=1)).all()  # of one class, nearly all
+    assert shares.sum(axis=1).min() >= 0.8 * len(X) / 4  # a band each
+    apart = np.linalg.norm(
+        np.diff(np.sort(model.transform(model.centers_), axis=0), axis=0), axis=1
+    )
+    assert apart.min() > 1.0
 
 
 @pytest.mark.slow

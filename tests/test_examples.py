@@ -9,11 +9,11 @@ from matplotlib import pyplot as plt
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").rglob("plot_*.py"))
 SLOW = {  # more than two seconds of processor time
     "plot_adapt_embeddings",
-    "plot_choose_modes",
+    "plot_ask",
     "plot_convergence",
     "plot_image_retrieval",
-    "plot_next_questions",
-    "plot_pairs_or_triplets",
+    "plot_nine_methods",
+    "plot_photographs",
     "plot_reduced_rank",
 }
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from mdaml import KISSME, Constraints, Euclidean, MDaML, PairVerifier
 from mdaml.datasets import load_dataset
 
-plt.style.use("seaborn-v0_8-colorblind")
+plt.style.use(["seaborn-v0_8-colorblind", {"font.size": 12}])
 
 X, y = load_dataset("letter", return_X_y=True)
 X, y = X[:6000], y[:6000]
@@ -36,7 +36,7 @@ for model in models:
 # half of them the same. Its curve shows all thresholds at once: how many of the same are accepted,
 # at the price of how many others. The dot is where both kinds of error are equally frequent.
 parts = {"Known letters, new images": known & ~train, "Letters it has never seen": ~known}
-fig, axes = plt.subplots(1, 2, figsize=(8.4, 5), sharey=True, layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(9, 5), sharey=True, layout="constrained")
 for ax, (title, part) in zip(axes, parts.items(), strict=True):
     asked = Constraints.from_labels(y[part], kind="pairs", n=10_000, random_state=0)
     pairs = asked.pairs, asked.pair_labels
@@ -44,11 +44,13 @@ for ax, (title, part) in zip(axes, parts.items(), strict=True):
         verifier = PairVerifier(model).fit(X[part], *pairs)
         false, true, _ = verifier.roc_curve(X[part], *pairs)
         rate = verifier.equal_error_rate_
-        line = ax.plot(false, true, style, label=f"{type(model).__name__}: {rate:.0%} errors")[0]
+        line = ax.plot(
+            false, true, style, linewidth=2, label=f"{type(model).__name__}: {rate:.0%} errors"
+        )[0]
         ax.plot(rate, 1 - rate, "o", color=line.get_color())
     ax.plot([0, 1], [0, 1], ":", color="0.5", label="chance")
     ax.set(title=title, xlabel="different, but accepted", aspect="equal")
-    ax.legend(frameon=False, loc="lower right")
+    ax.legend(frameon=False, loc="lower right", fontsize=11)
 axes[0].set_ylabel("the same, and accepted")
 
 # %%

@@ -30,20 +30,33 @@ _EXAMPLE: _Style = {"color": "none", "marker": "o", "markeredgecolor": "black", 
 _BALL_POINTS = 10
 
 
-def learn_toy(seed: int = 0) -> "Figure":
-    """Learn a metric for points in the plane, with two modes per class, and draw both."""
+def make_toy_model(seed: int) -> MDaML:
+    """Return a model of the toy whose modes are places: four bands of points."""
+    # With so low an exponent a point belongs to one mode, and with a floor of one the comparisons
+    # leave the modes alone. They move to the bands as the metric finds them.
+    return MDaML(4, eta=1.1, floor=1.0, n_refresh=10, random_state=seed)
+
+
+def learn_toy(seed: int = 0, accuracies: tuple[float, float] | None = None) -> "Figure":
+    """Learn a metric for points in the plane, with two modes per class, and draw both.
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Of the points, of the split into training and test points, and of the fit.
+    accuracies : tuple of float, optional
+        3-NN accuracy in percent before and after, as a table beside the figure has it. None: those
+        of this split.
+    """
     X, y = make_multimodal(random_state=seed)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
     scaler = StandardScaler().fit(X_train)
     X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the figure shows the quality of the fit
-        # Places: with so low an exponent a point belongs to one mode, and with a floor of one the
-        # comparisons leave the modes alone. They move to the bands as the metric finds them.
-        model = MDaML(4, eta=1.1, floor=1.0, n_refresh=10, random_state=seed)
-        model.fit(X_train, y_train)
+        model = make_toy_model(seed).fit(X_train, y_train)
     knn = KNeighborsClassifier(3)
-    before, after = (
+    before, after = accuracies or (
         100.0 * float(knn.fit(transform(X_train), y_train).score(transform(X_test), y_test))
         for transform in (np.asarray, model.transform)
     )
