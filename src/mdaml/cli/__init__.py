@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line; whatever happens ends in words, an exit code and, if wanted, JSON."""
     try:
-        code = _call(build_app())
+        # The version at once, and without the packages that commands need.
+        code = _print_version() if sys.argv[1:] == ["--version"] else _call(build_app())
     # Commands have words of their own; what comes here came up before them: while packages were
     # loaded or arguments read. Users get a sentence, and by a variable the traceback.
     except (Exception, KeyboardInterrupt) as error:
@@ -21,10 +22,15 @@ def main() -> None:
     sys.exit(code)
 
 
+def _print_version() -> int:
+    sys.stdout.write(f"mdaml {__version__}\n")
+    sys.stdout.flush()
+    return 0
+
+
 def _call(app: "Typer") -> int:
     """Run the application; report wrong arguments as typer does, and in JSON if that is wanted."""
     import typer
-    from typer.rich_utils import rich_format_error
 
     try:
         code: Any = app(standalone_mode=False)
@@ -34,6 +40,8 @@ def _call(app: "Typer") -> int:
         format_message = getattr(error, "format_message", None)  # only wrong arguments have it
         if format_message is None:
             raise
+        from typer.rich_utils import rich_format_error
+
         rich_format_error(error)  # type: ignore[arg-type]
         code = getattr(error, "exit_code", 2)
         if "--json" in sys.argv:
