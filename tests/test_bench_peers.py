@@ -3,6 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,3 +85,21 @@ def test_methods_see_labels_or_triplets_but_never_held_out_samples(module, tmp_p
 def test_every_method_has_a_mark_in_the_picture(module):
     report = module("report")
     assert set(report.STYLES) | {report.REFERENCE} == set(module("learners").METHODS)
+
+
+def test_small_sets_have_ten_splits_unless_another_number_is_wanted(module):
+    problems = module("problems")
+    assert [problems.count_splits(name) for name in ("german", "sonar", "vehicle")] == [10, 10, 2]
+    assert problems.count_splits("german", 1) == 1
+
+
+def test_linear_modern_nca_finds_the_feature_that_matters(module, monkeypatch):
+    pytest.importorskip("torch")
+    learners = module("learners")
+    monkeypatch.setattr(learners, "NCA_EPOCHS", 20)
+    X = np.random.default_rng(0).normal(size=(120, 3)) * [1.0, 3.0, 3.0]
+    y = (X[:, 0] > 0).astype(int)
+    L = learners.METHODS["linear ModernNCA"].fit(SimpleNamespace(X=X, y=y, triplets=None))
+    lengths = np.linalg.norm(L, axis=0)
+    assert L.shape == (3, 3)
+    assert lengths[0] > 1.5 * lengths[1:].max()

@@ -54,25 +54,74 @@ def test_version_is_that_of_the_distribution():
     assert mdaml.__version__ == version("mdaml")
 
 
+HEAVY = {"sklearn", "scipy", "pandas", "numba", "joblib", "matplotlib", "torch"}
+
+
+def test_import_loads_nothing_heavy():
+    loaded = run("import sys, mdaml; print(*sys.modules)").split()
+    assert HEAVY & set(loaded) == set()
+    assert "numpy" not in loaded
+    assert [name for name in loaded if name.startswith("mdaml.")] == [
+        "mdaml._lazy",
+        "mdaml.estimators",
+    ]
+
+
+@pytest.mark.parametrize(
+    "args", [["--version"], ["--help"], ["fit", "--help"], ["paper", "--help"]]
+)
+def test_help_and_version_load_nothing_heavy(args):
+    """Help must come within a second; timing belongs to no test, so modules count."""
+    code = (
+        f"import sys; sys.argv = ['mdaml', *{args}]\n"
+        "from mdaml.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print('loaded', *sys.modules)"
+    )
+    words = run(code).split()
+    loaded = set(words[words.index("loaded") :])
+    assert HEAVY & loaded == set()
+    assert len(loaded) < 700
+    if args == ["--version"]:
+        assert loaded & {"typer", "rich", "numpy"} == set()
+
+
+def test_every_name_is_found_by_every_kind_of_import():
+    code = (
+        "import mdaml; from mdaml import *; from mdaml import estimators\n"
+        "from mdaml.estimators import *\n"
+        "missing = [n for n in mdaml.__all__ if n not in globals()]; assert not missing, missing\n"
+        "assert MDaML is mdaml.MDaML is estimators.MDaML\n"
+        "assert mdaml.constraints.Constraints is Constraints\n"
+        "import mdaml.estimators.gmml; assert mdaml.GMML is mdaml.estimators.gmml.GMML\n"
+        "import pydoc; print(pydoc.render_doc(mdaml, renderer=pydoc.plaintext))"
+    )
+    page = run(code)
+    assert "class MDaML(" in page
+    assert "audit(model" in page
+
+
 @pytest.fixture(scope="module")
 def imported():
-    """Return the modules that ``import mdaml`` loads beyond those of scikit-learn.
+    """Return the modules that an estimator loads beyond those of scikit-learn.
 
     scikit-learn itself imports pandas and rich where they are installed.
     """
     code = (
-        "import sys, importlib.metadata, sklearn.mixture, sklearn.cluster, threadpoolctl;"
-        "before = set(sys.modules); import mdaml; print(*set(sys.modules) - before)"
+        "import sys, email.parser, sklearn.mixture, sklearn.cluster, threadpoolctl;"
+        "before = set(sys.modules); from mdaml.estimators import *;"
+        "print(*set(sys.modules) - before)"
     )
     return set(run(code).split())
 
 
-def test_import_loads_no_extra_and_no_compiler(imported):
+def test_estimators_load_no_extra_and_no_compiler(imported):
     heavy = {"mdaml.stores.torch", "mdaml.stores.dask", "mdaml.kernels.triton_pairs", "mdaml.cli"}
     assert imported & ({*EXTRAS, "numba"} | heavy) == set()
 
 
-def test_import_adds_few_modules_to_those_of_scikit_learn(imported):
+def test_estimators_add_few_modules_to_those_of_scikit_learn(imported):
     """Half a second is allowed beyond scikit-learn; timing belongs to no test, so modules count.
 
     Ours are small and import nothing heavy; those of others are what takes time.

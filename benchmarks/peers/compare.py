@@ -4,7 +4,7 @@ Every fit has one thread and a process of its own; all methods see the same spli
 triplets, and are judged by the same two figures on held-out samples. Interrupted, it goes on where
 it stopped; what changed in the code since is fitted again.
 
-``python benchmarks/peers/compare.py [SET ...] [--splits 2] [--limit 60] [--lanes 2]``
+``python benchmarks/peers/compare.py [SET ...] [--splits N] [--limit 60] [--lanes 2]``
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from environments import REQUIREMENTS, NotInstalledError, interpreter, versions
 from learners import METHODS
-from problems import SETS, Problem
+from problems import SETS, Problem, count_splits
 from report import draw, show, summarise
 from threadpoolctl import threadpool_limits
 
@@ -105,7 +105,7 @@ def run_task(environment, name, splits, records):
     code = fingerprint(environment)
     jobs = []
     # Split by split for each method, so that a second split need not run into the limit again.
-    for (method, facts), split in product(METHODS.items(), range(splits)):
+    for (method, facts), split in product(METHODS.items(), range(count_splits(name, splits))):
         for kind in facts.kinds if facts.environment == environment else ():
             case = (method, kind, name, split)
             if not records.has(case, code):
@@ -220,14 +220,14 @@ def write_results(records, splits, sets, out):
     chosen = [
         facts
         for facts in records.facts.values()
-        if facts["set"] in sets and facts["split"] < splits
+        if facts["set"] in sets and facts["split"] < count_splits(facts["set"], splits)
     ]
     rows = summarise(chosen)
     verdict = show(rows)
     figures = {
         "machine": machine(),
         "versions": installed(),
-        "splits": splits,
+        "splits": {name: count_splits(name, splits) for name in sets},
         "limit_seconds": records.limit,
         "verdict": verdict,
         "rows": rows,
@@ -243,7 +243,8 @@ def write_results(records, splits, sets, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sets", nargs="*", default=list(SETS), help="data sets; all by default")
-    parser.add_argument("--splits", type=int, default=2, help="random splits of each set")
+    what = "random splits of each set; by default 2, and 10 of german and sonar"
+    parser.add_argument("--splits", type=int, help=what)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a fit may take")
     parser.add_argument("--lanes", type=int, default=2, help="fits at a time, one thread each")
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "peers.json")

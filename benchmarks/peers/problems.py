@@ -22,8 +22,15 @@ SETS = (
     "autompg",
     "sonar",
 )
+# Small or noisy ones take more splits, or two test samples decide.
+MORE_SPLITS = {"german": 10, "sonar": 10}
 KINDS = ("labels", "triplets")
 PER_SAMPLE = 10  # triplets
+
+
+def count_splits(name, wanted=None):
+    """Random splits of a data set: as many as are wanted, otherwise two, or ten of a small one."""
+    return MORE_SPLITS.get(name, 2) if wanted is None else wanted
 
 
 @dataclass(frozen=True)

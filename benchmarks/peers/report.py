@@ -166,6 +166,7 @@ STYLES = {
     "metric-learn SCML": ("#009E73", "s"),
     "SCML of triplets": ("#009E73", "s"),
     "PML linear layer": ("#000000", "P"),
+    "linear ModernNCA": ("#56B4E9", "P"),
 }
 
 

@@ -1,14 +1,14 @@
 """Learn a distance from weak supervision."""
 
-from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mdaml import estimators
-from mdaml.estimators import *  # noqa: F403 (one list of the methods: that of estimators)
+from mdaml._lazy import attach
 
 if TYPE_CHECKING:
     from mdaml import ask as ask
+    from mdaml import constraints as constraints
     from mdaml import datasets as datasets
     from mdaml import distributed as distributed
     from mdaml import features as features
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mdaml import retrieval as retrieval
     from mdaml import verification as verification
     from mdaml.constraints import Constraints
+    from mdaml.estimators import *  # noqa: F403 (one list of the methods: that of estimators)
     from mdaml.estimators.pipelines import FoldedMetric, fold_pipeline
     from mdaml.inspection import audit, suggest_queries
     from mdaml.persistence import load
@@ -29,31 +30,21 @@ __all__ = ["Constraints", "FoldedMetric", "PairVerifier", "__version__", "audit"
 __all__ += ["fold_pipeline", "load", "suggest_queries"]
 __all__ += estimators.__all__
 
-# Found on first use, so that `import mdaml` stays light.
-_HOMES = {
-    "Constraints": "mdaml.constraints",
-    "FoldedMetric": "mdaml.estimators.pipelines",
-    "fold_pipeline": "mdaml.estimators.pipelines",
-    "PairVerifier": "mdaml.verification",
-    "audit": "mdaml.inspection",
-    "load": "mdaml.persistence",
-    "suggest_queries": "mdaml.inspection",
-}
-_MODULES = (
-    *("ask", "datasets", "distributed", "features", "inspection", "model_selection"),
-    *("people", "plot", "retrieval", "verification"),
-)
-
-
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
-
-    def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            return getattr(import_module(_HOMES[name]), name)
-        if name in _MODULES:
-            return import_module(f"mdaml.{name}")
-        raise AttributeError(f"module 'mdaml' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES})
+    __getattr__, __dir__ = attach(
+        __name__,
+        {
+            "Constraints": "mdaml.constraints",
+            "FoldedMetric": "mdaml.estimators.pipelines",
+            "fold_pipeline": "mdaml.estimators.pipelines",
+            "PairVerifier": "mdaml.verification",
+            "audit": "mdaml.inspection",
+            "load": "mdaml.persistence",
+            "suggest_queries": "mdaml.inspection",
+            **dict.fromkeys(estimators.__all__, "mdaml.estimators"),
+        },
+        (
+            *("ask", "constraints", "datasets", "distributed", "estimators", "features"),
+            *("inspection", "model_selection", "people", "plot", "retrieval", "verification"),
+        ),
+    )

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state as sklearn_check_random_state
 
 from mdaml._typing import FloatArray
 
@@ -51,6 +50,9 @@ def check_random_state(seed: Any) -> np.random.RandomState:
     if isinstance(seed, np.random.Generator):
         return np.random.RandomState(seed.integers(0, 2**32, 4, np.uint32))
     if seed is None or isinstance(seed, Integral | np.random.RandomState):
+        # Not above: this module is loaded by `mdaml --help`, which must not wait for scikit-learn.
+        from sklearn.utils import check_random_state as sklearn_check_random_state
+
         return sklearn_check_random_state(seed)
     raise ValueError(
         "random_state must be an integer, a NumPy Generator or RandomState, or None; got the seed "

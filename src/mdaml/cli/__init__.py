@@ -25,7 +25,8 @@ def main() -> None:
         # Commands have words of their own; what comes here came up before them: while packages
         # were loaded or arguments read. Users get a sentence, and by a variable the traceback.
         try:
-            code = _call(build_app())
+            # The version at once, and without the packages that commands need.
+            code = _print_version() if sys.argv[1:] == ["--version"] else _call(build_app())
         except Exception as error:
             end_command(error, as_json=as_json)
         ignore_interrupts()
@@ -35,10 +36,17 @@ def main() -> None:
     sys.exit(code)
 
 
+def _print_version() -> int:
+    from mdaml import __version__
+
+    sys.stdout.write(f"mdaml {__version__}\n")
+    sys.stdout.flush()
+    return 0
+
+
 def _call(app: "Typer") -> int:
     """Run the application; report wrong arguments as typer does, and in JSON if that is wanted."""
     import typer
-    from typer.rich_utils import rich_format_error
 
     from mdaml.cli._failures import INTERRUPTED, print_document_of
 
@@ -50,6 +58,8 @@ def _call(app: "Typer") -> int:
         raise KeyboardInterrupt from None
     except usage_error as error:
         ignore_interrupts()
+        from typer.rich_utils import rich_format_error
+
         rich_format_error(error)
         code = error.exit_code
         if "--json" in sys.argv:

@@ -8,12 +8,10 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NoReturn
 
 from mdaml.cli._interrupts import ignore_interrupts, leave_on_interrupt
-from mdaml.io.texts import shorten
 
 WORK_FAILED = 1
 BAD_INPUT = 2
@@ -57,6 +55,8 @@ def end_command(
     error: BaseException, *, as_json: bool, interrupted: str = "Interrupted."
 ) -> NoReturn:
     """Print what went wrong, also as a document if one is wanted, and exit."""
+    from mdaml.io.texts import shorten
+
     ignore_interrupts()
     failure = _explain(error, interrupted)
     if os.environ.get(_TRACEBACK) and failure.code != INTERRUPTED:
@@ -83,6 +83,8 @@ def print_document_of(message: str, details: list[str], code: int) -> None:
 
 def _explain(error: BaseException, interrupted: str) -> CommandError:
     """Return a sentence and an exit code for any error."""
+    from concurrent.futures.process import BrokenProcessPool
+
     failed = CommandError("Not enough memory.", code=WORK_FAILED)
     if any(isinstance(each, KeyboardInterrupt) for each in _walk(error)):
         return CommandError(interrupted, code=INTERRUPTED)

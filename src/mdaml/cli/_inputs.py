@@ -4,17 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mdaml.cli._screen import CommandError, Screen, convert_errors
-from mdaml.constraints import Constraints
-from mdaml.constraints._answer_files import Layout, choose_layout
-from mdaml.constraints._files import read_lines
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_table
+
+if TYPE_CHECKING:
+    from mdaml.constraints import Constraints
+    from mdaml.constraints._answer_files import Layout
 
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
@@ -62,13 +63,15 @@ class AnswerFile(NamedTuple):
 
     kind: str  # of KINDS, or "constraints"
     path: Path
-    layout: Layout
+    layout: "Layout"
 
 
 def list_files(
     by_kind: Sequence[Sequence[Path] | None], columns: str | None = None, form: str | None = None
 ) -> list[AnswerFile]:
     """Return files of answers with what each should hold; names of columns are parted by commas."""
+    from mdaml.constraints._answer_files import choose_layout
+
     kinds = zip((*KINDS, "constraints"), by_kind, strict=True)
     files = [(kind, path) for kind, paths in kinds for path in paths or ()]
     if not files and (columns or form):
@@ -95,7 +98,7 @@ def read_inputs(
     files: Sequence[AnswerFile],
     screen: Screen,
     skip_invalid: bool,
-) -> tuple[Table, Constraints | None]:
+) -> "tuple[Table, Constraints | None]":
     """Read the table and the comparisons of its rows, if there are any, and describe them."""
     constraints = None
     with screen.show_progress(f"reading {data}"):
@@ -165,7 +168,7 @@ def _describe_table(table: Table) -> str:
 
 
 def _describe_comparisons(
-    constraints: Constraints, files: list[str], problems: list[str], screen: Screen
+    constraints: "Constraints", files: list[str], problems: list[str], screen: Screen
 ) -> None:
     counts = constraints.counts()
     parts = [count(n, kind[:-1]) for kind in KINDS if (n := len(getattr(constraints, kind)))]
@@ -187,9 +190,9 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 def _read_comparisons(
     files: Sequence[AnswerFile], table: Table, skip_invalid: bool
-) -> tuple[Constraints, list[str]]:
+) -> "tuple[Constraints, list[str]]":
     """Return the comparisons of all files, and their wrong lines, if these may be skipped."""
-    parts, problems, n_lines = list[Constraints](), list[str](), 0
+    parts, problems, n_lines = list["Constraints"](), list[str](), 0
     for kind, path, layout in files:
         value, wrong, n_read = _read_file(path, table, layout)
         others = [name for name in KINDS if name != kind and len(getattr(value, name))]
@@ -209,7 +212,10 @@ def _read_comparisons(
     return _join(parts), problems
 
 
-def _read_file(path: Path, table: Table, layout: Layout) -> tuple[Constraints, list[str], int]:
+def _read_file(path: Path, table: Table, layout: "Layout") -> "tuple[Constraints, list[str], int]":
+    from mdaml.constraints import Constraints
+    from mdaml.constraints._files import read_lines
+
     check_file(path)
     try:
         value, wrong, n_lines = read_lines(Constraints, path, table.ids, len(table.X), layout)
@@ -229,8 +235,10 @@ def _name_option(reason: str) -> str:
     return reason
 
 
-def _join(parts: Sequence[Constraints]) -> Constraints:
+def _join(parts: "Sequence[Constraints]") -> "Constraints":
     """Return all constraints in one value; weights and columns go with their kinds."""
+    from mdaml.constraints import Constraints
+
     if len(parts) == 1:
         return parts[0]
     arrays: dict[str, Any] = {

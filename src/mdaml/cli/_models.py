@@ -2,25 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mdaml.cli._inputs import check_file
-from mdaml.cli._options import METHODS
+from mdaml.cli._options import get_class
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
-from mdaml.constraints import Constraints
-from mdaml.estimators.learners import LabelLearner
-from mdaml.estimators.pipelines import list_metrics
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
+
+if TYPE_CHECKING:
+    from mdaml.constraints import Constraints
 
 _HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
 
 
 def make_estimator(method: str, params: dict[str, Any], seed: int) -> Any:
     """Return an estimator with these parameters, or refuse unknown ones."""
-    estimator = METHODS[method]()
+    estimator: Any = get_class(method)()
     known = estimator.get_params()
     for name in params:
         if name not in known or name in _HIDDEN:
@@ -74,9 +74,11 @@ def _parse_value(text: str) -> Any:
 
 def check_usage(method: str, has_comparisons: bool, labels: str | None) -> None:
     """Refuse what the method cannot learn from, before any file is read."""
+    from mdaml.estimators.learners import LabelLearner
+
     if has_comparisons and labels is not None:
         raise CommandError("Learn from comparisons or from --labels, not from both.")
-    labels_only = issubclass(METHODS[method], LabelLearner)
+    labels_only = issubclass(get_class(method), LabelLearner)
     if labels_only and has_comparisons:
         raise CommandError(f"{method} learns from --labels only; mdaml learns from comparisons.")
     if not has_comparisons and labels is None and method != "euclidean":
@@ -86,7 +88,7 @@ def check_usage(method: str, has_comparisons: bool, labels: str | None) -> None:
         raise CommandError(f"There is nothing to learn from: give {what}.")
 
 
-def choose_supervision(constraints: Constraints | None, table: Table) -> dict[str, Any]:
+def choose_supervision(constraints: "Constraints | None", table: Table) -> dict[str, Any]:
     """Return what to pass to ``fit`` beside X."""
     if constraints is not None:
         return {"constraints": constraints}
@@ -95,6 +97,8 @@ def choose_supervision(constraints: Constraints | None, table: Table) -> dict[st
 
 def save_model(model: Any, path: Path, table: Table) -> None:
     """Write a model with what it must know of its table, without its callback."""
+    from mdaml.estimators.pipelines import list_metrics
+
     if "callback" in model.get_params():
         model.set_params(callback=None)
     if table.is_named:
@@ -111,6 +115,7 @@ def load_model(path: Path) -> tuple[Any, Preparation | None]:
 
     The names of its features are taken off the model, so that it takes arrays without a warning.
     """
+    from mdaml.estimators.pipelines import list_metrics
     from mdaml.persistence import load
 
     check_file(path)

@@ -3,13 +3,15 @@
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from mdaml import estimators
 from mdaml.cli._help import make_argument
-from mdaml.estimators.base import MahalanobisTransformer
+
+if TYPE_CHECKING:
+    from mdaml.estimators.base import MahalanobisTransformer
 
 _HELP = {
     "DATA": "Table, one item a row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
@@ -59,10 +61,13 @@ def _option(name: str, metavar: str | None, panel: str | None = None, **settings
 
 
 # Estimators by their names in lower case; a hyphen parts what is written small: dml-eig, dml-dc.
-METHODS: dict[str, type[MahalanobisTransformer]] = {
-    re.sub("^DML(?=[a-z])", "DML-", name).lower(): getattr(estimators, name)
-    for name in estimators.__all__
-}
+METHODS = {re.sub("^DML(?=[a-z])", "DML-", name).lower(): name for name in estimators.__all__}
+
+
+def get_class(method: str) -> "type[MahalanobisTransformer]":
+    """Return the estimator of a method."""
+    found: type[MahalanobisTransformer] = getattr(estimators, METHODS[method])
+    return found
 
 
 def _check_method(name: str) -> str:

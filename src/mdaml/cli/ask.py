@@ -5,13 +5,15 @@ import webbrowser
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from mdaml.cli._inputs import check_file
 from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
-from mdaml.constraints import Constraints
+
+if TYPE_CHECKING:
+    from mdaml.constraints import Constraints
 
 _ITEMS, _QUESTIONS, _SERVER = "Items", "Questions", "Server"
 
@@ -226,7 +228,9 @@ def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
         return read_items(items, shown=columns, **options)
 
 
-def _read_gold(path: Path | None, ids: Any, form: Form) -> Constraints | None:
+def _read_gold(path: Path | None, ids: Any, form: Form) -> "Constraints | None":
+    from mdaml.constraints import Constraints
+
     if path is None:
         return None
     check_file(path)

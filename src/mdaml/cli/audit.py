@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -10,9 +10,11 @@ from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
-from mdaml.constraints import Constraints
 from mdaml.io.columns import Table
 from mdaml.io.writers import write_frame
+
+if TYPE_CHECKING:
+    from mdaml.constraints import Constraints
 
 _MEMBERS = ("a", "b", "c", "d")
 _MEANINGS = {
@@ -121,7 +123,7 @@ def _check_named(named: dict[str, str | None], *, has_files: bool) -> None:
 
 
 def _audit(
-    model: Any, table: Table, compared: Constraints | None, named: dict[str, Any]
+    model: Any, table: Table, compared: "Constraints | None", named: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Return the frame of the comparisons or labels, and that of the persons if there are any."""
     from mdaml.inspection import audit as audit_comparisons

@@ -10,14 +10,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.preprocessing import StandardScaler
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.cli._screen import Screen, StartBar, replace_output, run_command, show_progress
-from mdaml.datasets import load_dataset, make_multimodal
-from mdaml.estimators import MDaML
 
 _BUNDLED = ("balance", "vehicle", "segment", "german", "sonar", "letter")
 _MAX_ROWS = {"letter": 2000}  # all 20000 take longer than everything else
@@ -58,6 +53,8 @@ def demo(
 
 def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores], Any]:
     """Return the scores of all data sets, and the figure of the toy."""
+    from mdaml.datasets import make_multimodal
+    from mdaml.estimators import MDaML
     from mdaml.experiments.toy_figure import learn_toy
 
     done = start_bar("compiling …", 1)
@@ -76,6 +73,8 @@ def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores]
 
 def _load(seed: int) -> list[_Scores]:
     """Return all data sets, the toy last; of the large ones a random part."""
+    from mdaml.datasets import load_dataset, make_multimodal
+
     rows = []
     for name in _BUNDLED:
         X, y = load_dataset(name, return_X_y=True)
@@ -86,6 +85,11 @@ def _load(seed: int) -> list[_Scores]:
 
 def _score(row: _Scores, seed: int) -> None:
     """Add the accuracies and the time of one split; the training part gives the scale."""
+    from sklearn.model_selection import train_test_split
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    from mdaml.estimators import MDaML
     from mdaml.experiments.toy_figure import make_toy_model
 
     X_train, X_test, y_train, y_test = train_test_split(
@@ -105,7 +109,7 @@ def _score(row: _Scores, seed: int) -> None:
         accuracies.append(100.0 * float(knn.score(test, y_test)))
 
 
-def _fit(model: MDaML, X: FloatArray, y: IntArray) -> bool:
+def _fit(model: Any, X: FloatArray, y: IntArray) -> bool:
     """Fit, and return whether it warned; warnings are counted below the table."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,10 +1,9 @@
 """``mdaml features``: a folder of images to a table of features, one image a row."""
 
-from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -20,8 +19,6 @@ from mdaml.cli._screen import (
     run_command,
     show_progress,
 )
-from mdaml.features import gist, lab_histogram, list_images
-from mdaml.features._images import unreadable
 from mdaml.io.writers import write_frame
 
 
@@ -31,14 +28,6 @@ class Kind(StrEnum):
     GIST = "gist"
     LAB = "lab"
     BOTH = "both"
-
-
-_Function: TypeAlias = Callable[..., FloatArray]
-_FUNCTIONS: dict[Kind, tuple[_Function, ...]] = {
-    Kind.GIST: (gist,),
-    Kind.LAB: (lab_histogram,),
-    Kind.BOTH: (gist, lab_histogram),
-}
 
 
 def features(
@@ -64,7 +53,7 @@ def features(
             _import_extras(out, kind)
             with show_progress(screen.console) as start_bar:
                 paths = _keep_readable(_listed(folder, recursive), skip_unreadable, start_bar)
-                table = np.hstack([_compute(f, paths, start_bar) for f in _FUNCTIONS[kind]])
+                table = _compute(kind, paths, start_bar)
             names = [path.relative_to(folder).as_posix() for path in paths]
             _write(part, out.suffix.lower(), names, table, raw=raw)
         screen.print(f"{len(names)} images, {table.shape[1]} features each: {out}")
@@ -79,6 +68,8 @@ def _import_extras(out: Path, kind: Kind) -> None:
 
 
 def _listed(folder: Path, recursive: bool) -> list[Path]:
+    from mdaml.features import list_images
+
     try:
         return list_images(folder, recursive=recursive)
     except ValueError as error:
@@ -87,6 +78,8 @@ def _listed(folder: Path, recursive: bool) -> list[Path]:
 
 def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[Path]:
     """Return the files that can be read, once all have been tried; the others are named."""
+    from mdaml.features._images import unreadable
+
     refused = unreadable(paths, n_jobs=-1, callback=start_bar("reading", len(paths)))
     kept = [path for path in paths if path not in refused]
     if not refused:
@@ -101,9 +94,18 @@ def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[P
     raise CommandError(message, code=WORK_FAILED, details=reasons)
 
 
-def _compute(function: _Function, paths: list[Path], start_bar: StartBar) -> FloatArray:
-    title = "GIST" if function is gist else "Lab"
-    return function(paths, n_jobs=-1, callback=start_bar(title, len(paths)))
+def _compute(kind: Kind, paths: list[Path], start_bar: StartBar) -> FloatArray:
+    from mdaml.features import gist, lab_histogram
+
+    kinds = (Kind.GIST, Kind.LAB) if kind is Kind.BOTH else (kind,)
+    functions: dict[Kind, Any] = {Kind.GIST: gist, Kind.LAB: lab_histogram}
+    titles = {Kind.GIST: "GIST", Kind.LAB: "Lab"}
+    return np.hstack(
+        [
+            functions[each](paths, n_jobs=-1, callback=start_bar(titles[each], len(paths)))
+            for each in kinds
+        ]
+    )
 
 
 def _write(path: Path, suffix: str, names: list[str], table: FloatArray, *, raw: bool) -> None:

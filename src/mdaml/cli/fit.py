@@ -4,12 +4,9 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.model_selection import StratifiedShuffleSplit
-from sklearn.preprocessing import StandardScaler
 
 from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
@@ -24,9 +21,12 @@ from mdaml.cli._models import (
 )
 from mdaml.cli._options import Missing
 from mdaml.cli._screen import Screen, convert_errors, replace_output, run_command
-from mdaml.constraints import Constraints
-from mdaml.estimators.pipelines import fold_steps
 from mdaml.io.columns import Table
+
+if TYPE_CHECKING:
+    from sklearn.preprocessing import StandardScaler
+
+    from mdaml.constraints import Constraints
 
 _SMALL = 2000  # rows
 
@@ -86,8 +86,12 @@ def fit(
 
 def _learn(
     estimator: Any, table: Table, supervision: dict[str, Any], screen: Screen, scale: bool
-) -> StandardScaler | None:
+) -> "StandardScaler | None":
     """Fit the estimator, on scaled features if wanted; afterwards it takes them as they are."""
+    from sklearn.preprocessing import StandardScaler
+
+    from mdaml.estimators.pipelines import fold_steps
+
     if scale and has_unit_rows(table.X):
         scale = False  # embeddings: dividing their columns would undo what their lengths mean
         screen.add_fact("scale", "none, since all rows have unit length", False)
@@ -123,10 +127,15 @@ def _count_rounds(params: dict[str, Any], *, from_labels: bool) -> int | None:
 
 
 def _describe_agreement(
-    screen: Screen, model: Any, scaler: StandardScaler | None, table: Table, compared: Constraints
+    screen: Screen,
+    model: Any,
+    scaler: "StandardScaler | None",
+    table: Table,
+    compared: "Constraints",
 ) -> None:
     """Add the share of comparisons that hold, after and before learning."""
     from mdaml.estimators import Euclidean
+    from mdaml.estimators.pipelines import fold_steps
     from mdaml.model_selection import triplet_accuracy
 
     euclidean = Euclidean().fit(table.X)
@@ -140,12 +149,16 @@ def _describe_agreement(
 
 
 def _describe_accuracy(
-    screen: Screen, estimator: Any, table: Table, scaler: StandardScaler | None
+    screen: Screen, estimator: Any, table: Table, scaler: "StandardScaler | None"
 ) -> None:
     """Add the 3-NN accuracy on rows that other fits have not seen, learned and before learning.
 
     Five folds for small tables, one for large ones, which need no more.
     """
+    from sklearn.base import clone
+    from sklearn.model_selection import StratifiedShuffleSplit
+    from sklearn.preprocessing import StandardScaler
+
     from mdaml.estimators import Euclidean
     from mdaml.model_selection import knn_accuracy
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import joblib
 import typer
 from rich.console import Console
 
@@ -19,7 +18,10 @@ from mdaml.cli._screen import (
     make_bars,
     run_command,
 )
-from mdaml.experiments import CONFIRMATION, DATASETS, METHODS, Job, make_plan, read_records
+from mdaml.experiments import CONFIRMATION, DATASETS, METHODS
+
+if TYPE_CHECKING:
+    from mdaml.experiments import Job
 
 _OUT = Path("mdaml-paper")
 paper = typer.Typer(
@@ -66,8 +68,10 @@ def run(
     path = out / ("quick.jsonl" if quick else "records.jsonl")
     interrupted = f"Interrupted. Nothing is lost: run the same again to go on. {path}"
     with run_command(interrupted=interrupted) as screen:
+        import joblib
+
         with convert_errors(FileNotFoundError):
-            plan, left_out = make_plan(names, methods, trials, quick=quick)
+            plan, left_out = experiments.make_plan(names, methods, trials, quick=quick)
         if left_out:
             screen.print(
                 f"Left out, because their files are not here: {', '.join(left_out)}. Set "
@@ -76,7 +80,7 @@ def run(
         if out.exists() and not out.is_dir():
             raise CommandError(f"--out: {out} is a file. Name a folder, or one to be made.")
         with convert_errors():
-            before = len(read_records(path))
+            before = len(experiments.read_records(path))
         if before:
             screen.print(f"Going on: {path} holds {before} records.")
         with (
@@ -113,7 +117,7 @@ def report(
         elif not records.exists():
             raise CommandError(f"--records: there is no file {records}.")
         with convert_errors(), screen.console.status("Writing the report …"):
-            page = write_report(read_records(records), out or records.parent / "report")
+            page = write_report(experiments.read_records(records), out or records.parent / "report")
         screen.print(f"Report: {page}")
 
 
@@ -131,12 +135,12 @@ def _explain_loss(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _show_jobs(console: Console) -> Iterator[Callable[[Job, float, float], None]]:
+def _show_jobs(console: Console) -> Iterator[Callable[["Job", float, float], None]]:
     """Show the work that is done; the time left follows from its share of all work."""
     with make_bars(console, transient=False) as bars:
         task = bars.add_task("starting", total=None)
 
-        def show(job: Job, done: float, total: float) -> None:
+        def show(job: "Job", done: float, total: float) -> None:
             what = f"{job.dataset}: {job.method}"
             bars.update(task, completed=done, total=total, description=what, refresh=True)
 

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from sklearn.preprocessing import StandardScaler
 
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import convert_errors, run_command
-from mdaml.constraints import Constraints
-from mdaml.estimators.pipelines import fold_steps
 from mdaml.io.columns import Table
+
+if TYPE_CHECKING:
+    from mdaml.constraints import Constraints
 
 
 def score(
@@ -40,7 +40,10 @@ def score(
     Scores on what a model has learned from flatter it: keep some comparisons for this.
     """
     with run_command(as_json) as screen:
+        from sklearn.preprocessing import StandardScaler
+
         from mdaml.estimators import Euclidean
+        from mdaml.estimators.pipelines import fold_steps
 
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         screen.document["command"] = "score"
@@ -70,7 +73,7 @@ def score(
 
 
 def _choose_measures(
-    table: Table, compared: Constraints | None, k: int
+    table: Table, compared: "Constraints | None", k: int
 ) -> dict[str, Callable[[Any], float]]:
     """Return functions of a metric, by what they measure."""
     from mdaml.model_selection import knn_accuracy, pair_auc, triplet_accuracy

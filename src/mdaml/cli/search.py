@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 
 from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
@@ -24,9 +21,8 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import METHODS, HoldOut, Missing
+from mdaml.cli._options import HoldOut, Missing, get_class
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
-from mdaml.estimators.pipelines import fold_steps
 
 _STEP = "metric"
 _Jobs: TypeAlias = Annotated[
@@ -64,6 +60,10 @@ def search(
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """
     with run_command(as_json) as screen:
+        from sklearn.model_selection import ParameterGrid
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import StandardScaler
+
         from mdaml.model_selection import ConstraintKFold, MetricSearchCV, PointKFold
 
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
@@ -102,6 +102,10 @@ def search(
 
 def _fold_scaling(best: Any) -> Any:
     """Return a model of samples as they are."""
+    from sklearn.pipeline import Pipeline
+
+    from mdaml.estimators.pipelines import fold_steps
+
     if isinstance(best, Pipeline):
         return fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])
     return best
@@ -110,7 +114,7 @@ def _fold_scaling(best: Any) -> Any:
 def _choose_grids(method: str, grid: dict[str, list[Any]], seed: int) -> list[dict[str, list[Any]]]:
     """Return the values to try, those of the method if none are given."""
     make_estimator(method, {name: values[0] for name, values in grid.items()}, seed)
-    return [grid] if grid else METHODS[method].default_grid
+    return [grid] if grid else get_class(method).default_grid
 
 
 @contextmanager

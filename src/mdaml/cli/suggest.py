@@ -10,7 +10,6 @@ from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_file
 from mdaml.cli._models import load_model
 from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
-from mdaml.constraints import Constraints
 from mdaml.io.writers import write_frame
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
@@ -88,6 +87,8 @@ def _take_features(known: Any, names: tuple[str, ...] | None, n_wanted: int) -> 
 
 def _read_asked(answers: str, known: Any) -> Any:
     """Return the triplets that were asked, from a database or a table."""
+    from mdaml.constraints import Constraints
+
     if "://" in answers or Path(answers).suffix.lower() in _DATABASES:
         from mdaml.ask.answers import to_constraints
         from mdaml.ask.storage import Storage

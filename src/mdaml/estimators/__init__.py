@@ -1,15 +1,20 @@
 """The metric learners."""
 
-from mdaml.estimators.dml_dc import DMLdc
-from mdaml.estimators.dml_eig import DMLeig
-from mdaml.estimators.dmlmj import DMLMJ
-from mdaml.estimators.euclidean import Euclidean
-from mdaml.estimators.gmml import GMML
-from mdaml.estimators.kissme import KISSME
-from mdaml.estimators.lfda import LFDA
-from mdaml.estimators.lmnn import LMNN
-from mdaml.estimators.mdaml import MDaML
-from mdaml.estimators.mdaml_cv import MDaMLCV
+from typing import TYPE_CHECKING
+
+from mdaml._lazy import attach
+
+if TYPE_CHECKING:
+    from mdaml.estimators.dml_dc import DMLdc
+    from mdaml.estimators.dml_eig import DMLeig
+    from mdaml.estimators.dmlmj import DMLMJ
+    from mdaml.estimators.euclidean import Euclidean
+    from mdaml.estimators.gmml import GMML
+    from mdaml.estimators.kissme import KISSME
+    from mdaml.estimators.lfda import LFDA
+    from mdaml.estimators.lmnn import LMNN
+    from mdaml.estimators.mdaml import MDaML
+    from mdaml.estimators.mdaml_cv import MDaMLCV
 
 __all__ = [
     "DMLMJ",
@@ -23,3 +28,20 @@ __all__ = [
     "MDaML",
     "MDaMLCV",
 ]
+
+if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
+    __getattr__, __dir__ = attach(
+        __name__,
+        {
+            "DMLMJ": "mdaml.estimators.dmlmj",
+            "GMML": "mdaml.estimators.gmml",
+            "KISSME": "mdaml.estimators.kissme",
+            "LFDA": "mdaml.estimators.lfda",
+            "LMNN": "mdaml.estimators.lmnn",
+            "DMLdc": "mdaml.estimators.dml_dc",
+            "DMLeig": "mdaml.estimators.dml_eig",
+            "Euclidean": "mdaml.estimators.euclidean",
+            "MDaML": "mdaml.estimators.mdaml",
+            "MDaMLCV": "mdaml.estimators.mdaml_cv",
+        },
+    )

@@ -1,4 +1,8 @@
-"""Loops that prepare the supervision, run once per fit: grouping and colouring."""
+"""Loops that prepare the supervision, run once per fit: grouping and colouring.
+
+Plain loops over integers, into arrays that are made before: functions of NumPy on whole arrays,
+slices and sorts would take more time to compile than all loops of a fit together.
+"""
 
 from typing import Any
 
@@ -9,30 +13,44 @@ from mdaml.kernels.compiling import exact_loop
 from mdaml.kernels.threads import share
 
 
-@exact_loop
-def near_graph(pairs, first, last, n_samples):
+def near_graph(
+    pairs: IntArray, first: IntArray, last: IntArray, n_samples: int
+) -> tuple[IntArray, IntArray, IntArray]:
     """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
-    indptr = np.zeros(n_samples + 1, np.int64)
-    for p in range(len(pairs)):
-        if first[p] < last[p]:
-            indptr[pairs[p, 0] + 1] += 1
-            indptr[pairs[p, 1] + 1] += 1
-    indptr = np.cumsum(indptr)
-    place = indptr.copy()
-    samples, rows = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32)
-    for p in range(len(pairs)):
-        if first[p] < last[p]:
-            for i, j in ((pairs[p, 0], pairs[p, 1]), (pairs[p, 1], pairs[p, 0])):
-                samples[place[i]], rows[place[i]] = j, p
-                place[i] += 1
-    return indptr, samples, rows
+    n_ends = 2 * int(np.count_nonzero(first < last))
+    place = np.zeros(n_samples + 2, np.int64)
+    samples, rows = np.empty(n_ends, np.int32), np.empty(n_ends, np.int32)
+    _list_ends(pairs, first, last, place, samples, rows)
+    return place[:-1], samples, rows
 
 
 @exact_loop
-def greedy_colors(indptr, samples):
+def _list_ends(pairs, first, last, place, samples, rows):
+    """Sort by counting; ``place[i + 1]`` moves from where sample i begins to where it ends."""
+    for p in range(len(pairs)):
+        if first[p] < last[p]:
+            place[pairs[p, 0] + 2] += 1
+            place[pairs[p, 1] + 2] += 1
+    for i in range(2, len(place)):
+        place[i] += place[i - 1]
+    for p in range(len(pairs)):
+        if first[p] < last[p]:
+            for end in range(2):
+                i = pairs[p, end] + 1
+                samples[place[i]], rows[place[i]] = pairs[p, 1 - end], p
+                place[i] += 1
+
+
+def greedy_colors(indptr: IntArray, samples: IntArray) -> IntArray:
     """First-fit colour of every sample, in index order: samples that share a pair differ."""
     color = np.full(len(indptr) - 1, -1, np.int32)
-    taken = np.full(len(indptr), -1, np.int64)  # taken[c] == i: a neighbour of i has colour c
+    _color(indptr, samples, color, np.full(len(indptr), -1, np.int64))
+    return color
+
+
+@exact_loop
+def _color(indptr, samples, color, taken):
+    """Colour the samples; ``taken[c] == i``: a neighbour of i has colour c."""
     for i in range(len(indptr) - 1):
         for e in range(indptr[i], indptr[i + 1]):
             if color[samples[e]] >= 0:
@@ -41,7 +59,6 @@ def greedy_colors(indptr, samples):
         while taken[c] == i:
             c += 1
         color[i] = c
-    return color
 
 
 def count_pairs(triplets: IntArray, n_samples: int) -> int:
@@ -63,14 +80,17 @@ def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
     args = (triplets, order, bounds, partners, n_samples)
     share(_distinct_partners, len(n_pairs), cost, *args, n_pairs)
     groups = np.concatenate([[0], np.cumsum(n_pairs)])
+    widest = int(np.diff(bounds).max(initial=0))
     pairs = np.empty((groups[-1], 2), np.int32)
     place = index_type(len(order))
     first, last = np.empty(groups[-1], place), np.empty(groups[-1], place)
     n_far = np.empty(len(n_pairs), np.int64)
     far = np.empty(len(order), np.int32)
-    share(_group_triplets, len(n_pairs), cost, *args, groups, pairs, first, last, far, n_far)
-    far = _compact(bounds, groups, first, last, far, n_far)
-    return pairs, first, last, far, groups
+    lists = (widest, groups, pairs, first, last, far, n_far)
+    share(_group_triplets, len(n_pairs), cost, *args, *lists)
+    kept = np.empty(n_far.sum(), far.dtype)
+    _compact(bounds, groups, first, last, far, n_far, kept)
+    return pairs, first, last, kept, groups
 
 
 def _by_anchor(triplets, n_samples):
@@ -82,21 +102,22 @@ def _by_anchor(triplets, n_samples):
 def counting_sort(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
     """Sort integers below ``n_keys``: a stable order, and where each of them begins in it."""
     kind = index_type(len(keys))
-    order = np.empty(len(keys), kind)
-    return order, _sort_by_count(keys, n_keys, order).astype(kind)
+    order, place = np.empty(len(keys), kind), np.zeros(n_keys + 2, kind)
+    _sort_by_count(keys, order, place)
+    return order, place[:-1]
 
 
 @exact_loop
-def _sort_by_count(keys, n_keys, order):
-    place = np.zeros(n_keys + 1, np.int64)
-    for key in keys:
-        place[key + 1] += 1
-    bounds = np.cumsum(place)
-    place[:] = bounds
+def _sort_by_count(keys, order, place):
+    """Write a stable order; ``place[k + 1]`` moves from where key k begins to where it ends."""
     for t in range(len(keys)):
-        order[place[keys[t]]] = t
-        place[keys[t]] += 1
-    return bounds
+        place[keys[t] + 2] += 1
+    for k in range(2, len(place)):
+        place[k] += place[k - 1]
+    for t in range(len(keys)):
+        k = keys[t] + 1
+        order[place[k]] = t
+        place[k] += 1
 
 
 def index_type(n: int) -> Any:
@@ -162,66 +183,80 @@ def _number(major, minor, order, places):
 @exact_loop
 def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples, counts):
     """Sort the distinct partners of each anchor into its own part of ``partners``."""
-    seen_by = np.full(n_samples, -1, np.int64)
+    seen_by = np.empty(n_samples, np.int64)
+    for i in range(n_samples):
+        seen_by[i] = -1
     for g in range(begin, end):
-        own = partners[2 * bounds[g] : 2 * bounds[g + 1]]
-        for t in order[bounds[g] : bounds[g + 1]]:
-            for member in (triplets[t, 1], triplets[t, 2]):
+        start, n = 2 * bounds[g], 0
+        for place in range(bounds[g], bounds[g + 1]):
+            for role in range(1, 3):
+                member = triplets[order[place], role]
                 if seen_by[member] != g:
                     seen_by[member] = g
-                    own[counts[g]] = member
-                    counts[g] += 1
-        own[: counts[g]].sort()
+                    partners[start + n] = member
+                    n += 1
+        counts[g] = n
+        _sort(partners, start, n)
+
+
+@exact_loop
+def _sort(values, start, n):
+    """Sort n integers in place: Shell's sort, few of them or nearly sorted are the rule."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for place in range(start + gap, start + n):
+            value, hole = values[place], place
+            while hole >= start + gap and values[hole - gap] > value:
+                values[hole] = values[hole - gap]
+                hole -= gap
+            values[hole] = value
+        gap //= 3
 
 
 @exact_loop
 def _group_triplets(
-    begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far
-):
+    begin, end, triplets, order, bounds, partners, n_samples, widest, groups, pairs, first, last,
+    far, n_far,
+):  # fmt: skip
     """List the far pairs of each near pair, sorted; equal lists within an anchor are kept once."""
     row_of = np.empty(n_samples, np.int64)  # row in pairs of each partner of the current anchor
-    by_far = np.empty(np.diff(bounds).max(), np.int64)
+    members, by_far = np.empty(widest, np.int64), np.empty(widest, np.int64)
     for g in range(begin, end):
-        rows, members = range(groups[g], groups[g + 1]), order[bounds[g] : bounds[g + 1]]
-        for row in rows:
+        start, n = bounds[g], bounds[g + 1] - bounds[g]
+        for m in range(n):
+            members[m] = order[start + m]
+        for row in range(groups[g], groups[g + 1]):
             pairs[row, 0] = triplets[members[0], 0]
-            pairs[row, 1] = partners[2 * bounds[g] + row - groups[g]]
+            pairs[row, 1] = partners[2 * start + row - groups[g]]
             row_of[pairs[row, 1]] = row
         # Two stable counting sorts, by far and then by near pair, leave each list sorted.
-        _count(triplets, members, 2, row_of, rows, last)
-        place = 0
-        for row in rows:
-            place, last[row] = place + last[row], place
-        for t in members:
-            row = row_of[triplets[t, 2]]
-            by_far[last[row]] = t
-            last[row] += 1
-        _count(triplets, members, 1, row_of, rows, last)
-        place = bounds[g]
-        for row in rows:
-            first[row] = place
-            place, last[row] = place + last[row], place
-        for t in by_far[: len(members)]:
-            row = row_of[triplets[t, 1]]
-            far[last[row]] = row_of[triplets[t, 2]]
-            last[row] += 1
-        n_far[g] = _keep_distinct(rows, first, last, far, bounds[g])
+        for role in range(2, 0, -1):
+            for row in range(groups[g], groups[g + 1]):
+                last[row] = 0
+            for m in range(n):
+                last[row_of[triplets[members[m], role]]] += 1
+            place = 0 if role == 2 else start
+            for row in range(groups[g], groups[g + 1]):
+                first[row] = place
+                place, last[row] = place + last[row], place
+            for m in range(n):
+                t = members[m] if role == 2 else by_far[m]
+                row = row_of[triplets[t, role]]
+                if role == 2:
+                    by_far[last[row]] = t
+                else:
+                    far[last[row]] = row_of[triplets[t, 2]]
+                last[row] += 1
+        n_far[g] = _keep_distinct(groups[g], groups[g + 1], first, last, far, start)
 
 
 @exact_loop
-def _count(triplets, members, role, row_of, rows, counts):
-    """Count how many of the triplets have each pair in a role: 1 near, 2 far."""
-    for row in rows:
-        counts[row] = 0
-    for t in members:
-        counts[row_of[triplets[t, role]]] += 1
-
-
-@exact_loop
-def _keep_distinct(rows, first, last, far, start):
+def _keep_distinct(begin, end, first, last, far, start):
     """Move the lists of one anchor together, each list that equals the one before only once."""
     kept_first = kept_last = start
-    for row in rows:
+    for row in range(begin, end):
         n = last[row] - first[row]
         if n == 0:
             continue
@@ -237,17 +272,16 @@ def _keep_distinct(rows, first, last, far, start):
 
 
 @exact_loop
-def _compact(bounds, groups, first, last, far, n_far):
+def _compact(bounds, groups, first, last, far, n_far, kept):
     """Close the gaps between the lists of the groups."""
-    out = np.empty(n_far.sum(), far.dtype)
     place = 0
     for g in range(len(n_far)):
-        out[place : place + n_far[g]] = far[bounds[g] : bounds[g] + n_far[g]]
+        for n in range(n_far[g]):
+            kept[place + n] = far[bounds[g] + n]
         for row in range(groups[g], groups[g + 1]):
             first[row] += place - bounds[g]
             last[row] += place - bounds[g]
         place += n_far[g]
-    return out
 
 
 @exact_loop

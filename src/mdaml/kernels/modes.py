@@ -66,7 +66,9 @@ def _sequential_weights(
             if loss > 0.0:
                 for k in range(n_modes):
                     cost[k] += loss * powers[j, k]
-        lowest = cost.min()
+        lowest = cost[0]
+        for k in range(1, n_modes):
+            lowest = min(lowest, cost[k])
         if lowest > 0.0 and eta == 3.0:  # the paper's value needs no logarithm
             total = 0.0
             for k in range(n_modes):
@@ -87,7 +89,9 @@ def _sequential_weights(
                 weights[i, k] = np.exp(logs[k] - log_total)
                 powers[i, k] = np.exp(eta * (logs[k] - log_total))
         else:  # modes that cost nothing share all the weight
-            n_free = np.sum(cost == 0.0)
+            n_free = 0
+            for k in range(n_modes):
+                n_free += cost[k] == 0.0
             for k in range(n_modes):
                 weights[i, k] = 1.0 / n_free if cost[k] == 0.0 else 0.0
                 powers[i, k] = weights[i, k] ** eta

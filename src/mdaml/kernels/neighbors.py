@@ -158,7 +158,9 @@ def _keep_nearest(
 ):  # fmt: skip
     n_nearest = found.shape[1]
     rounding = (8.0 + Z.shape[1]) * np.finfo(Z.dtype).eps
-    largest = half_norms[c0:c1].max()
+    largest = half_norms[c0]
+    for c in range(c0 + 1, c1):
+        largest = max(largest, half_norms[c])
     for q in range(q0, q1):
         inner, places, dists = products[q - q0], found[q], sq_dists[q]
         slack = half_norms[q] - 2.0 * rounding * (half_norms[q] + largest)

@@ -99,7 +99,8 @@ class Fit:
 
     def restart(self, W: FloatArray) -> None:
         """Go on from another map."""
-        self.map, self._point = W, None
+        self.map = W
+        self._point: Any = None
 
     def refresh(self) -> None:
         """Look for hard documents under the map of now."""
@@ -111,7 +112,7 @@ class Fit:
         is_framed = plan.rank is None and not plan.symmetric
         self.frame = self._given or make_frame(blocks, self._anchor, rule, arrays, is_framed)
         self._blocks = self.frame.view(blocks, self._anchor)
-        self._point: Any = None
+        self._point = None
 
     def run(self, strength: float, *, tol: float) -> list[float]:
         """Go on from the map of now with this strength; return the objective on the way."""

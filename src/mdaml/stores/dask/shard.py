@@ -158,9 +158,9 @@ def assemble(
     n = len(border.incoming)
     first = np.concatenate([grouped.comparisons.first, np.zeros(n, np.int32)])
     last = np.concatenate([grouped.comparisons.last, np.ones(n, np.int32)])
-    indptr, samples, places = near_graph(pairs, first, last, border.n_rows)
+    indptr, samples, near = near_graph(pairs, first, last, border.n_rows)
     indptr = indptr[: len(own) + 1]
-    graph = store.put(indptr), store.put(samples[: indptr[-1]]), store.put(places[: indptr[-1]])
+    graph = store.put(indptr), store.put(samples[: indptr[-1]]), store.put(near[: indptr[-1]])
     return Shard(index, store, border, Turns(border.order, border.colors, graph))
 
 
