@@ -334,6 +334,19 @@ def test_a_job_that_ignores_ctrl_c_goes_on_to_ignore_it():
     assert (process.returncode, err) == (0, "")
 
 
+@pytest.mark.parametrize(("encoding", "as_json"), [("ascii", 1), ("latin-1", 1), ("latin-1", 0)])
+def test_letters_that_an_encoding_lacks_are_escaped(encoding, as_json):
+    frame = pd.read_csv("items.csv").assign(art=np.where(np.arange(N) % 2, "Möwe", "Şahin 😀"))
+    frame.to_csv("birds.csv", index=False)
+    Euclidean().fit(frame[["u", "v", "w"]]).save("m.mdaml")
+    env = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    words = ("audit", "m.mdaml", "birds.csv", "--labels", "art", "--drop", "y", "--json")
+    process = start(*words[: None if as_json else -1], env=env, encoding=encoding)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "Şahin 😀" in str(json.loads(out)) if as_json else "\\u015eahin \\U0001f600" in out
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
 def test_what_a_killed_writer_left_goes_with_the_next_one():
     code = "import os, signal; from mdaml.io.atomic import replace_file\n"
