@@ -1,7 +1,6 @@
 """Learn a distance from weak supervision."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from mdaml import estimators
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from mdaml.persistence import load
     from mdaml.verification import PairVerifier
 
-__version__ = version("mdaml")
+__version__: str
 __all__ = ["Constraints", "FoldedMetric", "PairVerifier", "__version__", "audit"]
 __all__ += ["fold_pipeline", "load", "suggest_queries"]
 __all__ += estimators.__all__
@@ -52,6 +51,8 @@ if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of 
             return getattr(import_module(_HOMES[name]), name)
         if name in _MODULES:
             return import_module(f"mdaml.{name}")
+        if name == "__version__":  # the module that finds it loads a parser of e-mails
+            return import_module("importlib.metadata").version("mdaml")
         raise AttributeError(f"module 'mdaml' has no attribute {name!r}")
 
 

@@ -67,7 +67,8 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
         if not isinstance(step, StandardScaler | PCA | TruncatedSVD | Normalizer):
             raise TypeError(
                 f"{type(step).__name__} cannot be folded into a metric: StandardScaler, PCA, "
-                "TruncatedSVD and Normalizer can. Apply it to X first, and fold the rest of the pipeline."
+                "TruncatedSVD and Normalizer can. Apply it to X first, and fold the rest of the "
+                "pipeline."
             )
     norms = [n for n, step in enumerate(steps) if isinstance(step, Normalizer)]
     model = _with_front(metric, steps, norms) if norms else fold_steps(deepcopy(metric), steps)
