@@ -64,9 +64,10 @@ def test_the_recipe_has_the_dependencies_of_the_package(recipe):
     assert Requirement(backend) in [Requirement(line) for line in needed["host"] if "{" not in line]
 
 
-def test_the_recipe_is_of_this_version_and_licence(recipe):
-    assert recipe["context"]["version"] == PROJECT["project"]["version"]
-    assert recipe["about"]["license"] == PROJECT["project"]["license"]
+def test_recipe_and_citation_are_of_this_version_and_licence(recipe):
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert recipe["context"]["version"] == citation["version"] == PROJECT["project"]["version"]
+    assert recipe["about"]["license"] == citation["license"] == PROJECT["project"]["license"]
     ((command, function),) = PROJECT["project"]["scripts"].items()
     assert recipe["build"]["python"]["entry_points"] == [f"{command} = {function}"]
 
