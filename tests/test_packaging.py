@@ -109,3 +109,13 @@ def test_the_map_of_the_package_shows_every_layer_that_is_enforced():
     places = [named.index(name) for layer in enforced for name in layer[:1] if name in named]
     assert set(named) <= {name for layer in enforced for name in layer}
     assert places == sorted(places)  # from top to bottom
+
+
+def test_the_paper_has_its_figures_and_references():
+    text = (ROOT / "paper" / "paper.md").read_text()
+    listed = re.findall(r"^@\w+{(\w+),", (ROOT / "paper" / "paper.bib").read_text(), re.M)
+    assert sorted(set(re.findall(r"\[@(\w+)\]", text))) == sorted(listed)
+    figures = re.findall(r"\]\((\S+\.png)\)", text)
+    assert len(figures) == 2
+    assert all((ROOT / "paper" / figure).is_file() for figure in figures)
+    assert len(text.split()) < 1300
