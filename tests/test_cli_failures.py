@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 import mdaml.cli.features as features_module
 import mdaml.cli.fit as fit_module
+import mdaml.cli.score as score_module
 from mdaml import Euclidean, MDaML
 from mdaml.cli import build_app, main
 from mdaml.cli.audit import audit
@@ -332,6 +334,32 @@ def test_a_job_that_ignores_ctrl_c_goes_on_to_ignore_it():
     process = start("--version", code=code)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
+
+
+def test_warnings_of_a_score_are_in_its_document(monkeypatch):
+    class Noisy(score_module.StandardScaler):
+        def fit(self, X, y=None):
+            warnings.warn("compiled again", RuntimeWarning, stacklevel=1)
+            return super().fit(X, y)
+
+    monkeypatch.setattr(score_module, "StandardScaler", Noisy)
+    words = ("plain.mdaml", "items.csv", "--drop", "y", "--triplets", "said.csv", "--json")
+    result = run("score", *words)
+    assert json.loads(result.stdout)["warnings"] == ["compiled again"]
+    assert result.stderr == "warning: compiled again\n"
+
+
+@pytest.mark.parametrize(("encoding", "as_json"), [("ascii", 1), ("latin-1", 1), ("latin-1", 0)])
+def test_letters_that_an_encoding_lacks_are_escaped(encoding, as_json):
+    frame = pd.read_csv("items.csv").assign(art=np.where(np.arange(N) % 2, "Möwe", "Şahin 😀"))
+    frame.to_csv("birds.csv", index=False)
+    Euclidean().fit(frame[["u", "v", "w"]]).save("m.mdaml")
+    env = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    words = ("audit", "m.mdaml", "birds.csv", "--labels", "art", "--drop", "y", "--json")
+    process = start(*words[: None if as_json else -1], env=env, encoding=encoding)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "Şahin 😀" in str(json.loads(out)) if as_json else "\\u015eahin \\U0001f600" in out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs locks of files")

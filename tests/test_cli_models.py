@@ -766,7 +766,7 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("data", ["items.csv", "items.parquet", "items.npy"])
-@pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out.npy"])
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out.feather", "out.npy"])
 def test_transform_equals_the_library_in_every_format(model, X, ids, data, out):
     document = run_json("transform", "model.mdaml", data, "--out", out)
     assert document["rows"] == N
@@ -776,7 +776,7 @@ def test_transform_equals_the_library_in_every_format(model, X, ids, data, out):
         found = np.load(out, mmap_mode="r")
         assert found.dtype == np.float64
     else:
-        frame = pd.read_csv(out) if out == "out.csv" else pd.read_parquet(out)
+        frame = getattr(pd, f"read_{out[4:]}")(out)
         assert ("id" in frame) == (data != "items.npy")
         if "id" in frame:
             assert frame.pop("id").tolist() == ids
@@ -812,7 +812,7 @@ def test_fault_in_a_late_block_leaves_no_file(folder):
     lines[50] = lines[50].replace(".", "oops", 1)
     Path("items.csv").write_text("\n".join(lines))
     before = sorted(folder.iterdir())
-    for out in ("out.csv", "out.parquet", "out.npy"):
+    for out in ("out.csv", "out.parquet", "out.feather", "out.npy"):
         result = run("transform", "model.mdaml", "items.csv", "--out", out, code=2)
         assert result.stderr.startswith("items.csv:51: column 'p' holds")
     assert sorted(folder.iterdir()) == before

@@ -64,9 +64,10 @@ def test_the_recipe_has_the_dependencies_of_the_package(recipe):
     assert Requirement(backend) in [Requirement(line) for line in needed["host"] if "{" not in line]
 
 
-def test_the_recipe_is_of_this_version_and_licence(recipe):
-    assert recipe["context"]["version"] == PROJECT["project"]["version"]
-    assert recipe["about"]["license"] == PROJECT["project"]["license"]
+def test_recipe_and_citation_are_of_this_version_and_licence(recipe):
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert recipe["context"]["version"] == citation["version"] == PROJECT["project"]["version"]
+    assert recipe["about"]["license"] == citation["license"] == PROJECT["project"]["license"]
     ((command, function),) = PROJECT["project"]["scripts"].items()
     assert recipe["build"]["python"]["entry_points"] == [f"{command} = {function}"]
 
@@ -108,3 +109,13 @@ def test_the_map_of_the_package_shows_every_layer_that_is_enforced():
     places = [named.index(name) for layer in enforced for name in layer[:1] if name in named]
     assert set(named) <= {name for layer in enforced for name in layer}
     assert places == sorted(places)  # from top to bottom
+
+
+def test_the_paper_has_its_figures_and_references():
+    text = (ROOT / "paper" / "paper.md").read_text()
+    listed = re.findall(r"^@\w+{(\w+),", (ROOT / "paper" / "paper.bib").read_text(), re.M)
+    assert sorted(set(re.findall(r"\[@(\w+)\]", text))) == sorted(listed)
+    figures = re.findall(r"\]\((\S+\.png)\)", text)
+    assert len(figures) == 2
+    assert all((ROOT / "paper" / figure).is_file() for figure in figures)
+    assert len(text.split()) < 1300

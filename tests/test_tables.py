@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 
 from mdaml.io.formats import detect_format
-from mdaml.io.tables import read_table
+from mdaml.io.tables import read_blocks, read_table
 from mdaml.io.texts import read_texts
 
 FRAME = pd.DataFrame({"id": ["a", "b, c", "ü"], "x": [1.5, -2.25, 3.0], "y": [10.0, 0.125, -7.0]})
@@ -142,6 +143,19 @@ def test_a_cell_that_is_nearly_a_number_is_named(cell, words):
     Path("t.csv").write_text(f"x;y\n1;2.5\n3;4\n5;6\n7;{cell}\n")
     with pytest.raises(ValueError, match=words):
         read_table(Path("t.csv"))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "uncompressed"])
+def test_feather_files_are_read_in_blocks(compression):
+    X = np.random.default_rng(0).normal(size=(20 << 14, 4))
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame.to_feather("t.feather", compression=compression, chunksize=1 << 14)
+    read, held = [], []
+    for block in read_blocks(Path("t.feather"), drop=["b"]):
+        read.append(block.X)
+        held.append(pyarrow.total_allocated_bytes())
+    np.testing.assert_array_equal(np.concatenate(read), X[:, [0, 2, 3]])
+    assert max(held) < X.nbytes / 4
 
 
 def test_columns_of_arrow_types_are_read():

@@ -22,8 +22,9 @@ WANTED = [
     *("mdaml/py.typed", "mdaml/experiments/paper.toml", "mdaml/experiments/template.html.j2"),
     *("mdaml/experiments/published.toml", "mdaml/experiments/tables.j2"),
     *(f"mdaml/datasets/data/{name}.csv.gz" for name in BUNDLED),
+    "mdaml/datasets/data/banking77.npz",  # sentences, CC BY 4.0
 ]
-LARGEST = 4 * 2**20  # bytes of either archive: more means that something slipped in
+LARGEST = 5 * 2**20  # bytes of either archive: more means that something slipped in
 
 
 def run(*command, cwd=ROOT):
@@ -88,7 +89,7 @@ def test_installed(sdist, wheel, folder):
     settings = tomllib.loads((home / "pyproject.toml").read_text())["tool"]["pytest"]
     paths = [path for path in settings["ini_options"]["testpaths"] if path != "src"]
     # pytest takes the patterns of the settings for files below `home`.
-    extras = "stores/torch/*", "kernels/triton_*"
+    extras = "stores/torch/*", "io/torch_layers.py", "kernels/triton_*"
     away = [f"--ignore-glob={python.parents[1]}/*/{pattern}" for pattern in extras]
     run(python, "-m", "pytest", "-q", *paths, *away, "--pyargs", "mdaml", cwd=home)
 

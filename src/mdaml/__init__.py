@@ -1,6 +1,5 @@
 """Learn a distance from weak supervision."""
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from mdaml import estimators
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from mdaml.persistence import load
     from mdaml.verification import PairVerifier
 
-__version__ = version("mdaml")
+__version__: str
 __all__ = ["Constraints", "FoldedMetric", "PairVerifier", "__version__", "audit"]
 __all__ += ["fold_pipeline", "load", "suggest_queries"]
 __all__ += estimators.__all__
@@ -35,6 +34,7 @@ if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of 
         __name__,
         {
             "Constraints": "mdaml.constraints",
+            "__version__": "mdaml._version",  # what finds it loads a parser of e-mails
             "FoldedMetric": "mdaml.estimators.pipelines",
             "fold_pipeline": "mdaml.estimators.pipelines",
             "PairVerifier": "mdaml.verification",

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line; whatever happens ends in words, an exit code and, if wanted, JSON."""
     hold_interrupts()
-    from mdaml.cli._failures import end_command
+    from mdaml.cli._failures import end_command, escape_missing_letters
 
+    escape_missing_letters()
     as_json = "--json" in sys.argv
     try:
         allow_interrupts()

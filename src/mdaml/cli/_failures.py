@@ -7,9 +7,10 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mdaml.cli._interrupts import ignore_interrupts, leave_on_interrupt
 
@@ -75,10 +76,33 @@ def print_document_of(message: str, details: list[str], code: int) -> None:
     """Print the document that says what went wrong."""
     document = {"error": {"message": message, "details": details}, "exit_code": code}
     try:
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.write(format_json(document) + "\n")
         sys.stdout.flush()
     except OSError:  # a full disk: the sentence is all there can be; Python would try again at exit
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (until the process ends)
+
+
+def format_json(document: Mapping[str, Any]) -> str:
+    """Return a document as one line, escaped where the encoding of stdout has no such letters."""
+    plain = partial(json.dumps, document, allow_nan=False, default=_to_plain)
+    text = plain(ensure_ascii=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return plain()
+    return text
+
+
+def _to_plain(value: Any) -> Any:
+    """Return what JSON knows for a number or array of NumPy, and text for all else."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def escape_missing_letters() -> None:
+    """Print letters that the encoding of stdout lacks as escapes, as Python does on stderr."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
 
 
 def _explain(error: BaseException, interrupted: str) -> CommandError:

@@ -3,7 +3,6 @@
 Results are tables for people, plain lines for pipes or one JSON document for programs.
 """
 
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Box
 
-from mdaml.cli._failures import BAD_INPUT, end_command
+from mdaml.cli._failures import BAD_INPUT, end_command, format_json
 from mdaml.cli._failures import WORK_FAILED as WORK_FAILED
 from mdaml.cli._failures import CommandError as CommandError
 from mdaml.cli._interrupts import ignore_interrupts
@@ -98,8 +97,7 @@ class Screen:
     def print_document(self) -> None:
         """Print the JSON document, if one is wanted."""
         if self.as_json:
-            document = self.document | {"warnings": self._warnings}
-            typer.echo(json.dumps(document, allow_nan=False, default=_to_plain, ensure_ascii=False))
+            typer.echo(format_json(self.document | {"warnings": self._warnings}))
 
 
 @contextmanager
@@ -206,8 +204,3 @@ def _is_number(cell: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _to_plain(value: Any) -> Any:
-    """Return what JSON knows for a number or array of NumPy, and text for all else."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -99,7 +99,7 @@ def audit(
         with no_output if out is None else replace_output(out, suffixes, inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             check_width(estimator, model, table)
-            with screen.show_progress("auditing"), convert_errors():
+            with screen.show_progress("auditing"), screen.collect_warnings(), convert_errors():
                 frame, persons = _audit(estimator, table, compared, named)
             if part is not None and out is not None:
                 write_frame(part, out.suffix.lower(), frame, raw=raw)

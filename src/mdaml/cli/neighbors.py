@@ -59,7 +59,7 @@ def neighbors(
                 found = list(_search(estimator, table, sought.X, [None] * len(names), k))
             else:
                 names = (query or []) if queries is None else _read_names(queries)
-                with convert_errors():
+                with screen.collect_warnings(), convert_errors():
                     own = table.find_rows(names)
                 found = list(_search(estimator, table, table.X[own], own, k))
         _print_found(names, found, screen)

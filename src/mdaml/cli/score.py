@@ -54,7 +54,7 @@ def score(
         columns = choose_columns(id_column, drop, labels, known)
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
-        with screen.show_progress("scoring"), convert_errors():
+        with screen.show_progress("scoring"), screen.collect_warnings(), convert_errors():
             scaler = StandardScaler().fit(table.X)
             metrics = {
                 "learned": estimator,

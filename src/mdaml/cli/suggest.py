@@ -51,7 +51,7 @@ def suggest(
         estimator, prepared = load_model(model)
         names = prepared.columns if prepared is not None and prepared.is_named else None
         check_file(items)
-        with convert_errors():
+        with screen.collect_warnings(), convert_errors():
             known = read_items(items, id_column=id_column, shown=None, features=features)
             X = _take_features(known, names, estimator.n_features_in_)
             asked = None if answers is None else _read_asked(answers, known)

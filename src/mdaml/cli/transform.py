@@ -33,7 +33,7 @@ def transform(
         Path,
         typer.Option(
             metavar="FILE",
-            help="Where to write: .csv and .parquet keep the id column, .npy has numbers only.",
+            help="Where to write: .csv, .parquet and .feather keep the id column, .npy does not.",
             show_default=False,
         ),
     ],

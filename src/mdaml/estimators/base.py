@@ -79,6 +79,9 @@ class MahalanobisTransformer(
 
         def __getattr__(self, name: str) -> Any:
             """Answer GridSearchCV, which looks for a score, with what to use instead."""
+            # Nothing but the caller tells its question apart from those of pipelines, of checks and
+            # of hasattr in general, which must get an AttributeError. A method that raises when it
+            # is called would come after all fits, as one warning each: scores become NaN then.
             if name == "score" and sys._getframe(1).f_code.co_name == "check_scoring":
                 raise TypeError(
                     f"{type(self).__name__} learns a metric and has no score of its own. "

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy.typing as npt
 
@@ -172,8 +172,8 @@ def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterat
     try:
         if kind == "Feather":
             with path.open("rb") as stream:
-                table = arrow.feather.read_table(stream)
-            yield table.schema, lambda names: table.select(names).to_batches(BLOCK_ROWS)
+                schema = arrow.ipc.open_file(stream).schema
+                yield schema, lambda names: _iterate_feather(arrow, stream, schema, names)
         else:
             with arrow.parquet.ParquetFile(path) as file:
                 iterate = lambda names: file.iter_batches(BLOCK_ROWS, columns=names)  # noqa: E731
@@ -182,6 +182,17 @@ def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterat
         raise
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: it is no {kind} file, or damaged: {error}.") from None
+
+
+def _iterate_feather(arrow: Any, stream: BinaryIO, schema: Any, names: list[str]) -> Iterator[Any]:
+    """Yield some columns of a Feather file, which is a file of Arrow batches, in blocks."""
+    places = [schema.get_field_index(name) for name in names]
+    options = arrow.ipc.IpcReadOptions(included_fields=places)
+    reader = arrow.ipc.open_file(stream, options=options)
+    for n in range(reader.num_record_batches):
+        batch = reader.get_batch(n)
+        for first in range(0, batch.num_rows, BLOCK_ROWS):
+            yield batch.slice(first, BLOCK_ROWS)
 
 
 def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
@@ -202,7 +213,7 @@ def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
 def load_arrow() -> Any:
     """Return pyarrow with the parts that are used here."""
     try:
-        for part in ("compute", "csv", "feather", "parquet"):
+        for part in ("compute", "csv", "ipc", "parquet"):
             import_module(f"pyarrow.{part}")
     except ModuleNotFoundError as error:
         message = 'This table needs pyarrow: pip install "mdaml[cli]"'

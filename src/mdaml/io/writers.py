@@ -1,10 +1,11 @@
-"""Tables of numbers written to CSV, Parquet and NPY files."""
+"""Tables of numbers written to CSV, Parquet, Feather and NPY files."""
 
 import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,7 +16,7 @@ from mdaml.io.columns import Table
 from mdaml.io.texts import load_arrow
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-SUFFIXES = (".csv", ".parquet", ".npy")
+SUFFIXES = (".csv", ".parquet", ".feather", ".npy")
 _NEEDS_QUOTES = re.compile(r'[",\r\n]')
 
 
@@ -27,7 +28,12 @@ def write_blocks(path: Path, suffix: str, blocks: Iterable[Table], *, raw: bool 
     """
     if suffix == ".csv" and not raw:
         blocks = map(_disarm_block, blocks)
-    write = {".csv": _write_csv, ".parquet": _write_parquet, ".npy": _write_npy}
+    write = {
+        ".csv": _write_csv,
+        ".parquet": partial(_write_batches, suffix),
+        ".feather": partial(_write_batches, suffix),
+        ".npy": _write_npy,
+    }
     n_rows = 0
 
     def count() -> Iterator[Table]:
@@ -90,10 +96,12 @@ def _write_csv(file: BinaryIO, blocks: Iterator[Table]) -> None:
         arrow.csv.write_csv(batch, file, options)
 
 
-def _write_parquet(file: BinaryIO, blocks: Iterator[Table]) -> None:
-    batches = map(_to_batch, blocks)
+def _write_batches(suffix: str, file: BinaryIO, blocks: Iterator[Table]) -> None:
+    """Write Parquet, or Feather, which is a file of Arrow batches."""
+    arrow, batches = load_arrow(), map(_to_batch, blocks)
     first = next(batches)
-    with load_arrow().parquet.ParquetWriter(file, first.schema) as writer:
+    open_writer = arrow.ipc.new_file if suffix == ".feather" else arrow.parquet.ParquetWriter
+    with open_writer(file, first.schema) as writer:
         for batch in chain([first], batches):
             writer.write_batch(batch)
 
