@@ -90,6 +90,7 @@ class Running:
         self._learns = False
         if self._learner is not None:
             self._learner.kill()
+            self._learner.join()  # so that the last to close the database puts all into one file
         self.site.close()
         self._socket.close()
 

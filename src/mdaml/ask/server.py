@@ -33,6 +33,12 @@ _STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
 _TABLES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+_MEANINGS = {  # of the sources of questions, on the owner's page
+    "active": "– those whose answers would teach the model most; random until there is one.",
+    "held out": "– drawn at random and never learned from: the score is of them.",
+    "repeat": "– asked again, of the same person or another, with the sides exchanged.",
+    "catch": "– with a known answer.",
+}
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -323,12 +329,15 @@ class Site:
 
     async def _show_owner(self, request: Request) -> Response:
         self._need_owner(request)
-        shares = {name: f"{share:.0%}" for name, share in self.composer.shares.items() if share}
+        shares = {
+            name: f"{100 * share:.0f} %" for name, share in self.composer.shares.items() if share
+        }
         return self._page(
             request,
             "owner.html",
             words=self.plan.words,
             shares=shares,
+            meanings=_MEANINGS,
             has_features=self.items.X is not None,
             is_open=self.access.is_open,
             join=f"{request.scope.get('root_path', '')}/join/{self.signer.sign('join')}",
