@@ -123,8 +123,9 @@ def test_a_server_that_is_stopped_leaves_one_file_that_can_be_copied(tmp_path):
         time.sleep(0.1)
     assert storage.latest("report") is not None, "the learner did not come"
     storage.close()
-    server.process.send_signal(signal.SIGINT)
+    server.process.terminate()
     server.process.wait(60)
+    server.process.stdout.close()
     assert [path.name for path in tmp_path.glob("answers*")] == ["answers.db"]
 
 

@@ -126,10 +126,9 @@ def describe_items(model: Any, euclidean: Any, X: FloatArray) -> Row:
     Y = model.transform(X[shown])
     Y = Y - Y.mean(axis=0)
     _, _, axes = np.linalg.svd(Y, full_matrices=False)
-    places = np.zeros((len(shown), 2))
     flat = Y @ axes[:2].T
-    places[:, : flat.shape[1]] = flat / (np.abs(flat).max(axis=0) + 1e-12)
-    places = _move_apart(places)
+    flat = flat / (np.abs(flat).max(axis=0) + 1e-12)
+    places = _move_apart(np.pad(flat, ((0, 0), (0, 2 - flat.shape[1]))))
     examples = rng.permutation(len(X))[:_N_EXAMPLES]
     before, after = (_nearest(metric, X, examples) for metric in (euclidean, model))
     nearest = [

@@ -33,12 +33,6 @@ _STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
 _TABLES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-_MEANINGS = {  # of the sources of questions, on the owner's page
-    "active": "– those whose answers would teach the model most; random until there is one.",
-    "held out": "– drawn at random and never learned from: the score is of them.",
-    "repeat": "– asked again, of the same person or another, with the sides exchanged.",
-    "catch": "– with a known answer.",
-}
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -282,15 +276,16 @@ class Site:
 
     async def _show_questions(self, request: Request) -> Response:
         person = self._person(request)
-        if person is None or not await run_in_threadpool(self._has_agreed, person):
+        if person is None or not await self._has_agreed(person):
             return RedirectResponse(request.scope.get("root_path", "") + "/", 303)
         plan = self.plan
         return self._page(request, "ask.html", plan=plan, words=plan.words)
 
-    def _has_agreed(self, person: str) -> bool:
+    async def _has_agreed(self, person: str) -> bool:
         """Say whether a person accepted the text; once found, the database is not asked again."""
         if self.intro and person not in self._agreed:
-            self._agreed |= {row["id"] for row in self.storage.persons() if row["consent"]}
+            known = await run_in_threadpool(self.storage.persons)
+            self._agreed |= {row["id"] for row in known if row["consent"]}
         return not self.intro or person in self._agreed
 
     async def _take_answers(self, request: Request) -> Response:
@@ -298,7 +293,7 @@ class Site:
         events = (await self._json(request)).get("events", [])
         if not isinstance(events, list) or len(events) > MOST_EVENTS:
             raise HTTPException(400, f"At most {MOST_EVENTS} events are wanted.")
-        if not await run_in_threadpool(self._has_agreed, person):
+        if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
         questions = [{"id": q["id"], "items": self._show(q["items"])} for q in reply["questions"]]
@@ -337,7 +332,6 @@ class Site:
             "owner.html",
             words=self.plan.words,
             shares=shares,
-            meanings=_MEANINGS,
             has_features=self.items.X is not None,
             is_open=self.access.is_open,
             join=f"{request.scope.get('root_path', '')}/join/{self.signer.sign('join')}",
