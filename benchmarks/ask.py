@@ -269,15 +269,19 @@ def measure_teaching(names: list[str], repetitions: int, how_to: Callable[..., d
     for name in names:
         X, triplets = read_people(name)
         people[name] = X, triplets, Person(X, triplets)
-    found = {}
-    for name in names:
-        for how in ("random", "active"):
-            runs = [how_to(Lesson(name, seed, people), how) for seed in range(repetitions)]
-            for who in runs[0][0]:
-                label = f"{name}, {how} questions, as {who}"
-                found[label] = summarize([{n: run[n][who] for n in run} for run in runs])
-                print(f"{label}: {found[label]}", flush=True)
-    return found
+    runs: dict[tuple[str, str], list[dict]] = {}
+    for seed in range(repetitions):
+        for name in names:
+            for how in ("active", "random"):
+                runs.setdefault((name, how), []).append(how_to(Lesson(name, seed, people), how))
+                print(f"{name}, {how}, split {seed}: {runs[name, how][-1]}", flush=True)
+    return {
+        f"{name}, {how} questions, as {who}": summarize(
+            [{n: scores[who] for n, scores in run.items()} for run in some]
+        )
+        for (name, how), some in runs.items()
+        for who in some[0][0]
+    }
 
 
 def summarize(runs: list[dict]) -> dict:

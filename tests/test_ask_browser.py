@@ -12,7 +12,7 @@ from ask_site import make_site
 
 from mdaml.ask.items import Items, read_items, write_demo
 from mdaml.ask.learner import Learner
-from mdaml.ask.questions import Plan
+from mdaml.ask.questions import FORMS, Plan
 from mdaml.ask.running import Running
 from mdaml.ask.security import Access
 
@@ -246,7 +246,7 @@ def test_a_browser_that_crashes_sends_its_answers_when_it_comes_back(chromium, r
     page.goto(f"{running.url}/ask")
     assert wait_stored(running, 1)[0]["choice"] == [1]
     page.wait_for_function("Object.keys(localStorage).length === 0")
-    page.wait_for_function("document.getElementById('count').textContent === '1 answers'")
+    page.wait_for_function("document.getElementById('count').textContent === '1 answer'")
     context.close()
 
 
@@ -311,32 +311,63 @@ def test_a_phone_needs_no_scrolling_sideways_and_takes_taps(chromium, run, form)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_meet_wcag_aa(chromium, run, scheme):
-    running = run(intro="Please look.")
-    learn_something(running)
+    running = run(intro="# Please look\n\nAt *all* of them.", plan=Plan(limit=1))
     context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
+
+    def check():
+        assert find_violations(page) == []
+
+    page.goto(f"{running.url}/p/nonsense")
+    check()
+    page.goto(f"{running.url}/owner")  # nothing to show yet
+    check()
     page.goto(running.url)
-    found = find_violations(page)
+    check()
     page.check("input[name=consent]")
     page.click("button[type=submit]")
     ready(page)
-    found += find_violations(page)
+    page.click("#pause")
+    check()
+    page.click("#pause")
+    ready(page)
+    page.keyboard.press("1")
+    page.wait_for_selector("text=That was all")
+    check()
+    running.site.plan = running.site.composer.plan = Plan()
+    learn_something(running)
     page.goto(f"{running.url}/owner")
     page.wait_for_selector("#map image")
-    found += find_violations(page)
-    assert found == []
+    page.fill("#names", "Zoë")
+    page.click("text=Make links")
+    page.wait_for_selector("#made li")
+    check()
     context.close()
 
 
-def learn_something(running, n=60):
-    """Answer as somebody who looks at blue only, and learn from it."""
-    site = running.site
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_questions_meet_wcag_aa(chromium, run, form, scheme):
+    running = run(plan=Plan(form=form, limit=10))
+    context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    enter(page, running)
+    ready(page)
+    if form == "pick":
+        page.keyboard.press("1")
+    assert find_violations(page) == []
+    context.close()
+
+
+def learn_something(running, n=60, error=0.0, seed=0):
+    """Answer as somebody who looks at blue only, but for errors, and learn from it."""
+    site, rng = running.site, np.random.default_rng(seed)
     events = []
     for _ in range(n):
         open_questions = site.collector.submit("ann", events).result()["questions"]
         question = open_questions[0]
         a, b, c = (site.items.X[site.items.rows[name]][2] for name in question["items"])
-        choice = [1] if abs(a - b) < abs(a - c) else [2]
+        choice = [1] if (abs(a - b) < abs(a - c)) != (rng.random() < error) else [2]
         event = {"id": f"answer {len(site.storage.answers())}", "question": question["id"]}
         events = [event | {"outcome": "answer", "choice": choice, "seconds": 1.0}]
     site.collector.submit("ann", events).result()
@@ -370,7 +401,21 @@ def test_the_owner_sees_persons_curve_map_neighbours_and_downloads(page, run, tm
     assert "Zoë <b>" in page.inner_text("#made")
     learn_something(running, 5)
     page.wait_for_selector("text=65 answers", timeout=10000)
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.errors == []
+
+
+@pytest.mark.parametrize(("error", "words"), [(0.0, "The answers teach"), (0.5, "No sign yet")])
+def test_the_owner_is_told_whether_answers_teach(page, run, error, words):
+    running = run(plan=Plan(held_out=0.4))
+    for part in range(4):
+        learn_something(running, 50, error, seed=part)
+    page.goto(f"{running.url}/owner")
+    page.wait_for_selector("#map image")
+    said = page.inner_text("#summary")
+    assert words in said
+    assert ("to gain a point" in said) <= (error == 0)
 
 
 def test_scripts_in_texts_and_names_are_shown_and_do_not_run(page, run):

@@ -114,6 +114,21 @@ class Volunteer(threading.Thread):
                 time.sleep(self.rng.random() * 0.1)
 
 
+def test_a_server_that_is_stopped_leaves_one_file_that_can_be_copied(tmp_path):
+    place = tmp_path / "answers.db"
+    server = Server(tmp_path, place)
+    storage = Storage(place)
+    end = time.monotonic() + 60
+    while storage.latest("report") is None and time.monotonic() < end:
+        time.sleep(0.1)
+    assert storage.latest("report") is not None, "the learner did not come"
+    storage.close()
+    server.process.terminate()
+    server.process.wait(60)
+    server.process.stdout.close()
+    assert [path.name for path in tmp_path.glob("answers*")] == ["answers.db"]
+
+
 def test_servers_and_learners_killed_at_random_lose_no_answer(tmp_path):
     place = tmp_path / "answers.db"
     server, rng = Server(tmp_path, place), np.random.default_rng(0)

@@ -101,10 +101,11 @@ class Collector:
         """Take what others wrote since: another server answers, the learner new questions."""
         if change.stamp() != self._stamp:
             self._persons.clear()
-        latest = self._storage.latest("queries", after=self._version)
-        if latest is not None:
-            self._version = latest["version"]
-            self._composer.take_queries(latest["queries"])
+        if change.newest_report() > self._version:
+            latest = self._storage.latest("queries", after=self._version)
+            if latest is not None:
+                self._version = latest["version"]
+                self._composer.take_queries(latest["queries"])
 
     def _apply(self, change: Transaction, request: _Request) -> Row:
         name, refused = request.person, []

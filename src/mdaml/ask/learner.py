@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.ask import owner, persons
@@ -22,6 +23,7 @@ from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
 from mdaml.inspection import suggest_queries
+from mdaml.kernels.threads import threads_at_most
 from mdaml.persistence import load
 
 Row = dict[str, Any]
@@ -275,6 +277,12 @@ def _run(place: str, items: Items) -> None:
     parent = multiprocessing.parent_process()
     storage = Storage(place)
     learner = Learner(storage, items)
+    n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is for those who answer
+    with threads_at_most(n_threads), threadpool_limits(n_threads):
+        _learn_on(learner, parent)
+
+
+def _learn_on(learner: Learner, parent: Any) -> None:
     # A process that the parent started in between may hold the pipe that tells of its end.
     while parent is None or (parent.is_alive() and os.getppid() == parent.pid):
         began = time.monotonic()

@@ -126,9 +126,9 @@ def describe_items(model: Any, euclidean: Any, X: FloatArray) -> Row:
     Y = model.transform(X[shown])
     Y = Y - Y.mean(axis=0)
     _, _, axes = np.linalg.svd(Y, full_matrices=False)
-    places = np.zeros((len(shown), 2))
     flat = Y @ axes[:2].T
-    places[:, : flat.shape[1]] = flat / (np.abs(flat).max() or 1.0)
+    flat = flat / (np.abs(flat).max(axis=0) + 1e-12)
+    places = _move_apart(np.pad(flat, ((0, 0), (0, 2 - flat.shape[1]))))
     examples = rng.permutation(len(X))[:_N_EXAMPLES]
     before, after = (_nearest(metric, X, examples) for metric in (euclidean, model))
     nearest = [
@@ -142,6 +142,20 @@ def describe_items(model: Any, euclidean: Any, X: FloatArray) -> Row:
         [int(row), *place] for row, place in zip(shown, places.round(4).tolist(), strict=True)
     ]
     return {"map": mapped, "nearest": nearest, "rows": sorted(rows)}
+
+
+def _move_apart(places: FloatArray) -> FloatArray:
+    """Move items that would hide each other on the map a little, within the square."""
+    gap = 1.6 / np.sqrt(len(places))
+    rng = np.random.default_rng(0)
+    places = places + 1e-6 * rng.normal(size=places.shape)  # those in one place must part somehow
+    for _ in range(40):
+        away = places[:, None] - places  # (n, n, 2)
+        dist = np.sqrt(np.sum(away**2, axis=2)) + np.eye(len(places))
+        push = np.where(dist < gap, (gap - dist) / dist, 0.0)
+        np.fill_diagonal(push, 0.0)
+        places = np.clip(places + 0.25 * np.sum(push[:, :, None] * away, axis=1), -1.0, 1.0)
+    return places
 
 
 def _nearest(metric: Any, X: FloatArray, rows: IntArray) -> list[list[int]]:

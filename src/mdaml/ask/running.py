@@ -1,5 +1,6 @@
 """Runs the site: a server in this process, the learner in another."""
 
+import signal
 import socket
 import threading
 import time
@@ -50,6 +51,7 @@ class Running:
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Answer requests until the process is told to end."""
+        before = _leave_in_order()
         try:
             if self._learns:
                 self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -59,6 +61,8 @@ class Running:
             self._server.run(sockets=[self._socket])
         finally:
             self._stop()
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
 
     def start(self) -> None:
         """Answer requests in a thread, and return when the first would be answered."""
@@ -90,8 +94,24 @@ class Running:
         self._learns = False
         if self._learner is not None:
             self._learner.kill()
+            self._learner.join()  # so that the last to close the database puts all into one file
         self.site.close()
         self._socket.close()
+
+
+def _leave_in_order() -> Any:
+    """Let a request to terminate end the server like an interrupt; return what it did before.
+
+    The server passes the signal on when it has stopped, and that would end the process at once,
+    before the database is closed: what came last would be in a second file beside it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def leave(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    return signal.signal(signal.SIGTERM, leave)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -276,15 +276,16 @@ class Site:
 
     async def _show_questions(self, request: Request) -> Response:
         person = self._person(request)
-        if person is None or not await run_in_threadpool(self._has_agreed, person):
+        if person is None or not await self._has_agreed(person):
             return RedirectResponse(request.scope.get("root_path", "") + "/", 303)
         plan = self.plan
         return self._page(request, "ask.html", plan=plan, words=plan.words)
 
-    def _has_agreed(self, person: str) -> bool:
+    async def _has_agreed(self, person: str) -> bool:
         """Say whether a person accepted the text; once found, the database is not asked again."""
         if self.intro and person not in self._agreed:
-            self._agreed |= {row["id"] for row in self.storage.persons() if row["consent"]}
+            known = await run_in_threadpool(self.storage.persons)
+            self._agreed |= {row["id"] for row in known if row["consent"]}
         return not self.intro or person in self._agreed
 
     async def _take_answers(self, request: Request) -> Response:
@@ -292,7 +293,7 @@ class Site:
         events = (await self._json(request)).get("events", [])
         if not isinstance(events, list) or len(events) > MOST_EVENTS:
             raise HTTPException(400, f"At most {MOST_EVENTS} events are wanted.")
-        if not await run_in_threadpool(self._has_agreed, person):
+        if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
         questions = [{"id": q["id"], "items": self._show(q["items"])} for q in reply["questions"]]
@@ -323,7 +324,9 @@ class Site:
 
     async def _show_owner(self, request: Request) -> Response:
         self._need_owner(request)
-        shares = {name: f"{share:.0%}" for name, share in self.composer.shares.items() if share}
+        shares = {
+            name: f"{100 * share:.0f} %" for name, share in self.composer.shares.items() if share
+        }
         return self._page(
             request,
             "owner.html",

@@ -83,6 +83,14 @@ _MODELS = sa.Table(  # rows are never changed: SQLite would write the whole mode
     sa.Column("model", sa.LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
+# Made once: to build a statement takes longer than to execute it.
+_NEWEST_ANSWER = sa.select(
+    sa.select(sa.func.max(_ANSWERS.c.number)).scalar_subquery(),
+    sa.select(sa.func.max(_ANSWERS.c.undone))
+    .where(_ANSWERS.c.undone.is_not(None))
+    .scalar_subquery(),
+)
+_NEWEST_REPORT = sa.select(sa.func.max(_REPORTS.c.version))
 
 Row = dict[str, Any]
 Stamp = tuple[int, float]
@@ -106,7 +114,8 @@ class Storage:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
         self._turn = threading.Lock()
-        self._insert: Any = sqlite.insert if self.is_file else postgresql.insert
+        insert: Any = sqlite.insert if self.is_file else postgresql.insert
+        self._insert = {t: insert(t).on_conflict_do_nothing() for t in _METADATA.tables.values()}
         try:
             with self._engine.begin() as connection:
                 self._create(connection)
@@ -232,17 +241,20 @@ class Storage:
 class Transaction:
     """Changes that are made together; see :meth:`Storage.write`."""
 
-    def __init__(self, connection: sa.Connection, insert: Any) -> None:
+    def __init__(self, connection: sa.Connection, insert: dict[sa.Table, Any]) -> None:
         self._connection, self._insert = connection, insert
 
     def insert(self, table: sa.Table, **values: Any) -> bool:
         """Insert a row unless one like it is there; return whether it was inserted."""
-        row = self._insert(table).values(**values).on_conflict_do_nothing()
-        return bool(self._connection.execute(row).rowcount)
+        return bool(self._connection.execute(self._insert[table], values).rowcount)
 
     def stamp(self) -> Stamp:
         """Return the stamp of the answers, these changes included."""
         return _read_stamp(self._connection)
+
+    def newest_report(self) -> int:
+        """Return the version of the latest report, 0 if there is none."""
+        return int(self._connection.execute(_NEWEST_REPORT).scalar() or 0)
 
     def add_person(self, person: str, *, consent: bool) -> None:
         """Add a person, or the time of the consent of one who is there."""
@@ -283,10 +295,7 @@ class Transaction:
 
 
 def _read_stamp(connection: sa.Connection) -> Stamp:
-    newest = sa.select(sa.func.max(_ANSWERS.c.number)).scalar_subquery()
-    is_undone = _ANSWERS.c.undone.is_not(None)
-    undone = sa.select(sa.func.max(_ANSWERS.c.undone)).where(is_undone).scalar_subquery()
-    number, moment = connection.execute(sa.select(newest, undone)).one()
+    number, moment = connection.execute(_NEWEST_ANSWER).one()
     return int(number or 0), float(moment or 0)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HELP = {
     "DATA": "Table, one item a row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
-    "MODEL": "Model that mdaml fit, search or adapt wrote.",
+    "MODEL": "Model that mdaml fit, search or adapt wrote, or that mdaml ask learned.",
     "--out": "Where to write the model; the name ends in .mdaml.",
     "--id": "Column that names the rows. By default the column 'id', if there is one; otherwise "
     "rows are numbers, from 0. With .npy data: an .npy file of names.",

@@ -82,13 +82,16 @@ _Scale: TypeAlias = Annotated[
         panel=_ITEMS,
         text="Divide features by their standard deviations. By default unless they are "
         "numbered, such as f1, f2, …, or come from .npy.",
+        show_default=False,
     ),
 ]
 _FormOption: TypeAlias = Annotated[
     Form,
     _option(
         panel=_QUESTIONS,
-        text="More like left or right; odd one out of three; same or different; pick some.",
+        metavar="|".join(Form),
+        text="More like left or right; odd one out of three; same or different; pick some of "
+        "several.",
     ),
 ]
 _Question: TypeAlias = Annotated[
@@ -169,7 +172,12 @@ def ask(
     learn: _Learn = True,
     browser: _Browser = True,
 ) -> None:
-    """Ask people which items are alike, and learn a metric while they answer."""
+    """Ask people which items are alike, and learn a metric while they answer.
+
+    From a folder of photographs to their neighbours: mdaml features photos --out features.csv; then
+    mdaml ask photos --features features.csv; download the model from the owner's page; then mdaml
+    neighbors model.mdaml features.csv --id file --query NAME.
+    """
     from mdaml.ask import serve
     from mdaml.ask.questions import Plan
 
@@ -250,6 +258,8 @@ def _announce(screen: Screen, running: Any, items: Any, browser: bool) -> None:
     n_features = 0 if items.X is None else items.X.shape[1]
     what = f"{n_features} features" if n_features else "no features: questions are random"
     screen.print(f"{len(items.ids)} items, {what}.")
+    if not n_features:
+        screen.print("To learn, pass --features FILE; mdaml features makes one of photographs.")
     if running.site.access.is_open:
         screen.print(f"Answer:       {running.url}")
         screen.print(f"Owner's page: {running.owner_url}")

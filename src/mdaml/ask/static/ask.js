@@ -36,7 +36,7 @@ function keep(event) {
   try {
     localStorage.setItem(`${prefix}${place}:${event.id || event.undo}`, JSON.stringify(event));
   } catch {
-    say("This browser cannot store answers. Keep the page open until they are sent.");
+    say("This browser cannot store answers. Keep the page open until they are sent.", true);
     memory.push(event);
   }
 }
@@ -75,7 +75,7 @@ function label(place) {
 // Nodes are made before they are needed, so that pictures are there when a question is shown.
 function build(question) {
   if (question.node) return;
-  const node = element("div", { className: form === "triplet" || form === "same" ? "question two" : "question" });
+  const node = element("div", { className: `question ${form}` });
   const items = question.items;
   if (firstChoice) node.append(makeCard(items[0], "anchor"));
   const choices = element("div", { className: "choices" });
@@ -94,7 +94,10 @@ function build(question) {
   question.node = node;
 }
 
-function say(text) { get("status").textContent = text; }
+function say(text, isWarning = false) {
+  get("status").textContent = text;
+  get("status").classList.toggle("warn", isWarning);
+}
 
 function render() {
   waiting.forEach(build);
@@ -102,13 +105,15 @@ function render() {
   const bar = get("bar");
   bar.hidden = !limit;
   if (limit) { bar.max = limit; bar.value = Math.min(nAnswers, limit); }
-  get("count").textContent = limit ? `${nAnswers} of ${limit}` : `${nAnswers} answers`;
+  get("count").textContent = limit ? `${nAnswers} of ${limit}` : `${nAnswers} ${nAnswers === 1 ? "answer" : "answers"}`;
   get("undo").disabled = !past.length || Boolean(pausedAt);
   get("unsure").disabled = get("skip").disabled = !next || Boolean(pausedAt);
+  get("actions").hidden = Boolean(pausedAt);
+  get("unsure").hidden = get("skip").hidden = get("pause").hidden = isDone;
   const note = get("note");
   note.hidden = Boolean(next) && !pausedAt;
   if (pausedAt) note.textContent = "Paused. You can close this page and come back by the same link.";
-  else if (isDone) note.textContent = "That was all. Thank you!";
+  else if (isDone) note.textContent = "That was all. Thank you! You can close this page.";
   else if (!next) note.textContent = "Waiting for the next question …";
   get("stage").hidden = get("words").hidden = !next || Boolean(pausedAt);
   if (next === shown) return;
@@ -187,7 +192,7 @@ async function send() {
   } catch (error) {
     const n = unsent().length + memory.length;
     const why = error instanceof TypeError ? "The server cannot be reached." : error.message;
-    say(n ? `${why} ${n} ${n === 1 ? "answer waits" : "answers wait"} in this browser and will be sent.` : why);
+    say(n ? `${why} ${n} ${n === 1 ? "answer waits" : "answers wait"} in this browser and will be sent.` : why, true);
     again = setTimeout(send, delay);
     delay = Math.min(delay * 2, 15000);
   } finally {
@@ -211,7 +216,7 @@ function take(reply) {
   }
   limit = reply.limit;
   isDone = limit !== null && nAnswers >= limit && !waiting.length;
-  say(reply.refused.length ? `Not stored: ${reply.refused[0]}` : "");
+  say(reply.refused.length ? `Not stored: ${reply.refused[0]}` : "", true);
   render();
 }
 

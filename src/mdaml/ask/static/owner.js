@@ -3,7 +3,7 @@
 const get = (id) => document.getElementById(id);
 const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
 const root = meta("root"), SVG = "http://www.w3.org/2000/svg";
-let seen = null;
+let seen = null, latest = null;
 
 function element(tag, values = {}, ...children) {
   const made = Object.assign(document.createElement(tag), values);
@@ -17,85 +17,123 @@ function draw(tag, values, ...children) {
   return made;
 }
 const percent = (share) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)} %`);
+const round = (share) => (share === null || share === undefined ? "–" : share > 0.99 ? "over 99 %" : `${Math.round(100 * share)} %`);
 const ratio = (pair) => (pair ? `${Math.round((100 * pair[0]) / pair[1])} % of ${pair[1]}` : "–");
+const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 const address = (url) => (/^https?:/.test(url) ? url : `${root}/${url}`);
+const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 
-function fill(table, names, rows) {
+function fill(id, names, rows, none) {
+  if (!rows.length) { get(id).replaceChildren(element("p", { className: "empty", textContent: none })); return; }
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col", textContent: name })));
   const body = rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...[cell].flat()))));
-  table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
+  get(id).replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
 }
 function thumb(item) {
   const image = item.parts.find((part) => part.kind === "image");
-  if (image) return element("img", { className: "thumb", src: address(image.url), alt: item.name, title: item.name });
+  if (image) return element("img", { className: "thumb", src: address(image.url), alt: item.name, title: item.name, loading: "lazy" });
   const text = item.parts.find((part) => part.kind === "text");
-  return element("span", { textContent: `${(text ? text.text : item.name).slice(0, 40)}  ` });
+  return element("span", { className: "chip", textContent: (text ? text.text : item.name).slice(0, 40) });
 }
+const thumbs = (rows, items) => element("div", { className: "thumbs" }, ...rows.map((row) => thumb(items[row])));
 
+function judge(report) {
+  const { lead, gain } = report;
+  if (!lead) return report.n_held_out === undefined ? "" : `The score comes after 10 held-out answers; there are ${report.n_held_out}.`;
+  const by = `${points(lead[0])} points beside Euclid (${points(lead[1])} to ${points(lead[2])})`;
+  if (lead[1] <= 0) return `No sign yet that the answers teach anything: on ${report.n_held_out} held-out answers the metric is at ${by}, which may be chance.`;
+  const next = gain ? `About ${count(gain, "more answer", "more answers")} to gain a point.`
+    : report.curve.length < 3 ? "It is too early to say how the score grows." : "The score hardly grows at present.";
+  return `The answers teach: ${by}. ${next}`;
+}
+function ticks(low, high) {
+  const step = high - low > 0.45 ? 0.2 : high - low > 0.2 ? 0.1 : 0.05, found = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9; k += 1) found.push(k * step);
+  return found;
+}
 function drawCurve(report) {
   const box = get("curve");
-  if (!report.curve || !report.curve.length) {
-    box.replaceChildren(element("p", { textContent: `It is drawn after 10 held-out answers; there are ${report.n_held_out || 0}.` }));
-    return;
-  }
-  const [w, h, left, low] = [720, 300, 50, 40];
-  const most = Math.max(...report.curve.map((p) => p[0])), least = Math.min(...report.curve.map((p) => p[0]));
-  const values = report.curve.flatMap((p) => p.slice(1)).concat(report.euclid);
-  const [bottom, top] = [Math.min(...values) - 0.02, Math.max(...values) + 0.02];
-  const spanX = Math.log(most / least) || 1;
-  const x = (n) => left + ((w - left - 20) * (most === least ? 0.5 : Math.log(n / least) / spanX));
-  const y = (v) => 15 + ((h - low - 15) * (top - v)) / (top - bottom);
-  const path = (points) => points.map(([n, v], k) => `${k ? "L" : "M"}${x(n).toFixed(1)},${y(v).toFixed(1)}`).join("");
-  const line = report.curve.map((p) => [p[0], p[1]]);
+  if (!box || !report.curve || !report.curve.length) return;
+  const [w, h, left, right, low, up] = [Math.max(box.clientWidth, 280), 280, 46, 72, 44, 12];
+  const numbers = report.curve.map((p) => p[0]), least = Math.min(...numbers), most = Math.max(...numbers);
+  const values = report.curve.flatMap((p) => p.slice(1)).concat(report.euclid[0]);
+  const bottom = Math.max(0, Math.min(...values) - 0.02), top = Math.min(1, Math.max(...values) + 0.02);
+  const x = (n) => left + (w - left - right) * (most === least ? 0.5 : Math.log(n / least) / Math.log(most / least));
+  const y = (v) => up + ((h - low - up) * (top - v)) / (top - bottom);
+  const path = (some) => some.map(([n, v], k) => `${k ? "L" : "M"}${x(n).toFixed(1)},${y(v).toFixed(1)}`).join("");
+  const line = report.curve.map((p) => [p[0], p[1]]), last = report.curve[report.curve.length - 1];
   const band = report.curve.map((p) => [p[0], p[3]]).concat(report.curve.map((p) => [p[0], p[2]]).reverse());
-  const last = report.curve[report.curve.length - 1];
-  const svg = draw("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `Learning curve: ${percent(last[1])} after ${last[0]} answers, Euclid ${percent(report.euclid[0])}` },
-    draw("path", { class: "axis", d: `M${left},10V${h - low}H${w - 10}` }),
+  const told = [];
+  for (const n of [...numbers].reverse()) if (!told.length || x(told[told.length - 1]) - x(n) > 34) told.push(n);
+  // Two labels at the right end, at least a line of text apart.
+  const [ours, plain] = [y(last[1]), y(report.euclid[0])];
+  const shift = Math.max(0, 16 - Math.abs(ours - plain)) / 2, sign = ours <= plain ? -1 : 1;
+  const name = `Learning curve: ${percent(last[1])} after ${last[0]} answers, Euclid ${percent(report.euclid[0])}`;
+  box.replaceChildren(draw("svg", { viewBox: `0 0 ${w} ${h}`, width: w, height: h, role: "img", "aria-label": name },
+    ...ticks(bottom, top).flatMap((v) => [
+      draw("path", { class: "grid", d: `M${left},${y(v)}H${w - right}` }),
+      draw("text", { x: left - 8, y: y(v) + 4, "text-anchor": "end" }, `${Math.round(100 * v)} %`)]),
     draw("path", { class: "band", d: `${path(band)}Z` }),
-    draw("path", { class: "euclid", d: `M${left},${y(report.euclid[0])}H${w - 20}` }),
+    draw("path", { class: "euclid", d: `M${left},${plain}H${w - right}` }),
     draw("path", { class: "line", d: path(line) }),
-    ...line.map(([n, v]) => draw("circle", { class: "dot", cx: x(n), cy: y(v), r: 4 })),
-    ...[bottom + 0.02, (bottom + top) / 2, top - 0.02].map((v) => draw("text", { x: 4, y: y(v) + 4 }, percent(v))),
-    draw("text", { x: w - 70, y: y(report.euclid[0]) - 6 }, "Euclid"),
-    draw("text", { x: x(least) - 4, y: h - low + 18 }, String(least)),
-    ...(most > least ? [draw("text", { x: x(most) - 16, y: h - low + 18 }, String(most))] : []),
-    draw("text", { x: w / 2 - 60, y: h - 6 }, "answers learned from"));
-  box.replaceChildren(svg, element("p", { textContent: `On ${report.n_held_out} held-out answers: learned ${percent(last[1])} (${percent(last[2])} to ${percent(last[3])}), Euclid ${percent(report.euclid[0])} (${percent(report.euclid[1])} to ${percent(report.euclid[2])}). ${report.gain ? `About ${report.gain} more answers to gain a point.` : report.curve.length < 3 ? "It is too early to say how the score grows." : "The score hardly grows at present."}` }));
+    ...line.map(([n, v]) => draw("circle", { class: "dot", cx: x(n), cy: y(v), r: 4 }, draw("title", {}, `${percent(v)} after ${n} answers`))),
+    draw("text", { class: "ours", x: w - right + 10, y: ours + 4 + sign * shift }, "learned"),
+    draw("text", { class: "plain", x: w - right + 10, y: plain + 4 - sign * shift }, "Euclid"),
+    draw("path", { class: "axis", d: `M${left},${h - low}H${w - right}` }),
+    ...told.map((n) => draw("text", { x: x(n), y: h - low + 18, "text-anchor": "middle" }, String(n))),
+    draw("text", { x: (left + w - right) / 2, y: h - 6, "text-anchor": "middle" }, "answers learned from")));
 }
 function drawMap(report) {
-  if (!report.map) return;
-  const [w, h, size] = [900, 620, 36];
-  const svg = draw("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": "Map of the items" });
+  const box = get("map");
+  if (!box || !report.map) return;
+  const w = Math.max(box.clientWidth, 280), h = Math.round(Math.max(w * 0.6, 320));
+  const size = Math.min(64, Math.max(22, Math.sqrt((w * h) / report.map.length) * 0.55));
+  const svg = draw("svg", { viewBox: `0 0 ${w} ${h}`, width: w, height: h, role: "img", "aria-label": "Map of the items" });
   for (const [row, px, py] of report.map) {
-    const item = report.items[row], x = (w / 2) + px * (w / 2 - size), y = (h / 2) + py * (h / 2 - size);
+    const item = report.items[row], x = w / 2 + px * (w / 2 - size * 0.6), y = h / 2 + py * (h / 2 - size * 0.6);
     const image = item.parts.find((part) => part.kind === "image");
     const node = image
       ? draw("image", { href: address(image.url), x: x - size / 2, y: y - size / 2, width: size, height: size })
-      : draw("text", { x, y }, thumb(item).textContent.slice(0, 16));
+      : draw("text", { x, y, "text-anchor": "middle" }, thumb(item).textContent.slice(0, 16));
     node.append(draw("title", {}, item.name));
     svg.append(node);
   }
-  get("map").replaceChildren(svg);
+  box.replaceChildren(svg);
 }
 function show(report) {
   const learned = report.curve && report.curve.length ? report.curve[report.curve.length - 1] : null;
-  const score = learned ? ` Of held-out answers the learned metric predicts ${percent(learned[1])}, Euclid ${percent(report.euclid[0])}.` : "";
-  get("summary").textContent = `${report.n_answers} answers of ${report.persons.length} ${report.persons.length === 1 ? "person" : "persons"}.${score}`;
+  const figures = [["Answers", report.n_answers], ["Persons", report.persons.length]];
+  if (learned) {
+    figures.push(["Learned metric", percent(learned[1])], ["Euclid", percent(report.euclid[0])]);
+    figures.push(["Held-out answers", report.n_held_out]);
+  }
+  get("figures").replaceChildren(...figures.map(([name, value]) =>
+    element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }))));
+  const said = `${count(report.n_answers, "answer", "answers")} of ${count(report.persons.length, "person", "persons")}. ${judge(report)}`;
+  if (get("summary").textContent !== said) get("summary").textContent = said;
+  fill("persons", ["Person", "Answers", "Estimated error", "Remark", "Same again", "As others", "Catch right", "Cannot tell", "Skipped", "Chose left", "Median time"],
+    report.persons.map((p) => [p.who, p.answers, round(p.error), p.remark || "–", ratio(p.same_again), ratio(p.as_others), ratio(p.catch), p.unsure, p.skipped, ratio(p.left), p.seconds === null ? "–" : `${p.seconds.toFixed(1)} s`]),
+    "Nobody has answered yet.");
+  get("files").hidden = !report.n_answers;
+  get("nothing").hidden = Boolean(report.n_answers);
   drawCurve(report);
-  fill(get("persons"), ["Person", "Answers", "Cannot tell", "Skipped", "Same again", "As others", "Catch right", "Estimated error", "Left", "Median seconds"],
-    report.persons.map((p) => [p.who, p.answers, p.unsure, p.skipped, ratio(p.same_again), ratio(p.as_others), ratio(p.catch), percent(p.error), ratio(p.left), p.seconds === null ? "–" : p.seconds.toFixed(1)]));
   drawMap(report);
-  const thumbs = (rows) => [rows.map((row) => thumb(report.items[row]))].flat();
-  fill(get("nearest"), ["Item", "Before: Euclid", "After: learned"], (report.nearest || []).map((n) => [thumb(report.items[n.item]), thumbs(n.before), thumbs(n.after)]));
-  fill(get("again"), ["Person", "Item", "was said to be more like", "than like", "Probably wrong"], (report.again || []).map((a) => [a.who, ...a.items.map((row) => thumb(report.items[row])), percent(a.suspicion)]));
+  if (!report.nearest) return;
+  get("model").hidden = false;
+  fill("nearest", ["Item", "Before: Euclid", "After: learned"], report.nearest.map((n) => [thumb(report.items[n.item]), thumbs(n.before, report.items), thumbs(n.after, report.items)]), "Shown when there is a model.");
+  fill("again", ["Item", "was said to be more like", "than like", "by", "Probably wrong"], (report.again || []).map((a) => [...a.items.map((row) => thumb(report.items[row])), a.who, round(a.suspicion)]), "None so far.");
 }
 async function update() {
   try {
     const report = await (await fetch(`${root}/api/owner`)).json();
-    if (report.time && report.time !== seen) { seen = report.time; show(report); }
-  } catch { get("summary").textContent = "The server cannot be reached."; }
+    if (report.time && report.time !== seen) { seen = report.time; latest = report; show(report); }
+  } catch { get("summary").textContent = "The server cannot be reached."; seen = null; }
   setTimeout(update, 3000);
 }
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (latest && window.innerWidth !== width) { width = window.innerWidth; drawCurve(latest); drawMap(latest); }
+});
 get("links").addEventListener("submit", async (event) => {
   event.preventDefault();
   const names = get("names").value.split("\n").map((name) => name.trim()).filter(Boolean);
