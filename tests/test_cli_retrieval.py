@@ -196,7 +196,7 @@ def test_a_metric_can_be_evaluated_too(folder):
 
 @pytest.fixture
 def bank(tmp_path, monkeypatch):
-    """The files of the guide: questions, passages, pairs and their vectors, in the folder of now."""
+    """The files of the guide, with vectors, in the folder of now."""
     data = load_banking77()
     known = np.flatnonzero(~data.is_test)
     asked = np.concatenate([known[1::3], np.flatnonzero(data.is_test)])

@@ -89,6 +89,7 @@ class Fit:
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
         self.map = start
+        self._point: Any = None
         self._given = frame
         self.refresh()
 
@@ -111,7 +112,7 @@ class Fit:
         is_framed = plan.rank is None and not plan.symmetric
         self.frame = self._given or make_frame(blocks, self._anchor, rule, arrays, is_framed)
         self._blocks = self.frame.view(blocks, self._anchor)
-        self._point: Any = None
+        self._point = None
 
     def run(self, strength: float, *, tol: float) -> list[float]:
         """Go on from the map of now with this strength; return the objective on the way."""

@@ -95,9 +95,7 @@ def _fit_scale(some: Sequence[tuple[Block, Any]], xp: Any) -> float:
     return _SHARPER * factors[low]
 
 
-def _find_covariances(
-    some: Sequence[tuple[Block, Any]], scale: float, xp: Any
-) -> tuple[Any, Any]:
+def _find_covariances(some: Sequence[tuple[Block, Any]], scale: float, xp: Any) -> tuple[Any, Any]:
     """Return that of documents under the shares in the loss, times the scale, and of queries."""
     total, parts = 0.0, [0.0, 0.0]
     for block, S in some:
@@ -108,7 +106,10 @@ def _find_covariances(
         weights = shares.sum(1)
         means = shares @ X
         within = (X * shares.sum(0)[:, None]).T @ X - (means / weights[:, None]).T @ means
-        parts = [parts[0] + scale**2 * within, parts[1] + (block.queries.T * weights) @ block.queries]
+        parts = [
+            parts[0] + scale**2 * within,
+            parts[1] + (block.queries.T * weights) @ block.queries,
+        ]
         total += float(weights.sum())
     return parts[0] / total, parts[1] / total
 
