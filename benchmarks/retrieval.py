@@ -9,8 +9,9 @@ python benchmarks/retrieval.py large --device cuda
 
 Sets are read from the folder MDAML_DATA: cranfield (five folds of its queries), banking77 (n
 questions of each intent are documents and queries; the test questions look for those of their
-intent), osr, caltech20 and pubfig (the same with pictures of scenes, things and faces) and food (dishes that people called alike; five
-folds of the dishes asked about). Seconds are those of the processor, since cores may be shared.
+intent), osr, caltech20 and pubfig (the same with pictures of scenes, things and faces) and food
+(dishes that people called alike; five folds of the dishes asked about). Seconds are those of the
+processor, since cores may be shared.
 """
 
 import argparse
@@ -264,9 +265,8 @@ def run(name, method):
     seconds, parts = 0.0, []
     for Q, X, pairs, y, Q_test, test in load(name):
         start = time.process_time()
-        use = (
-            cosine() if len(pairs) == 0 and method != "logistic regression" else fit(Q, X, pairs, y)
-        )
+        nothing = len(pairs) == 0 and method != "logistic regression"
+        use = cosine() if nothing else fit(Q, X, pairs, y)
         seconds += time.process_time() - start
         if use is None:
             return None
@@ -347,7 +347,7 @@ def compare_speed(name, rates=(3e-4, 1e-3, 3e-3), epochs=12):
 
 
 def time_large(n_documents, d, device):
-    """Seconds of a fit and of scores on made-up vectors: queries see documents through a map."""
+    """Seconds of a fit and of scores on made-up vectors."""
     rng = np.random.default_rng(0)
     n_queries = n_documents // 10
     X = scale_rows(rng.standard_normal((n_documents, d), dtype=np.float32))
@@ -360,8 +360,7 @@ def time_large(n_documents, d, device):
     model = QueryAdapter(device=device, random_state=0)
     start = time.perf_counter(), time.process_time()
     model.fit(Q, X, clicks[few:])
-    fitted = time.perf_counter() - start[0]
-    processor = time.process_time() - start[1]
+    fitted, processor = time.perf_counter() - start[0], time.process_time() - start[1]
     print(f"{n_documents} x {d} documents, {n_queries} queries, {device or 'NumPy'}:")
     print(f"fit {fitted:.1f} s, {processor:.1f} s of the processor, {model.n_iter_} iterations,")
     print(f"strength {model.strength_}, held out {model.held_out_}", flush=True)
@@ -370,9 +369,11 @@ def time_large(n_documents, d, device):
     seconds = time.perf_counter() - start[0]
     print(f"scores of {few} queries, base and adapter: {seconds:.1f} s, "
           f"{time.process_time() - start[1]:.1f} s of the processor\n{found}")  # fmt: skip
-    return [{"documents": n_documents, "queries": n_queries, "features": d, "device": device,
-             "fit": fitted, "fit, processor": processor, "scored": few, "scores": seconds,
-             "ndcg@10": found.scores["ndcg@10"], "base ndcg@10": found.base["ndcg@10"]}]  # fmt: skip
+    return [
+        {"documents": n_documents, "queries": n_queries, "features": d, "device": device}
+        | {"fit": fitted, "fit, processor": processor, "scored": few, "scores": seconds}
+        | {"ndcg@10": found.scores["ndcg@10"], "base ndcg@10": found.base["ndcg@10"]}
+    ]
 
 
 def main():

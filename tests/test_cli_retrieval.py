@@ -1,11 +1,15 @@
 """The commands ``adapt`` and ``evaluate``, on files as people have them."""
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mdaml
+from mdaml.datasets import load_banking77
 from mdaml.io.beir import read_pairs, read_vectors
 
 typer_testing = pytest.importorskip("typer.testing")
@@ -188,3 +192,46 @@ def test_a_metric_can_be_evaluated_too(folder):
     assert result.exit_code == 0, result.output
     scores = json.loads(result.stdout)["scores"]
     assert all(value["change"] == 0 for value in scores.values())
+
+
+@pytest.fixture
+def bank(tmp_path, monkeypatch):
+    """The files of the guide, with vectors, in the folder of now."""
+    data = load_banking77()
+    known = np.flatnonzero(~data.is_test)
+    asked = np.concatenate([known[1::3], np.flatnonzero(data.is_test)])
+    rng = np.random.default_rng(0)
+    for name, rows in (("queries", asked), ("corpus", known[::3])):
+        lines = [json.dumps({"_id": f"{row}", "text": data.texts[row]}) for row in rows]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+        np.save(tmp_path / f"{name}.npy", data.data[rows])
+    stored = known[::3]
+    relevant = {q: stored[data.target[stored] == data.target[q]] for q in asked.tolist()}
+    chance = {q: rng.choice(stored, 1) for q in known[1::3][:20].tolist()}
+    parts = (("train", relevant, known[1::3]), ("test", relevant, np.flatnonzero(data.is_test)))
+    for name, pairs, rows in (*parts, ("few", chance, list(chance))):
+        lines = [f"{q}\t{x}\t1" for q in rows for x in pairs[q]]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]))
+    monkeypatch.chdir(tmp_path)
+    return [set(map(str, relevant[q])) for q in asked.tolist()], data.is_test[asked]
+
+
+@pytest.mark.filterwarnings("ignore")  # what the store warns of is its own
+def test_the_walkthrough_of_the_guide_ends_at_a_collection_that_answers_better(bank):
+    pytest.importorskip("qdrant_client")
+    relevant, is_new = bank
+    page = Path(__file__).parents[1].joinpath("docs", "guide", "adapting_embeddings.md").read_text()
+    commands = re.findall(r"^\$ mdaml (.*)$", page, re.M)
+    outputs = [invoke(*shlex.split(command)) for command in commands]
+    assert [result.exit_code for result in outputs] == [0, 0, 0]
+    assert "held-out nDCG@10" in outputs[0].output
+    assert "ndcg@10" in outputs[1].output
+    assert "nothing beat them beyond chance" in outputs[2].output
+    (recipe,) = re.findall(r"```python\n((?:(?!```).)*?qdrant_client.*?)```", page, re.S)
+    given = {}
+    exec(compile(recipe, "adapting_embeddings.md", "exec"), given)
+    right = [
+        np.array([found in wanted for found, wanted in zip(given[part], relevant, strict=True)])
+        for part in ("before", "after")
+    ]
+    assert right[1][is_new].sum() > right[0][is_new].sum() + 10

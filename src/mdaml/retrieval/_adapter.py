@@ -247,7 +247,8 @@ class QueryAdapter(HandOver, BaseEstimator):
         if not tried["strengths"]:
             warn(
                 f"QueryAdapter returns the vectors as they are: {tried['n_queries']} queries with "
-                "relevant documents are too few to hold some out. Collect more, or set anchor=1.0."
+                "relevant documents are too few to hold some out. Collect more, or set anchor=0.1 "
+                "to learn without a test."
             )
             return
         warn(

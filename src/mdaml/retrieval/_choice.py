@@ -89,6 +89,7 @@ class Fit:
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
         self.map = start
+        self._point: Any = None
         self._given = frame
         self.refresh()
 
