@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from mdaml._progress import mute, report
 from mdaml._typing import FloatArray, IntArray
 from mdaml.retrieval._candidates import (
     Collection,
@@ -163,7 +164,10 @@ def choose_strength(
     base = np.concatenate([fold.score(plan.anchor) for fold in folds])
     by_strength: list[FloatArray] = []
     for strength in STRENGTHS:
-        by_strength.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
+        report("strengths", len(by_strength), len(STRENGTHS))
+        with mute():
+            tried = [fold.try_strength(strength, tol) for fold in folds]
+        by_strength.append(np.concatenate(tried))
         means = [float(scores.mean()) for scores in by_strength]
         if len(means) > 2 and max(means[-2:]) < max(means[:-2]):
             break  # weaker ones follow the training queries ever more closely
