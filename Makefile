@@ -49,10 +49,12 @@ clean:
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mdaml needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up Python in .venv …"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # One stamp per set of extras: .venv/.cli, .venv/.test, .venv/.dev.
 .venv/.%: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@echo "Installing mdaml[$*] and what it needs into .venv; the first time this takes some minutes …"
+	$(BIN)/python -m pip install --editable '.[$*]'
 	@touch $@

@@ -93,10 +93,9 @@ def test_small_sets_have_ten_splits_unless_another_number_is_wanted(module):
     assert problems.count_splits("german", 1) == 1
 
 
-def test_linear_modern_nca_finds_the_feature_that_matters(module, monkeypatch):
+def test_linear_modern_nca_finds_the_feature_that_matters(module):
     pytest.importorskip("torch")
     learners = module("learners")
-    monkeypatch.setattr(learners, "NCA_EPOCHS", 20)
     X = np.random.default_rng(0).normal(size=(120, 3)) * [1.0, 3.0, 3.0]
     y = (X[:, 0] > 0).astype(int)
     L = learners.METHODS["linear ModernNCA"].fit(SimpleNamespace(X=X, y=y, triplets=None))

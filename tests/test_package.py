@@ -131,6 +131,32 @@ def test_estimators_add_few_modules_to_those_of_scikit_learn(imported):
     assert len(imported) < 90
 
 
+FITS = """
+import numpy as np
+from mdaml import LMNN, MDaML, MDaMLCV
+from mdaml.datasets import load_dataset, make_triplets
+X, y = load_dataset("balance", return_X_y=True)
+T, _ = make_triplets(X, n_triplets=500, components=np.eye(4)[:2], random_state=0)
+for dtype in (np.float64, np.float32):
+    MDaML(random_state=0).fit(X.astype(dtype), y)
+    MDaML(random_state=0).fit(X.astype(dtype), triplets=T)
+MDaMLCV(random_state=0).fit(X, y)
+LMNN().fit(X, y)
+"""
+
+
+@pytest.mark.slow
+def test_after_a_warm_up_fits_compile_nothing(tmp_path):
+    def run_python(*args):
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, *args], check=True, capture_output=True, env=env)
+        return {file.name for file in tmp_path.rglob("*.nbc")}
+
+    compiled = run_python("-m", "mdaml.warm_up")
+    assert len(compiled) > 20
+    assert run_python("-W", "ignore", "-c", FITS) == compiled
+
+
 def test_typed_marker_and_data_are_part_of_the_package():
     package = Path(mdaml.__file__).parent
     assert (package / "py.typed").exists()

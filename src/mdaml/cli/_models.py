@@ -15,7 +15,7 @@ from mdaml.io.preparation import Preparation
 if TYPE_CHECKING:
     from mdaml.constraints import Constraints
 
-_HIDDEN = ("callback", "random_state", "device")  # set otherwise, or of no use in a file
+_HIDDEN = ("callback", "random_state", "device", "verbose")  # set otherwise, or of no use in a file
 
 
 def make_estimator(method: str, params: dict[str, Any], seed: int) -> Any:
@@ -96,11 +96,9 @@ def choose_supervision(constraints: "Constraints | None", table: Table) -> dict[
 
 
 def save_model(model: Any, path: Path, table: Table) -> None:
-    """Write a model with what it must know of its table, without its callback."""
+    """Write a model with what it must know of its table."""
     from mdaml.estimators.pipelines import list_metrics
 
-    if "callback" in model.get_params():
-        model.set_params(callback=None)
     if table.is_named:
         for metric in list_metrics(model):
             metric.feature_names_in_ = np.array(table.features, dtype=object)

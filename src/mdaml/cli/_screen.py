@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 
 import typer
 from numpy.linalg import LinAlgError
-from rich import progress
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Box
 
+from mdaml._progress import follow, listen, make_bars
 from mdaml.cli._failures import BAD_INPUT, end_command, format_json
 from mdaml.cli._failures import WORK_FAILED as WORK_FAILED
 from mdaml.cli._failures import CommandError as CommandError
@@ -83,6 +83,12 @@ class Screen:
         """Show one progress bar on stderr; call what is yielded with the steps done."""
         with show_progress(Console(stderr=True)) as start:
             yield start(title, total)
+
+    @contextmanager
+    def follow_work(self, title: str) -> Iterator[None]:
+        """Show on stderr the phases and steps that the library reports, in one bar."""
+        with make_bars(Console(stderr=True)) as bars, listen(follow(bars, title)):
+            yield
 
     @contextmanager
     def collect_warnings(self) -> Iterator[None]:
@@ -168,19 +174,6 @@ def _is_same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def make_bars(console: Console, *, transient: bool = True) -> progress.Progress:
-    """Return progress bars that are shown on a terminal only, if transient until the end."""
-    columns = (
-        progress.SpinnerColumn(),
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    is_hidden = not console.is_terminal
-    return progress.Progress(*columns, console=console, transient=transient, disable=is_hidden)
-
-
 @contextmanager
 def show_progress(console: Console) -> Iterator[StartBar]:
     """Show progress bars; yields a function that starts one."""
@@ -190,8 +183,11 @@ def show_progress(console: Console) -> Iterator[StartBar]:
             task = bars.add_task(escape(title), total=total)
 
             def update(n_done: int) -> None:
-                text = escape(title) if total is None else f"{escape(title)} {n_done}/{total}"
-                bars.update(task, completed=n_done, description=text)
+                if total is None:  # the one step of unknown length is done
+                    bars.update(task, completed=1, total=1)
+                else:
+                    text = f"{escape(title)} {n_done}/{total}"
+                    bars.update(task, completed=n_done, description=text)
 
             return update
 

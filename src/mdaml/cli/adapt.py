@@ -102,7 +102,7 @@ def adapt(
         )
         start = time.perf_counter()
         with (
-            screen.show_progress("learning"),
+            screen.follow_work("learning"),
             screen.collect_warnings(),
             convert_errors(ImportError),
         ):

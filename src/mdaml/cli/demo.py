@@ -53,11 +53,11 @@ def demo(
 
 def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores], Any]:
     """Return the scores of all data sets, and the figure of the toy."""
+    done = start_bar("loading and compiling, which takes some seconds the first time", None)
     from mdaml.datasets import make_multimodal
     from mdaml.estimators import MDaML
     from mdaml.experiments.toy_figure import learn_toy
 
-    done = start_bar("compiling …", 1)
     _fit(MDaML(2, max_iter=1), *make_multimodal(40, random_state=seed))
     done(1)
     scores = _load(seed)

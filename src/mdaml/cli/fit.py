@@ -2,8 +2,6 @@
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,33 +95,11 @@ def _learn(
         screen.add_fact("scale", "none, since all rows have unit length", False)
     scaler = StandardScaler().fit(table.X) if scale else None
     X = table.X if scaler is None else scaler.transform(table.X)
-    with _show_rounds(estimator, supervision, screen), screen.collect_warnings(), convert_errors():
+    with screen.follow_work("learning"), screen.collect_warnings(), convert_errors():
         estimator.fit(X, **supervision)
     if scaler is not None:
         fold_steps(estimator, [scaler])
     return scaler
-
-
-@contextmanager
-def _show_rounds(estimator: Any, supervision: dict[str, Any], screen: Screen) -> Iterator[None]:
-    """Show progress while an estimator is fitted, by its rounds where it reports them."""
-    params = estimator.get_params()
-    total = _count_rounds(params, from_labels="y" in supervision) if "callback" in params else None
-    with screen.show_progress("learning", total) as update:
-        if total is not None:
-            estimator.set_params(callback=lambda n, _: update(n))
-        yield
-
-
-def _count_rounds(params: dict[str, Any], *, from_labels: bool) -> int | None:
-    """Return the most rounds that a fit makes."""
-    n_rounds = params["max_iter"]
-    near = from_labels and params.get("sampling") == "neighbors"
-    if n_rounds == "auto":
-        n_rounds = 2 if near else 10
-    if not isinstance(n_rounds, int):
-        return None
-    return n_rounds * (1 + params["n_refresh"]) if near else n_rounds
 
 
 def _describe_agreement(

@@ -2,9 +2,8 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -60,7 +59,6 @@ def search(
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """
     with run_command(as_json) as screen:
-        from sklearn.model_selection import ParameterGrid
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import StandardScaler
 
@@ -73,7 +71,6 @@ def search(
         check_scored(files, labels)
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
-        n_fits = len(ParameterGrid(grids)) * folds
         columns = choose_columns(
             id_column, drop, labels, missing=str(missing), categorical=categorical
         )
@@ -88,13 +85,10 @@ def search(
             by_points = compared is None or hold_out is HoldOut.POINTS
             cv = (PointKFold if by_points else ConstraintKFold)(folds, random_state=seed)
             start = time.perf_counter()
-            is_counted = compared is not None and jobs == 1
-            with _show_fits(screen, n_fits if is_counted else None) as scoring, _name_options():
-                searched = MetricSearchCV(
-                    estimator, grids, cv=cv, scoring=scoring, n_jobs=jobs, random_state=seed
-                )
-                with screen.collect_warnings(), convert_errors():
-                    searched.fit(table.X, **supervision)
+            searched = MetricSearchCV(estimator, grids, cv=cv, n_jobs=jobs, random_state=seed)
+            progress, warned = screen.follow_work("searching"), screen.collect_warnings()
+            with progress, warned, _name_options(), convert_errors():
+                searched.fit(table.X, **supervision)
             seconds = time.perf_counter() - start
             save_model(_fold_scaling(searched.best_estimator_), part, table)
         _report(screen, out, searched, seconds, has_labels=compared is None)
@@ -126,25 +120,6 @@ def _name_options() -> Iterator[None]:
         message = re.sub(r"\w+\(n_splits=(\d+)\)", r"--folds \1", str(error))
         message = message.replace("n_splits", "--folds").replace(f"{_STEP}__", "")
         raise CommandError(message, code=error.code) from error
-
-
-@contextmanager
-def _show_fits(screen: Screen, n_fits: int | None) -> Iterator[Callable[..., float] | None]:
-    """Count fits where their scores are computed, if that is in this process."""
-    from mdaml.model_selection import triplet_accuracy
-
-    if n_fits is None:
-        with screen.show_progress("searching"):
-            yield None
-        return
-    with screen.show_progress("searching", n_fits) as update:
-        numbers = count(1)
-
-        def score(metric: Any, X: Any, constraints: Any) -> float:
-            update(next(numbers))
-            return triplet_accuracy(metric, X, constraints)
-
-        yield score
 
 
 def _report(screen: Screen, out: Path, searched: Any, seconds: float, *, has_labels: bool) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
+from mdaml._progress import report
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.labels import Classes
@@ -61,6 +62,8 @@ class DMLdc(LabelLearner):
     tol : float, default=1e-4
         An inner problem is left when ten steps lower its value by less than this fraction. Smaller
         values cost time and rarely lower the final objective.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
         Called as ``callback(iteration, objective)`` after each outer step; stops early if it
         returns True.
@@ -111,6 +114,7 @@ class DMLdc(LabelLearner):
         max_inner_iter: int = 300,
         tol: float = 1e-4,
         callback: Callable[[int, float], bool | None] | None = None,
+        verbose: int = 0,
     ) -> None:
         self.ridge = ridge
         self.ramp = ramp
@@ -119,6 +123,7 @@ class DMLdc(LabelLearner):
         self.max_inner_iter = max_inner_iter
         self.tol = tol
         self.callback = callback
+        self.verbose = verbose
 
     def _check_parameters(self, n_features: int) -> None:  # noqa: ARG002
         check_number(self, "ridge", self.ridge, 0.0)
@@ -216,10 +221,12 @@ def minimise_difference(
     Each step replaces the subtracted convex function by its tangent and minimises what is left.
     """
     F: FloatArray = np.eye(problem.X.shape[1])
+    report("neighbours")
     candidates = problem.candidates(F)
     near = problem.closest(F, candidates)
     history = [problem.value(F, near)]
     while len(history) <= max_iter:
+        report("rounds", len(history) - 1, max_iter)
         _, tangent = problem.larger(near, problem.ramp)
         for first_step in _FIRST_STEPS:
             found = minimise_convex(

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
+from mdaml._progress import report
 from mdaml._typing import FloatArray
 from mdaml._validation import check_callback, check_integer, check_number, check_random_state, warn
 from mdaml.constraints.arguments import Said
@@ -31,8 +32,7 @@ class DMLeig(PairLearner):
     ``f(M) = -mu ln mean_D exp(-d_M² / mu)``, between the minimum and the mean. It is concave: no
     local maximum misleads, and ``gap_`` says how far from the global one the result can be.
 
-    **Supervision**: pairs, triplets (broken into pairs) or labels, from which pairs are drawn at
-    random.
+    **Supervision**: pairs, triplets (broken into pairs) or labels, for which pairs are drawn.
 
     **Prefer it** if few, reliable pairs are known, or if a metric of low rank is wanted: most of
     its directions vanish. The closest dissimilar pairs decide, so one wrong label among them
@@ -50,25 +50,24 @@ class DMLeig(PairLearner):
     max_iter : int, default=200
         Most iterations.
     tol : float, default=1e-3
-        Stop when the smoothed objective f is certain to be this close to its maximum, relative to
-        ``max(1, f)``.
+        Stop when f is certain to be this close to its maximum, relative to ``max(1, f)``.
     reg : float, default=1e-6
         This fraction of the mean eigenvalue is added to the diagonal of the scatter of similar
         pairs. With 0 the method is the original one, and a singular scatter an error.
     n_similar, n_dissimilar : int, default=10
         Similar and dissimilar partners of each sample when pairs are drawn from labels; of the
         fewer ones, some count twice, so that there are as many similar as dissimilar pairs.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
-        Called as ``callback(iteration, objective)`` after each iteration, with the value that goes
-        to ``history_``; stops early if it returns True.
+        Called with iteration and last of ``history_`` after each iteration; True stops it.
     random_state : int, Generator, RandomState or None, default=None
         For the pairs drawn from labels.
 
     Attributes
     ----------
     components_ : array of shape (rank, n_features)
-        The linear map ``L``; the metric is ``L.T @ L``. Directions in which the metric vanishes are
-        gone, so there may be fewer rows than features.
+        The linear map ``L``, without directions in which the metric ``L.T @ L`` vanishes.
     history_ : array of shape (n_iter_ + 1,)
         The smallest ``d_M²`` of a dissimilar pair, not smoothed, at the start and after every
         iteration. It is the smoothed objective that never falls; this one may.
@@ -90,15 +89,13 @@ class DMLeig(PairLearner):
     to its best point, towards the V among them that maximises
     ``<G, V> - |V - Z|² / (2 t)``, where G is the gradient and t a Barzilai-Borwein step. Without
     the second term this is the method of Frank and Wolfe, which the paper uses and which makes the
-    first iteration here. Its gap, ``max_V <G, V - Z>``, remains the certificate. The term was added
-    because it pays: with ``mu=0.1`` the default tolerance takes 7 to 38 iterations on the bundled
-    data sets letter, vehicle and segment, while Frank-Wolfe steps with the same line search leave
-    gaps of 0.005 to 0.02 after 200.
+    first iteration here. Its gap, ``max_V <G, V - Z>``, remains the certificate. The term pays: the
+    default tolerance takes 7 to 38 iterations on letter, vehicle and segment, while Frank-Wolfe
+    steps leave gaps of 0.005 to 0.02 after 200.
 
-    Pairs may repeat, and count as often as they are given. Dissimilar pairs of identical samples
-    are left out with a warning: no metric separates them. Along directions in which similar pairs
-    do not differ at all, for instance with fewer of them than features, only the ridge bounds the
-    metric; a warning is given if it concentrates there.
+    Pairs count as often as they are given. Dissimilar pairs of identical samples are left out with
+    a warning: no metric separates them. Along directions in which similar pairs do not differ, as
+    with fewer of them than features, only the ridge bounds the metric, with a warning if it counts.
 
     References
     ----------
@@ -127,6 +124,7 @@ class DMLeig(PairLearner):
         n_similar: int = 10,
         n_dissimilar: int = 10,
         callback: Callback | None = None,
+        verbose: int = 0,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.mu = mu
@@ -136,6 +134,7 @@ class DMLeig(PairLearner):
         self.n_similar = n_similar
         self.n_dissimilar = n_dissimilar
         self.callback = callback
+        self.verbose = verbose
         self.random_state = random_state
 
     def _check_parameters(self, n_features: int) -> None:  # noqa: ARG002
@@ -295,9 +294,11 @@ def maximise(
     The value rises at every iteration. Returns where it ended and why, "converged", "stalled",
     "stopped" or "max_iter", and the smallest squared distance after every iteration.
     """
+    report("start")
     point, step = problem.start(), np.inf
     history = [float(point.sq_dists.min())]
     while point.gap > tol * max(1.0, point.level[0]):
+        report("rounds", len(history) - 1, max_iter)
         if len(history) > max_iter:
             return point, "max_iter", history
         step = min(step, LONGEST_STEP / point.steepest)

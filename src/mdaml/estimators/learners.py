@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from mdaml._progress import report, show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, persons_of
@@ -80,20 +81,22 @@ class WeakLearner(MahalanobisTransformer, ABC):
         >>> metric.score_triplets(X, said) > 0.95
         True
         """
-        samples, said = check_supervision(
-            self,
-            EVERY_FORM,
-            X,
-            y,
-            triplets=triplets,
-            pairs=pairs,
-            pair_labels=pair_labels,
-            quadruplets=quadruplets,
-            constraints=constraints,
-            constraint_weight=constraint_weight,
-            **unsupported,
-        )
-        self._fit(X, samples, said, None if who is None else persons_of(said, who))
+        with show(self):
+            report("reading")
+            samples, said = check_supervision(
+                self,
+                EVERY_FORM,
+                X,
+                y,
+                triplets=triplets,
+                pairs=pairs,
+                pair_labels=pair_labels,
+                quadruplets=quadruplets,
+                constraints=constraints,
+                constraint_weight=constraint_weight,
+                **unsupported,
+            )
+            self._fit(X, samples, said, None if who is None else persons_of(said, who))
         return self
 
     @abstractmethod
@@ -152,13 +155,15 @@ class LabelLearner(MahalanobisTransformer, ABC):
         >>> LMNN().fit(X, y).components_.shape
         (4, 4)
         """
-        samples, classes = check_supervision(self, ("y",), X, y, **unsupported)
-        self._check_parameters(samples.shape[1])
-        assert isinstance(classes, Classes)
-        centred = _centred(samples[classes.rows])
-        with one_blas_thread():
-            components, fitted = self._learn(centred, classes)
-        self._store(X, components, samples.dtype, **fitted)
+        with show(self):
+            report("reading")
+            samples, classes = check_supervision(self, ("y",), X, y, **unsupported)
+            self._check_parameters(samples.shape[1])
+            assert isinstance(classes, Classes)
+            centred = _centred(samples[classes.rows])
+            with one_blas_thread():
+                components, fitted = self._learn(centred, classes)
+            self._store(X, components, samples.dtype, **fitted)
         return self
 
     @abstractmethod

@@ -8,6 +8,7 @@ import scipy.linalg
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
+from mdaml._progress import report
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.comparisons import Comparisons
@@ -65,6 +66,8 @@ class LMNN(LabelLearner):
         Most steps of the solver.
     tol : float, default=1e-5
         Stop when a step lowers the objective by less than this fraction.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
         Called as ``callback(iteration, objective)`` after each step; stops early if it returns
         True.
@@ -117,6 +120,7 @@ class LMNN(LabelLearner):
         max_iter: int = 500,
         tol: float = 1e-5,
         callback: Callable[[int, float], bool | None] | None = None,
+        verbose: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.push_weight = push_weight
@@ -124,6 +128,7 @@ class LMNN(LabelLearner):
         self.max_iter = max_iter
         self.tol = tol
         self.callback = callback
+        self.verbose = verbose
 
     def _check_parameters(self, n_features: int) -> None:
         check_integer(self, "n_neighbors", self.n_neighbors, 1)
@@ -138,6 +143,7 @@ class LMNN(LabelLearner):
         check_callback(self, self.callback)
 
     def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+        report("neighbours")
         targets, _ = classes.nearest(X, self.n_neighbors, same=True)
         if np.any(targets[:, -1] < 0):
             n_small = int(np.sum(classes.size <= self.n_neighbors))
@@ -145,6 +151,7 @@ class LMNN(LabelLearner):
                 f"{n_small} class(es) have at most n_neighbors={self.n_neighbors} members: their "
                 "samples have fewer target neighbours, or none.",
             )
+        report("start")
         start = np.eye(X.shape[1])
         if self.n_components is not None and self.n_components < X.shape[1]:
             axes = np.linalg.eigh(transposed_times(X, X))[1].T[::-1]
@@ -321,6 +328,7 @@ def lower(
         if value < min(history):
             best = current.copy()
         history.append(value)
+        report("rounds", len(history) - 1, max_iter)
         if callback is not None and callback(len(history) - 1, value):
             stopped = True
             raise StopIteration

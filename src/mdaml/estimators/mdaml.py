@@ -86,8 +86,7 @@ class MDaML(WeakLearner):
         All times ``n_components / n_features``. Where neighbours are drawn from labels it is 0.
     floor : float or "auto", default="auto"
         Share of its weight that a comparison keeps whatever the modes say, between 0, as in the
-        paper, and 1, all alike. "auto" is 1 for comparisons, 0.05 for neighbours, and 0 without an
-        anchor.
+        paper, and 1, all alike. "auto" is 1 for comparisons, 0.05 for neighbours, 0 without anchor.
     shrinkage : float or "auto", default="auto"
         How far the learned metric goes back to its start in the end, along the geodesic: 0 not at
         all, 1 all the way. "auto" is 0.5 where groups were found in comparisons, otherwise 0.
@@ -98,8 +97,7 @@ class MDaML(WeakLearner):
     n_similar, n_dissimilar : int, default=5
         Similar and dissimilar partners of each sample when triplets are drawn from labels.
     sampling : {"neighbors", "random"}, default="neighbors"
-        Take the nearest samples under the start metric for partners, or draw them at random, as
-        the paper does.
+        Partners are the nearest samples under the start metric, or random ones, as in the paper.
     n_refresh : int, default=1
         With ``sampling="neighbors"``: so many times the nearest samples are searched again, under
         the metric learned so far, and learning goes on from there with the new triplets. Triplets
@@ -127,9 +125,10 @@ class MDaML(WeakLearner):
     n_components : int or None, default=None
         Learn a metric of this rank, as a linear map to so many features; None, or the number of
         features of X, learns one of full rank. More than there are samples leave the last at zero.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
-        Called as ``callback(iteration, objective)`` after each round; stops early if it returns
-        True.
+        Called as ``callback(iteration, objective)`` after each round; True stops the fit.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute: with NumPy (None), or with torch on the CPU or a GPU, samples in single
         precision whatever was passed; "auto" takes a GPU if there is one, otherwise NumPy. The same
@@ -239,6 +238,7 @@ class MDaML(WeakLearner):
         tol: float = 1e-4,
         n_components: int | None = None,
         callback: Callable[[int, float], bool | None] | None = None,
+        verbose: int = 0,
         device: Literal["cpu", "cuda", "auto"] | None = None,
         memory_limit: int | str | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -263,6 +263,7 @@ class MDaML(WeakLearner):
         self.tol = tol
         self.n_components = n_components
         self.callback = callback
+        self.verbose = verbose
         self.device = device
         self.memory_limit = memory_limit
         self.random_state = random_state

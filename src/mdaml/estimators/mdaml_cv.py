@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mdaml._progress import mute, report
 from mdaml._typing import ArrayLike, BoolArray, FloatArray
 from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
 from mdaml.constraints.arguments import Said
@@ -104,6 +105,8 @@ class MDaMLCV(WeakLearner):
         Rank of the learned metric, see :class:`MDaML`; all else is chosen for this rank.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute, see :class:`MDaML`.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
         For the splits, the triplets and the first weights.
 
@@ -149,11 +152,13 @@ class MDaMLCV(WeakLearner):
         goal: Literal["auto", "comparisons", "neighbors"] = "auto",
         n_components: int | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
+        verbose: int = 0,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.goal = goal
         self.n_components = n_components
         self.device = device
+        self.verbose = verbose
         self.random_state = random_state
 
     def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
@@ -229,12 +234,18 @@ def search(
     n_samples = min(part.store.shape[0] for part in parts)
     tried = [params for params in candidates if params.get("n_modes", 1) <= n_samples]
     first, rest = parts[:n_first], parts[n_first:]
-    runs = [[part.begin(params) for part in first] for params in tried]
+    runs: list[list[Any]] = []
+    for params in tried:
+        report("candidates", len(runs), len(tried))
+        with mute():
+            runs.append([part.begin(params) for part in first])
     scores = [_scores(first, run) for run in runs]
     kept = list(dict.fromkeys([0, *_ranked(scores, range(len(tried)))[:_N_KEPT]]))
-    for c in kept:
-        runs[c] += [part.begin(tried[c]) for part in rest]
-        runs[c] = [part.go_on(run) for part, run in zip(parts, runs[c], strict=True)]
+    for n, c in enumerate(kept):
+        report("best candidates", n, len(kept))
+        with mute():
+            runs[c] += [part.begin(tried[c]) for part in rest]
+            runs[c] = [part.go_on(run) for part, run in zip(parts, runs[c], strict=True)]
         scores[c] = _scores(parts, runs[c])
     best = _ranked(scores, kept)[0]
     if isinstance(parts[0].said, Classes) and tried[best] != THE_START:

@@ -11,6 +11,8 @@ from functools import cached_property, partial
 from pickle import UnpicklingError
 from typing import Any
 
+from mdaml._progress import interrupt, resume
+
 
 class Loop:
     """A function of arrays, to be compiled by ``make(numba)`` at its first call."""
@@ -55,14 +57,18 @@ def _with_cache(compiled: Any) -> Any:
 
         def load_overload(self, *args: Any) -> Any:
             try:
-                return super().load_overload(*args)
+                found = super().load_overload(*args)
             except _DAMAGE as error:
                 _warn_once(error)
-            with suppress(OSError):
-                self.flush()  # an empty file in place of the damaged one
-            return None
+                found = None
+                with suppress(OSError):
+                    self.flush()  # an empty file in place of the damaged one
+            if found is None:
+                interrupt("compiling, once")
+            return found
 
         def save_overload(self, *args: Any) -> None:
+            resume()
             try:
                 super().save_overload(*args)
             except _DAMAGE as error:

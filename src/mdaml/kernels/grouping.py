@@ -15,7 +15,7 @@ from mdaml.kernels.threads import share
 
 def near_graph(
     pairs: IntArray, first: IntArray, last: IntArray, n_samples: int
-) -> tuple[IntArray, IntArray, IntArray]:
+) -> tuple[Any, Any, Any]:
     """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
     n_ends = 2 * int(np.count_nonzero(first < last))
     place = np.zeros(n_samples + 2, np.int64)
@@ -241,14 +241,16 @@ def _group_triplets(
             for row in range(groups[g], groups[g + 1]):
                 first[row] = place
                 place, last[row] = place + last[row], place
-            for m in range(n):
-                t = members[m] if role == 2 else by_far[m]
-                row = row_of[triplets[t, role]]
-                if role == 2:
-                    by_far[last[row]] = t
-                else:
-                    far[last[row]] = row_of[triplets[t, 2]]
-                last[row] += 1
+            if role == 2:
+                for m in range(n):
+                    row = row_of[triplets[members[m], 2]]
+                    by_far[last[row]] = members[m]
+                    last[row] += 1
+            else:
+                for m in range(n):
+                    row = row_of[triplets[by_far[m], 1]]
+                    far[last[row]] = row_of[triplets[by_far[m], 2]]
+                    last[row] += 1
         n_far[g] = _keep_distinct(groups[g], groups[g + 1], first, last, far, start)
 
 
@@ -293,7 +295,7 @@ def group_lists(near, begin, indptr, others, n_others):
     """
     n_groups = n_pairs = 0
     for a in range(len(indptr) - 1):
-        n_near, n_far = np.sum(near[begin + a] >= 0), indptr[a + 1] - indptr[a]
+        n_near, n_far = _count_near(near, begin + a), indptr[a + 1] - indptr[a]
         if n_near > 0 and n_far > 0:
             n_groups, n_pairs = n_groups + 1, n_pairs + n_near + n_far
     pairs, far = np.empty((n_pairs, 2), np.int32), np.empty(n_others, np.int32)
@@ -301,18 +303,26 @@ def group_lists(near, begin, indptr, others, n_others):
     groups = np.zeros(n_groups + 1, np.int64)
     g = p = f = 0
     for a in range(len(indptr) - 1):
-        partners = others[indptr[a] : indptr[a + 1]]
-        if len(partners) == 0 or np.sum(near[begin + a] >= 0) == 0:
+        n_far = indptr[a + 1] - indptr[a]
+        if n_far == 0 or _count_near(near, begin + a) == 0:
             continue
-        for j in near[begin + a]:
-            if j >= 0:
-                pairs[p, 0], pairs[p, 1] = begin + a, j
-                first[p], last[p] = f, f + len(partners)
+        for n in range(near.shape[1]):
+            if near[begin + a, n] >= 0:
+                pairs[p, 0], pairs[p, 1] = begin + a, near[begin + a, n]
+                first[p], last[p] = f, f + n_far
                 p += 1
-        for r in partners:
-            pairs[p, 0], pairs[p, 1] = begin + a, r
+        for place in range(indptr[a], indptr[a + 1]):
+            pairs[p, 0], pairs[p, 1] = begin + a, others[place]
             far[f] = p
             p, f = p + 1, f + 1
         g += 1
         groups[g] = p
     return pairs, first, last, far[:f], groups
+
+
+@exact_loop
+def _count_near(near, anchor):
+    n_near = 0
+    for n in range(near.shape[1]):
+        n_near += near[anchor, n] >= 0
+    return n_near

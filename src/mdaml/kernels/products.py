@@ -25,6 +25,7 @@ from mdaml.kernels.threads import share
 # Blocks of a sum depend on the number of rows alone, so that the sum does not depend on the number
 # of threads.
 _ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
+_ROWS_AT_ONCE = 256  # at least
 # A block of rows of about this size stays in the cache of a core.
 BLOCK_BYTES = 2**20
 
@@ -128,8 +129,10 @@ def weighted_gram(Y: Any, weights: FloatArray) -> FloatArray:
 
 def _blockwise(Y, V, weights):
     """Sum over blocks of rows; arrays that are large or made in blocks are cut further."""
+    if len(Y) <= _ROWS_AT_ONCE and weights is None and isinstance(Y, np.ndarray):
+        return (Y.T @ V).astype(np.float64, copy=False) + 0.0  # as below, without its overhead
     n_blocks = min(max(len(Y) // _ROWS_PER_BLOCK, 1), _MAX_BLOCKS)
-    n_rows = max(256, rows_per_block(max(Y.shape[1], V.shape[1]), Y.dtype.itemsize))
+    n_rows = max(_ROWS_AT_ONCE, rows_per_block(max(Y.shape[1], V.shape[1]), Y.dtype.itemsize))
     partial = np.zeros((n_blocks, Y.shape[1], V.shape[1]))
     cost = Y.size * V.shape[1] // 8
     share(_transposed_times, len(partial), cost, Y, V, weights, n_rows, partial)

@@ -11,6 +11,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
@@ -51,19 +52,19 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         With labels "knn_accuracy" (default; 3 neighbours among the training points) or, among the
         points held out, "hit_rate_at_1" or "map_at_r". Without, "comparisons" (default, see
         :func:`triplet_accuracy`), "neighbors" (see :func:`neighbor_accuracy`) or "pair_auc". A
-        callable is called as
-        ``scoring(model, X, truth)`` with the points held out and their labels or constraints.
-        Higher is better.
+        callable is called as ``scoring(model, X, truth)`` with the points held out and their
+        labels or constraints. Higher is better.
     n_jobs : int or None, default=None
         Splits at a time, through joblib; -1 uses all cores.
     refit : bool, default=True
-        Fit the best candidate to everything at last; it starts from nothing that was learned
-        before.
+        Fit the best candidate to everything at last, from the start.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates make two rounds, and the best fifth (three at
         least) goes on from where it stopped. About half the time; see Notes. Otherwise all are
         fitted to the end, and so are other estimators, and MDaML with labels and
         ``sampling="neighbors"``, which makes few rounds by itself.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
         For the folds if `cv` is a number, and for all estimators whose own ``random_state`` is
         None: they get one seed, the same for all candidates, so that chance does not choose.
@@ -129,6 +130,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         n_jobs: int | None = None,
         refit: bool = True,
         warm_start: bool = True,
+        verbose: int = 0,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
@@ -138,6 +140,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         self.n_jobs = n_jobs
         self.refit = refit
         self.warm_start = warm_start
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(
@@ -202,14 +205,15 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         can_pause = [task.can_pause(params) for params in candidates]  # refuses unknown names too
         in_stages = self.warm_start and all(can_pause)
         splits = self._splits(truth, seed_of_folds, has_labels=task.has_labels)
-        trials, finished = try_all(
-            task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs
-        )
-        results = summary(candidates, trials, finished)
-        best = int(np.argmin(results["rank_test_score"]))
         fitted: dict[str, Any] = {}
-        if self.refit:
-            fitted["best_estimator_"] = fit(task.candidate(candidates[best]), samples, truth)
+        with show(self):
+            trials, finished = try_all(
+                task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs
+            )
+            results = summary(candidates, trials, finished)
+            best = int(np.argmin(results["rank_test_score"]))
+            if self.refit:
+                fitted["best_estimator_"] = fit(task.candidate(candidates[best]), samples, truth)
         # All at once and last: a search that is interrupted leaves no half of a result.
         self.__dict__.pop("best_estimator_", None)
         self.__dict__.update(

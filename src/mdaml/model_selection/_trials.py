@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length
 
+from mdaml._progress import mute, report
 from mdaml._typing import BoolArray, FloatArray
 from mdaml._validation import ignore_warnings
 from mdaml.constraints import Constraints
@@ -159,11 +160,30 @@ def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list
     by_split = [list(column) for column in zip(*calls, strict=True)]
     jobs = (delayed(_try_each)(column) for column in by_split)
     if n_jobs in (None, 1):
-        columns = Parallel(n_jobs)(jobs)
+        # Not a job for each split: here every fit can be reported.
+        total = sum(map(len, by_split))
+        report("fits", 0, total)
+        columns = [
+            [
+                _try_and_tell(call, place * len(column) + n, total)
+                for n, call in enumerate(column, 1)
+            ]
+            for place, column in enumerate(by_split)
+        ]
     else:
+        columns = []
         with parallel_config("loky", inner_max_num_threads=1):
-            columns = Parallel(n_jobs)(jobs)
+            for column in Parallel(n_jobs, return_as="generator")(jobs):
+                columns.append(column)
+                report("splits", len(columns), len(by_split))
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _try_and_tell(call: tuple[Any, ...], number: int, total: int) -> Attempt:
+    with mute():
+        attempt = _try(*call)
+    report("fits", number, total)
+    return attempt
 
 
 def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Attempt]:

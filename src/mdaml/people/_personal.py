@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_integer, check_number
 from mdaml.constraints.arguments import check_supervision, constraints_of
@@ -63,6 +64,8 @@ class PersonalMetrics(BaseEstimator):
         Most rounds of persons and groups.
     tol : float, default=1e-5
         Stop when a round lowers the objective by less than this fraction.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
 
     Attributes
     ----------
@@ -95,8 +98,6 @@ class PersonalMetrics(BaseEstimator):
 
     Examples
     --------
-    Two persons look at different features.
-
     >>> import numpy as np
     >>> from mdaml.datasets import make_triplets
     >>> from mdaml.people import PersonalMetrics
@@ -126,12 +127,14 @@ class PersonalMetrics(BaseEstimator):
         n_groups: Any = "auto",
         max_iter: int = 200,
         tol: float = 1e-5,
+        verbose: int = 0,
     ) -> None:
         self.metric = metric
         self.n_directions = n_directions
         self.n_groups = n_groups
         self.max_iter = max_iter
         self.tol = tol
+        self.verbose = verbose
 
     def fit(
         self,
@@ -196,19 +199,15 @@ class PersonalMetrics(BaseEstimator):
                 f"PersonalMetrics(n_groups=...) must be at most the number of persons, which is "
                 f"{len(persons)}; got {self.n_groups}."
             )
-        with warnings.catch_warnings():
+        with show(self), warnings.catch_warnings():
             # Where persons contradict each other, what all share may be hardly more than the start.
             warnings.filterwarnings("ignore", "The learned distance agrees with")
             fitted = clone(metric).fit(X, constraints=said)
-        rank = len(fitted.components_)
-        coordinates = Coordinates(min(n_directions, rank), max(rank - n_directions, 0))
-        answers = Answers.of(coordinates, fitted._map(samples), said, persons)
-        self._keep(
-            fitted,
-            coordinates,
-            persons.names,
-            learn_groups(answers, self.n_groups, max_iter=max_iter, tol=tol),
-        )
+            rank = len(fitted.components_)
+            coordinates = Coordinates(min(n_directions, rank), max(rank - n_directions, 0))
+            answers = Answers.of(coordinates, fitted._map(samples), said, persons)
+            learned = learn_groups(answers, self.n_groups, max_iter=max_iter, tol=tol)
+        self._keep(fitted, coordinates, persons.names, learned)
         return self
 
     def add_persons(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_expit, xlogy
 
+from mdaml._progress import report
 from mdaml._typing import FloatArray, IntArray
 from mdaml.people._features import Answers
 
@@ -85,6 +86,7 @@ def fit_persons(
         prior = update_prior(prior, posterior)
         posterior = update_persons(answers, prior, posterior.levels, posterior.groups)
         history.append(objective(prior, posterior))
+        report("persons", len(history) - 1, max_iter)
         if history[-2] - history[-1] <= tol * abs(history[-1]):
             break
     return Fitted(prior, posterior, history)

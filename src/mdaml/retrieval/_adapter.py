@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_integer, check_number, warn
 from mdaml.retrieval._candidates import collect
@@ -61,6 +62,8 @@ class QueryAdapter(HandOver, BaseEstimator):
         Start the next ``fit`` from the map of the last one; the result is the same up to ``tol``.
     device : {None, "cpu", "cuda", "auto"}, default=None
         None computes with NumPy, the others with torch.
+    verbose : int, default=0
+        1 shows a progress bar in a terminal or a notebook.
     random_state : int, RandomState or None, default=None
         Of the held-out queries and of sampled documents.
 
@@ -114,6 +117,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         tol: float = 1e-3,
         warm_start: bool = False,
         device: Literal["cpu", "cuda", "auto"] | None = None,
+        verbose: int = 0,
         random_state: Any = None,
     ) -> None:
         self.rank = rank
@@ -125,6 +129,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         self.tol = tol
         self.warm_start = warm_start
         self.device = device
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(
@@ -166,7 +171,8 @@ class QueryAdapter(HandOver, BaseEstimator):
         if self.warm_start and hasattr(self, "components_"):
             self._check_same_width(X)
             start = self.components_
-        return self._learn(Q, X, pairs, identity, start)
+        with show(self):
+            return self._learn(Q, X, pairs, identity, start)
 
     def partial_fit(
         self, queries: ArrayLike, documents: ArrayLike, relevant: Any, *, ids: Any = None
@@ -208,7 +214,8 @@ class QueryAdapter(HandOver, BaseEstimator):
             return self.fit(queries, documents, relevant, ids=ids)
         Q, X, pairs = self._check_fit(queries, documents, relevant, ids)
         self._check_same_width(X)
-        return self._learn(Q, X, pairs, self.components_, self.components_)
+        with show(self):
+            return self._learn(Q, X, pairs, self.components_, self.components_)
 
     def _learn(
         self, Q: FloatArray, X: FloatArray, pairs: Relevance, anchor: FloatArray, start: FloatArray

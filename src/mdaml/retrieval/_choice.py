@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from mdaml._progress import mute, report
 from mdaml._typing import FloatArray, IntArray
 from mdaml.retrieval._candidates import (
     Collection,
@@ -175,7 +176,9 @@ def choose_strength(fit: Fit, pairs: Relevance, tol: float, rng: Any) -> HeldOut
     tried: list[FloatArray] = []
     maps, p_values, best = [], [], None
     for place, strength in enumerate(STRENGTHS):
-        tried.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
+        report("strengths", place, len(STRENGTHS))
+        with mute():
+            tried.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
         maps.append(np.mean([fold.map for fold in folds], axis=0))
         p_values.append(_test(tried[-1] - base))
         highest = max(tried, key=np.mean)

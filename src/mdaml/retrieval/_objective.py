@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from mdaml._progress import report
+
 _MEMORY = 8  # steps that the solver remembers
 _SUFFICIENT = 1e-4  # of the decrease that the slope promises
 _EMPTY = 1e-30  # stands for the sum over no document
@@ -152,6 +154,7 @@ def minimise(
         point, gradient = point + step, new_gradient
         decrease, value = value - lower, lower
         history.append(value)
+        report("rounds", len(history) - 1, max_iter)
         if decrease <= tol * abs(history[0]):
             break
     return point, history

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mdaml._progress import report
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
@@ -105,10 +106,12 @@ def fit_metric(
     """
     with store.threads():
         alternation, comparisons, F, modes = begin_fit(spec, store, said, rng, warm)
-        passes = [_run(alternation, F, modes, 0, later=False)]
         # Comparisons that were passed, or drawn at random, do not depend on the metric.
         refreshed = isinstance(said, Classes) and spec.neighbors and warm is None
-        for _ in range(spec.n_refresh if refreshed else 0):
+        n_refresh = spec.n_refresh if refreshed else 0
+        most = (1 + n_refresh) * spec.max_iter if persons is None else None
+        passes = [_run(alternation, F, modes, 0, most, later=False)]
+        for _ in range(n_refresh):
             state = passes[-1].state
             if passes[-1].status is Status.STOPPED:
                 break
@@ -116,7 +119,7 @@ def fit_metric(
             comparisons = draw_comparisons(spec, store, said, state.F, rng)
             alternation = replace(alternation, store=store.compare(comparisons))
             n_before = sum(done.n_iter for done in passes)
-            passes.append(_run(alternation, state.F, state.modes, n_before, later=True))
+            passes.append(_run(alternation, state.F, state.modes, n_before, most, later=True))
         if persons is not None:
             return _weigh_persons(alternation, comparisons, passes, persons)
         return _gather(alternation, comparisons, passes)
@@ -142,7 +145,7 @@ def _weigh_persons(
         reliable = before.updated(answer_losses(first, done.state, comparisons)[0])
         alternation = reliable.weigh(first, comparisons)
         n_before = sum(made.n_iter for made in passes)
-        done = _run(alternation, done.state.F, done.state.modes, n_before, later=True)
+        done = _run(alternation, done.state.F, done.state.modes, n_before, None, later=True)
         passes.append(_raised(done, factor * reliable.term()))
         if np.abs(reliable.errors - before.errors).max() < SMALL_CHANGE:
             break
@@ -166,6 +169,7 @@ def begin_fit(
 
     The parameters of the alternation have the modes counted and the weight resolved.
     """
+    report("start")
     if spec.count_modes:
         n_modes = store.count_modes(spec.n_modes, np.random.RandomState(0))
         spec = replace(spec, n_modes=n_modes, count_modes=False)
@@ -177,6 +181,7 @@ def begin_fit(
     start = start_metric(spec, store, rng)
     F = start.F if warm is None else warm.F
     comparisons = draw_comparisons(spec, store, said, F, rng)
+    report("start")
     alternation = Alternation(store.compare(comparisons), start.space, spec, start.anchor, start.F)
     if warm is None:
         modes = start_modes(spec, alternation.store, rng)
@@ -200,6 +205,7 @@ def draw_comparisons(
     if isinstance(said, Constraints):
         return to_comparisons("MDaML", said, rng)
     if spec.neighbors:
+        report("neighbours")
         near, far = store.nearest(F, said, spec.n_similar, spec.n_dissimilar)
         triplets = said.neighbor_triplets(near, far, spec.pairing)
     else:
@@ -216,18 +222,28 @@ def _mean_self_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> 
 
 
 def _run(
-    alternation: Alternation, F: FloatArray, modes: Modes, n_before: int, *, later: bool
+    alternation: Alternation,
+    F: FloatArray,
+    modes: Modes,
+    n_before: int,
+    most: int | None,
+    *,
+    later: bool,
 ) -> Outcome:
-    """Make one pass, with the comparisons of the store."""
+    """Make one pass, with the comparisons of the store; ``most`` rounds are made in all passes."""
     spec = alternation.spec
-    callback = spec.callback
 
+    def tell(n: int, value: float) -> bool:
+        report("rounds", n_before + n, most)
+        return spec.callback is not None and bool(spec.callback(n_before + n, value))
+
+    report("rounds", n_before, most)
     return alternation.run(
         # Held by no name, so that the first round can free it.
         alternation.start(F, modes) if later else first_state(alternation, F, modes),
         max_iter=spec.max_iter,
         tol=spec.tol,
-        callback=None if callback is None else lambda n, value: callback(n_before + n, value),
+        callback=tell,
     )
 
 
