@@ -20,6 +20,7 @@ from mdaml.kernels.products import blocks, one_blas_thread
 from mdaml.kernels.threads import share
 
 _LEAF = 512  # rows of a leaf, at most
+_QUERIES = 128  # rows of a leaf whose distances are computed at once: they stay in the cache
 _SHORTEST = 6  # a list has so many neighbours of each kind, or as many as are wanted
 _POOLED = 6  # of each kind, so many neighbours of a row are shown to the other rows of its leaf
 _MOST_ROUNDS = 24
@@ -143,9 +144,11 @@ class _Lists:
         """Put candidates, which are sorted, into the lists of some rows."""
         own = np.searchsorted(candidates, self.bounds[members])
         middle = self.Z[members].mean(axis=0)  # products of short vectors lose little
-        half, products = _half_dists(self.Z, members, candidates, middle)
-        lists = (self.places, self.sq_dists, self.split)
-        _keep(members, members, own, candidates, half, products, *lists)
+        half, left, right = _factors(self.Z, members, candidates, middle)
+        for first, last in blocks(0, len(members), _QUERIES):
+            some = slice(first, last)
+            args = (members[some], members[some], own[some], candidates, half[some])
+            _keep(*args, left[some] @ right.T, self.places, self.sq_dists, self.split)
 
     def shares(self, tried: IntArray, true: IntArray, wanted: tuple[int, int]) -> list[float]:
         """Return which shares of the true neighbours of both kinds some rows have."""
@@ -195,27 +198,29 @@ def _true_neighbors(
         for first, last in blocks(0, len(Z), 4096):
             candidates = np.arange(first, last)
             own = np.clip(lists.bounds[some] - first, 0, last - first)
-            half, products = _half_dists(Z, tried[some], candidates, middle)
+            half, left, right = _factors(Z, tried[some], candidates, middle)
             found = (lists.places, lists.sq_dists, lists.split)
-            _keep(some, tried[some], own, candidates, half, products, *found)
+            _keep(some, tried[some], own, candidates, half, left @ right.T, *found)
 
     share(search, len(tried), len(tried) * len(Z))
     return lists.places
 
 
-def _half_dists(
+def _factors(
     Z: FloatArray, queries: IntArray, candidates: IntArray, middle: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return half the squared norms of queries, and what to add for half the squared distances."""
-    left, right = (
-        np.empty((len(some), len(middle) + 1), np.float32) for some in (queries, candidates)
-    )
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return half the squared norms of queries, and matrices whose product lacks just these.
+
+    The product and the norms are half the squared distances of queries and candidates.
+    """
+    left = np.empty((len(queries), len(middle) + 1), np.float32)
+    right = np.empty((len(candidates), len(middle) + 1), np.float32)
     _copy_rows(Z, queries, middle, left)
     _copy_rows(Z, candidates, middle, right)
     half = left[:, -1].copy()
     np.negative(left, out=left)
     left[:, -1] = 1.0
-    return half, left @ right.T
+    return half, left, right
 
 
 @fast_loop
