@@ -50,7 +50,45 @@ myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
+# Words that people search for, and the page that a search lists first.
+SEARCH_WORDS = {
+    "ask": ("asking people", "questions"),
+    "deployment": ("export", "faiss", "ONNX"),
+    "guide/adapting_embeddings": ("clicks", "cosine", "embeddings"),
+    "guide/collecting": ("pairs", "triplets", "quadruplets", "rankings", "votes"),
+    "guide/preparing": ("missing values", "categories", "sparse"),
+    "scaling": ("GPU", "CUDA", "memory"),
+}
+
+# Pages of the guide about a public name, or about all names of a module.
+GUIDES = {
+    **dict.fromkeys(
+        ("mdaml.MDaML", "mdaml.MDaMLCV"), ("guide/choosing", "model_selection", "scaling")
+    ),
+    "mdaml.Constraints": ("guide/collecting",),
+    "mdaml.FoldedMetric": ("deployment",),
+    "mdaml.PairVerifier": ("inspection",),
+    "mdaml.audit": ("inspection",),
+    "mdaml.fold_pipeline": ("deployment", "guide/preparing"),
+    "mdaml.load": ("deployment",),
+    "mdaml.suggest_queries": ("inspection", "ask"),
+    "mdaml": ("guide/choosing", "methods"),
+    "mdaml.ask": ("ask",),
+    "mdaml.constraints": ("guide/collecting",),
+    "mdaml.datasets": ("accuracy",),
+    "mdaml.distributed": ("distributed", "scaling"),
+    "mdaml.features": ("ask", "command_line"),
+    "mdaml.inspection": ("inspection",),
+    "mdaml.io.export": ("deployment",),
+    "mdaml.model_selection": ("model_selection",),
+    "mdaml.people": ("guide/collecting",),
+    "mdaml.plot": ("inspection",),
+    "mdaml.retrieval": ("guide/adapting_embeddings", "guide/vector_stores"),
+    "mdaml.verification": ("inspection",),
+}
+
 autosummary_generate = True
+autosummary_context = {"guides": GUIDES}
 autodoc_typehints = "none"  # docstrings say it in words
 autodoc_class_signature = "mixed"
 numpydoc_show_class_members = False  # the template of classes has a table of its own
@@ -191,7 +229,9 @@ def _read(app: Any, docname: str, source: list[str]) -> None:
     text = origin.read_text(encoding="utf-8") if included else source[0]
     # doctest wants an empty line at the end of an example; readers do not.
     text = _CODE_END.sub(r"\1", text)
-    source[0] = resolve_links(text, origin.parent, page.parent)
+    words = ", ".join(f"! {word}" for word in SEARCH_WORDS.get(docname, ()))
+    index = f"```{{index}} {words}\n```\n\n" if words else ""
+    source[0] = index + resolve_links(text, origin.parent, page.parent)
     if included:
         app.env.note_dependency(str(origin))
 

@@ -47,6 +47,10 @@ def sample_triplets(
     triplets : array of shape (n_triplets, 3)
         Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
 
+    See Also
+    --------
+    neighbor_triplets : Triplets of nearest neighbours.
+
     Examples
     --------
     >>> from mdaml.constraints import sample_triplets
@@ -94,6 +98,10 @@ def neighbor_triplets(
     -------
     triplets : array of shape (n_triplets, 3)
         Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+
+    See Also
+    --------
+    sample_triplets : Triplets of random partners.
 
     Examples
     --------

@@ -104,6 +104,16 @@ class HandOver:
         Returns
         -------
         model : onnx.ModelProto
+            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> [output.name for output in model.to_onnx().graph.output]
+        ['embedding']
         """
         check_is_fitted(self, "components_")
         return export.make_onnx_model(self.components_, path, dtype=dtype)
@@ -119,6 +129,16 @@ class HandOver:
         Returns
         -------
         layer : torch.nn.Linear
+            With the matrix of the adapter as its weight.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> model.to_torch()
+        Linear(in_features=4, out_features=4, bias=False)
         """
         check_is_fitted(self, "components_")
         return export.make_torch_layer(self.components_, dtype=dtype)
@@ -130,6 +150,19 @@ class HandOver:
         ----------
         path : str or path
             The file, replaced only once the new one is complete.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.to_safetensors(Path(folder, "adapter.safetensors"))
+        ...     print(*(path.name for path in Path(folder).iterdir()))
+        adapter.safetensors
         """
         check_is_fitted(self, "components_")
         encoders.write_safetensors(path, {"linear.weight": self.components_})
@@ -143,6 +176,19 @@ class HandOver:
         ----------
         folder : str or path
             Made if it is not there.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.to_sentence_transformers(Path(folder, "2_Dense"))
+        ...     print(*sorted(path.name for path in Path(folder, "2_Dense").iterdir()))
+        config.json model.safetensors
         """
         check_is_fitted(self, "components_")
         encoders.write_dense_module(folder, self.components_)
