@@ -83,7 +83,7 @@ def fit(
 
     See Also
     --------
-    MDaML : The same fit in one process, or on a GPU with ``device=``.
+    mdaml.MDaML : The same fit in one process, or on a GPU with ``device=``.
 
     Notes
     -----

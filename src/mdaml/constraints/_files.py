@@ -173,7 +173,7 @@ def read_constraints(
 
     See Also
     --------
-    Constraints : What it returns, with ways to make it from arrays.
+    mdaml.Constraints : What it returns, with ways to make it from arrays.
 
     Examples
     --------

@@ -202,7 +202,7 @@ def make_triplets(
 
     See Also
     --------
-    Constraints : Comparisons of people, from arrays and files.
+    mdaml.Constraints : Comparisons of people, from arrays and files.
     sample_triplets : Triplets from labels, as fits draw them.
 
     Examples

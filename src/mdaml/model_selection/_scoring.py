@@ -136,7 +136,7 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     See Also
     --------
     triplet_accuracy : For triplets.
-    PairVerifier : Chooses a threshold.
+    mdaml.PairVerifier : Chooses a threshold.
 
     Examples
     --------

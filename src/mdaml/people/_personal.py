@@ -80,7 +80,7 @@ class PersonalMetrics(BaseEstimator):
 
     See Also
     --------
-    MDaML : With ``who=``, one metric for all that weighs persons by how often they are wrong.
+    mdaml.MDaML : With ``who=``, one metric for all that weighs persons by how often they are wrong.
 
     Notes
     -----

@@ -107,7 +107,7 @@ def plot_roc(
 
     See Also
     --------
-    PairVerifier : What is drawn.
+    mdaml.PairVerifier : What is drawn.
 
     Examples
     --------

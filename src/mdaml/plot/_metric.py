@@ -30,7 +30,7 @@ def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
 
     See Also
     --------
-    MDaML : Its ``history_`` is drawn.
+    mdaml.MDaML : Its ``history_`` is drawn.
 
     Examples
     --------
