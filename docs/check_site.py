@@ -81,10 +81,14 @@ class Site:
             if request.url.startswith("http") and not request.url.startswith(self.address):
                 fault(f"asks another host for {request.url}")
 
+        def on_failure(request) -> None:
+            if request.failure != "net::ERR_ABORTED":  # by ourselves: we went on to another page
+                fault(f"no answer for {request.url}")
+
         page.on("console", lambda said: said.type == "error" and fault(f"console: {said.text}"))
         page.on("pageerror", lambda error: fault(f"script: {error}"))
         page.on("request", on_request)
-        page.on("requestfailed", lambda request: fault(f"no answer for {request.url}"))
+        page.on("requestfailed", on_failure)
         page.on("response", lambda r: r.status >= 400 and fault(f"{r.status} for {r.url}"))
 
     def visit(self, name: str, *, color_scheme: str = "light", width: dict = DESKTOP) -> None:

@@ -229,11 +229,21 @@ def _read(app: Any, docname: str, source: list[str]) -> None:
     text = origin.read_text(encoding="utf-8") if included else source[0]
     # doctest wants an empty line at the end of an example; readers do not.
     text = _CODE_END.sub(r"\1", text)
-    words = ", ".join(f"! {word}" for word in SEARCH_WORDS.get(docname, ()))
-    index = f"```{{index}} {words}\n```\n\n" if words else ""
-    source[0] = index + resolve_links(text, origin.parent, page.parent)
+    source[0] = resolve_links(text, origin.parent, page.parent)
     if included:
         app.env.note_dependency(str(origin))
+
+
+def _add_search_words(app: Any, doctree: Any) -> None:
+    """Add the words that people search for to the index, with the start of the page as target."""
+    from docutils import nodes
+    from sphinx import addnodes
+
+    words = SEARCH_WORDS.get(app.env.docname)
+    if words:
+        page = next(doctree.findall(nodes.section))
+        entries = [("single", word, page["ids"][0], "main", None) for word in words]
+        page.append(addnodes.index(entries=entries))
 
 
 def _escape(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
@@ -279,5 +289,6 @@ def setup(app: Any) -> None:
     """Connect what is ours."""
     app.connect("source-read", _read)
     app.connect("builder-inited", _draw)
+    app.connect("doctree-read", _add_search_words)
     app.connect("missing-reference", _find_reference)
     app.connect("autodoc-process-docstring", _escape, priority=900)  # after numpydoc
