@@ -113,7 +113,7 @@ def scrape_figures(block: Any, names: dict[str, Any], conf: dict[str, Any]) -> s
         panel = figure.gca().get_tightbbox().transformed(figure.dpi_scale_trans.inverted())
         engine = figure.get_layout_engine()
         figure.set_layout_engine("none")  # keep every panel where it is
-        figure.savefig(next(names["image_path_iterator"]), dpi=200, bbox_inches=panel.padded(0.1))
+        figure.savefig(next(names["image_path_iterator"]), dpi=200, bbox_inches=panel.padded(0.04))
         figure.set_layout_engine(engine)
     return str(matplotlib_scraper(block, names, conf))
 
@@ -126,7 +126,7 @@ sphinx_gallery_conf = {
     "subsection_order": [
         f"../examples/{part}" for part in ("basics", "supervision", "inside", "use")
     ],
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "ExampleTitleSortKey",
     "doc_module": ("mdaml",),
     "reference_url": {"mdaml": None},
     "backreferences_dir": "api/backreferences",

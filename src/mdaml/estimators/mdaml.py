@@ -33,11 +33,11 @@ class MDaML(WeakLearner):
     Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
     in one mode, and the metric are improved in turn; no step raises the objective.
 
-    **Objective**: over the metric M, centres :math:`c_k` and weights :math:`w_{ik}` of sum one, min
+    **Objective**: minimise over the metric M, centres :math:`c_k` and weights :math:`w_{ik}`
 
-    .. math:: \frac{1}{N K} \sum_{ik} w_{ik}^\eta\, d^2(x_i, c_k)
-        + \frac{\lambda_1}{K T} \sum_t s_t\, \ell\bigl(d^2(i, r) - d^2(i, j)\bigr)
-        + \frac{\lambda_2}{2} \|M\|^2
+    .. math:: & \frac{1}{N K} \sum_{ik} w_{ik}^\eta\, d^2(x_i, c_k)
+        + \frac{\lambda_1}{K T} \sum_t s_t\, \ell\bigl(d^2(i, r) - d^2(i, j)\bigr) \\
+        & + \frac{\lambda_2}{2} \|M\|^2
         + \frac{\beta \lambda_1}{K d} \bigl(\operatorname{tr} A^{-1} M - \log\det A^{-1} M - d\bigr)
 
     with triplets :math:`t = (i, j, r)`, :math:`s_t = f + (1 - f) \sum_k (w_{ik} w_{jk})^\eta` and ℓ
