@@ -23,8 +23,8 @@ class DMLMJ(LabelLearner):
     :math:`\Sigma_N`. The map A, of m rows, maximises the Jeffrey divergence of the two after
     projection,
 
-    .. math:: \mathrm{KL}(P_A \| N_A) + \mathrm{KL}(N_A \| P_A)
-        = \tfrac12 \operatorname{tr}\left[(A \Sigma_P A^\top)^{-1} A \Sigma_N A^\top
+    .. math:: & \mathrm{KL}(P_A \| N_A) + \mathrm{KL}(N_A \| P_A) \\
+        & = \tfrac12 \operatorname{tr}\left[(A \Sigma_P A^\top)^{-1} A \Sigma_N A^\top
         + (A \Sigma_N A^\top)^{-1} A \Sigma_P A^\top\right] - m.
 
     Its rows solve :math:`\Sigma_N v = \lambda \Sigma_P v` with :math:`v^\top \Sigma_P v = 1` for
