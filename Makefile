@@ -40,7 +40,7 @@ docs: .venv/.docs         ## the site, gallery included, into docs/_build/html; 
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 # Chromium of the system if there is one, otherwise: .venv/bin/playwright install chromium
-docs-check: .venv/.docs-check docs  ## look at every page in a browser: errors, links, search, mobile width
+docs-check: .venv/.docs-check docs  ## look at every page in a browser, wide and narrow, light and dark: errors, links, contrast, search
 	$(BIN)/python docs/check_site.py docs/_build/html
 
 clean:

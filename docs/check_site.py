@@ -1,7 +1,8 @@
 """Look at every page of the built site in a headless browser: ``make docs-check``.
 
 A page must load without console errors and failed requests, ask nothing of other hosts, link only
-to pages and anchors that exist, and be no wider than a phone. Search and navigation must work.
+to pages and anchors that exist, and be no wider than a phone. All text must have enough contrast,
+on a desk and on a phone, in the light and in the dark. Search and navigation must work.
 """
 
 import argparse
@@ -13,12 +14,19 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urlsplit
+from urllib.parse import quote, unquote, urldefrag, urlsplit
 
+from axe_playwright_python.sync_playwright import Axe
+from conf import SEARCH_WORDS
 from playwright.sync_api import Browser, Page, sync_playwright
 
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+SCHEMES = ("light", "dark")
+CONTRAST = {
+    "runOnly": {"type": "rule", "values": ["color-contrast"]},
+    "resultTypes": ["violations"],
+}
 READ_PAGE = """() => ({
   links: [...document.querySelectorAll("a[href]")].map(a => a.href),
   images: [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src),
@@ -73,10 +81,14 @@ class Site:
             if request.url.startswith("http") and not request.url.startswith(self.address):
                 fault(f"asks another host for {request.url}")
 
+        def on_failure(request) -> None:
+            if request.failure != "net::ERR_ABORTED":  # by ourselves: we went on to another page
+                fault(f"no answer for {request.url}")
+
         page.on("console", lambda said: said.type == "error" and fault(f"console: {said.text}"))
         page.on("pageerror", lambda error: fault(f"script: {error}"))
         page.on("request", on_request)
-        page.on("requestfailed", lambda request: fault(f"no answer for {request.url}"))
+        page.on("requestfailed", on_failure)
         page.on("response", lambda r: r.status >= 400 and fault(f"{r.status} for {r.url}"))
 
     def visit(self, name: str, *, color_scheme: str = "light", width: dict = DESKTOP) -> None:
@@ -86,14 +98,28 @@ class Site:
         self.page.goto(self.address + name, wait_until="networkidle")
 
     def check_page(self, name: str) -> None:
-        """Load a page once, keep its links and anchors, and narrow it to a phone."""
+        """Load a page, keep its links and anchors, and look at it in both widths and schemes."""
         self.visit(name)
-        found = self.page.evaluate(READ_PAGE)
+        for width in (DESKTOP, PHONE):
+            self.page.set_viewport_size(width)
+            for scheme in SCHEMES:
+                self.page.emulate_media(color_scheme=scheme)
+                self.page.wait_for_function(
+                    "t => document.documentElement.dataset.theme == t", arg=scheme
+                )
+                self._check_contrast(f"{name}, {scheme}, {width['width']} px")
+                found = self.page.evaluate(READ_PAGE)
+                self.faults += [f"{name}: no picture at {image}" for image in found["images"]]
         self.links[name], self.ids[name] = set(found["links"]), set(found["ids"])
-        self.faults += [f"{name}: no picture at {image}" for image in found["images"]]
-        self.page.set_viewport_size(PHONE)
         if wide := self.page.evaluate(TOO_WIDE):
             self.faults.append(f"{name}: {wide}")
+
+    def _check_contrast(self, where: str) -> None:
+        # Colours of links fade from one scheme to the other; look at where they end.
+        self.page.add_style_tag(content="* { transition: none !important; }")
+        for rule in Axe().run(self.page, options=CONTRAST).response["violations"]:
+            for node in rule["nodes"]:
+                self.faults.append(f"{where}: contrast of {node['html'][:120]}")
 
     def check_links(self) -> None:
         """Check that every link inside the site leads to a file, and to an anchor of it."""
@@ -109,14 +135,15 @@ class Site:
                 elif anchor and target in self.ids and unquote(anchor) not in self.ids[target]:
                     self.faults.append(f"{name}: links to {target}#{anchor}, an unknown anchor")
 
-    def check_search(self, word: str) -> None:
-        """Check that the search finds a word."""
-        self.visit(f"search.html?q={word}")
-        hits = self.page.locator("#search-results ul.search > li a")
+    def check_search(self, word: str, page: str) -> None:
+        """Check that the search for a word lists a page first."""
+        self.visit(f"search.html?q={quote(word)}")
+        hits = self.page.locator("#search-results ul.search > li > a")
         hits.first.wait_for(timeout=20_000)
         self.page.wait_for_timeout(500)  # summaries are fetched page by page
-        if hits.count() < 3:
-            self.faults.append(f"search: {hits.count()} pages for {word!r}")
+        first = hits.first.evaluate("a => a.href").removeprefix(self.address).partition("?")[0]
+        if first.partition("#")[0] != f"{page}.html":
+            self.faults.append(f"search: {word!r} leads to {first}, not to {page}.html")
 
     def check_navigation(self) -> None:
         """Walk through the header on a desktop, and open the menu of a phone."""
@@ -143,7 +170,7 @@ class Site:
         out.mkdir(parents=True, exist_ok=True)
         for name in names:
             for size, width in (("wide", DESKTOP), ("phone", PHONE)):
-                for scheme in ("light", "dark"):
+                for scheme in SCHEMES:
                     self.visit(name, color_scheme=scheme, width=width)
                     path = out / f"{Path(name).with_suffix('').as_posix().replace('/', '-')}"
                     self.page.screenshot(path=f"{path}-{size}-{scheme}.png")
@@ -154,24 +181,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="of the built site, docs/_build/html")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="save pictures of pages")
-    parser.add_argument("--pages", nargs="+", default=["index.html"], help="of which pages")
+    parser.add_argument("--pages", nargs="+", metavar="PAGE", help="look at these pages only")
     chosen = parser.parse_args()
     folder = chosen.folder.resolve()
     pages = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.html"))
     # Parts of other pages, not pages: what the theme and the widgets of scikit-learn ship.
-    pages = [name for name in pages if not name.startswith("_")]
+    pages = chosen.pages or [name for name in pages if not name.startswith("_")]
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     with serve(folder) as address, sync_playwright() as playwright:
         # Without a browser of the system, the one that `playwright install chromium` brought.
         browser = playwright.chromium.launch(executable_path=browser_path)
         site = Site(browser, folder, address)
         if chosen.pictures:
-            site.take_pictures(chosen.pictures, chosen.pages)
+            site.take_pictures(chosen.pictures, pages)
         else:
             for name in pages:
                 site.check_page(name)
             site.check_links()
-            site.check_search("triplets")
+            for page, words in SEARCH_WORDS.items():
+                for word in words:
+                    site.check_search(word, page)
             site.check_navigation()
         browser.close()
     for fault in site.faults:

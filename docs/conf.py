@@ -50,7 +50,45 @@ myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
+# Words that people search for, and the page that a search lists first.
+SEARCH_WORDS = {
+    "ask": ("asking people", "questions"),
+    "deployment": ("export", "faiss", "ONNX"),
+    "guide/adapting_embeddings": ("clicks", "cosine", "embeddings"),
+    "guide/collecting": ("pairs", "triplets", "quadruplets", "rankings", "votes"),
+    "guide/preparing": ("missing values", "categories", "sparse"),
+    "scaling": ("GPU", "CUDA", "memory"),
+}
+
+# Pages of the guide about a public name, or about all names of a module.
+GUIDES = {
+    **dict.fromkeys(
+        ("mdaml.MDaML", "mdaml.MDaMLCV"), ("guide/choosing", "model_selection", "scaling")
+    ),
+    "mdaml.Constraints": ("guide/collecting",),
+    "mdaml.FoldedMetric": ("deployment",),
+    "mdaml.PairVerifier": ("inspection",),
+    "mdaml.audit": ("inspection",),
+    "mdaml.fold_pipeline": ("deployment", "guide/preparing"),
+    "mdaml.load": ("deployment",),
+    "mdaml.suggest_queries": ("inspection", "ask"),
+    "mdaml": ("guide/choosing", "methods"),
+    "mdaml.ask": ("ask",),
+    "mdaml.constraints": ("guide/collecting",),
+    "mdaml.datasets": ("accuracy",),
+    "mdaml.distributed": ("distributed", "scaling"),
+    "mdaml.features": ("ask", "command_line"),
+    "mdaml.inspection": ("inspection",),
+    "mdaml.io.export": ("deployment",),
+    "mdaml.model_selection": ("model_selection",),
+    "mdaml.people": ("guide/collecting",),
+    "mdaml.plot": ("inspection",),
+    "mdaml.retrieval": ("guide/adapting_embeddings", "guide/vector_stores"),
+    "mdaml.verification": ("inspection",),
+}
+
 autosummary_generate = True
+autosummary_context = {"guides": GUIDES}
 autodoc_typehints = "none"  # docstrings say it in words
 autodoc_class_signature = "mixed"
 numpydoc_show_class_members = False  # the template of classes has a table of its own
@@ -75,7 +113,7 @@ def scrape_figures(block: Any, names: dict[str, Any], conf: dict[str, Any]) -> s
         panel = figure.gca().get_tightbbox().transformed(figure.dpi_scale_trans.inverted())
         engine = figure.get_layout_engine()
         figure.set_layout_engine("none")  # keep every panel where it is
-        figure.savefig(next(names["image_path_iterator"]), dpi=200, bbox_inches=panel.padded(0.1))
+        figure.savefig(next(names["image_path_iterator"]), dpi=200, bbox_inches=panel.padded(0.04))
         figure.set_layout_engine(engine)
     return str(matplotlib_scraper(block, names, conf))
 
@@ -88,7 +126,7 @@ sphinx_gallery_conf = {
     "subsection_order": [
         f"../examples/{part}" for part in ("basics", "supervision", "inside", "use")
     ],
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "ExampleTitleSortKey",
     "doc_module": ("mdaml",),
     "reference_url": {"mdaml": None},
     "backreferences_dir": "api/backreferences",
@@ -196,6 +234,18 @@ def _read(app: Any, docname: str, source: list[str]) -> None:
         app.env.note_dependency(str(origin))
 
 
+def _add_search_words(app: Any, doctree: Any) -> None:
+    """Add the words that people search for to the index, with the start of the page as target."""
+    from docutils import nodes
+    from sphinx import addnodes
+
+    words = SEARCH_WORDS.get(app.env.docname)
+    if words:
+        page = next(doctree.findall(nodes.section))
+        entries = [("single", word, page["ids"][0], "main", None) for word in words]
+        page.append(addnodes.index(entries=entries))
+
+
 def _escape(_app: Any, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
     """Keep some of a docstring from being read as markup.
 
@@ -239,5 +289,6 @@ def setup(app: Any) -> None:
     """Connect what is ours."""
     app.connect("source-read", _read)
     app.connect("builder-inited", _draw)
+    app.connect("doctree-read", _add_search_words)
     app.connect("missing-reference", _find_reference)
     app.connect("autodoc-process-docstring", _escape, priority=900)  # after numpydoc

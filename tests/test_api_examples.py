@@ -27,7 +27,11 @@ CHECKS = {
     *("PR02", "PR03", "PR04", "PR05", "PR07", "PR10"),
     # results are described, and there is an example
     *("RT01", "RT03", "YD01", "EX01"),
+    # what is named under "See Also" is described
+    "SA04",
 }
+# What a function returns, described on the page of the function.
+RESULTS = {"ConstraintCounts", "DatasetRecord", "Problem", "RetrievalScores", "Split"}
 
 
 def members(path, cls):
@@ -77,6 +81,12 @@ def test_docstrings_are_complete(path):
     yields = "Yields\n" in inspect.getdoc(PUBLIC[path])
     wanted = CHECKS - {"RT01"} if yields else CHECKS
     assert [error for error in errors if error[0] in wanted] == []
+
+
+@pytest.mark.parametrize("path", [path for path in PUBLIC if path.rpartition(".")[0] in MODULES])
+def test_classes_and_functions_name_their_relatives(path):
+    if path.rpartition(".")[2] not in RESULTS:
+        assert "SA01" not in [error[0] for error in numpydoc_validate.validate(path)["errors"]]
 
 
 @pytest.mark.parametrize("path", PUBLIC)

@@ -7,6 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from sklearn.base import BaseEstimator
 
 import mdaml
 
@@ -15,7 +16,7 @@ DOCS = ROOT / "docs"
 MODULES = [
     "mdaml.ask",
     *("mdaml", "mdaml.constraints", "mdaml.datasets", "mdaml.distributed", "mdaml.features"),
-    *("mdaml.inspection", "mdaml.model_selection", "mdaml.plot", "mdaml.retrieval"),
+    *("mdaml.inspection", "mdaml.model_selection", "mdaml.people", "mdaml.plot", "mdaml.retrieval"),
 ]
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s#]+)")
 MADE_BY_THE_BUILD = ("auto_examples", "api/generated")
@@ -63,6 +64,24 @@ def test_every_public_name_is_listed_once_in_the_reference():
         for name in set(module.__all__) - {"__version__"}:
             places = [thing for thing in listed if thing is getattr(module, name)]
             assert len(places) == 1, f"{module.__name__}.{name}: {len(places)} places in docs/api"
+
+
+def test_every_public_name_has_a_guide_and_every_guide_exists(conf):
+    for name in listed_names():
+        assert name in conf.GUIDES or name.rpartition(".")[0] in conf.GUIDES, name
+    pages = {*conf.SEARCH_WORDS, *(page for pages in conf.GUIDES.values() for page in pages)}
+    assert [page for page in pages if not (DOCS / f"{page}.md").is_file()] == []
+
+
+def test_the_html_representation_links_to_the_page_of_the_class():
+    classes = [find(name) for name in listed_names()]
+    classes = {cls for cls in classes if isinstance(cls, type) and issubclass(cls, BaseEstimator)}
+    assert len(classes) > 13
+    for cls in classes:
+        model = cls.__new__(cls)  # some need arguments; the address needs none
+        page = model._get_doc_link().rpartition("/")[2].removesuffix(".html")
+        assert find(page) is cls
+        assert page in listed_names()
 
 
 def test_every_command_is_listed_in_the_reference():

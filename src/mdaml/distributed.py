@@ -81,6 +81,10 @@ def fit(
     RuntimeError
         If the cluster is gone. The loss of single workers is made good.
 
+    See Also
+    --------
+    mdaml.MDaML : The same fit in one process, or on a GPU with ``device=``.
+
     Notes
     -----
     All parameters of the estimator mean what they mean in one memory; ``device`` and

@@ -38,6 +38,10 @@ def load(path: str | os.PathLike[str]) -> MahalanobisTransformer:
         If the file is no model, damaged, inconsistent, or written by a newer format; the message
         names the file and the reason.
 
+    See Also
+    --------
+    fold_pipeline : Folds scaling and metric into one map before it is saved.
+
     Examples
     --------
     >>> import tempfile

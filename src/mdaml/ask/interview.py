@@ -57,6 +57,11 @@ def serve(
     ready : callable, optional
         Called with what runs, whose ``url`` and ``owner_url`` can then be opened.
 
+    See Also
+    --------
+    Interview : The same for one person, in a notebook.
+    Plan : Form and words of the questions.
+
     Examples
     --------
     >>> import tempfile
@@ -100,6 +105,11 @@ class Interview:
         A file that keeps the answers. None: they last as long as this object.
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit.
+
+    See Also
+    --------
+    serve : Pages for many persons.
+    suggest_queries : How the questions are chosen.
 
     Examples
     --------

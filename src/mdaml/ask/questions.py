@@ -49,6 +49,11 @@ class Plan:
     limit : int or None
         The most answers of one person.
 
+    See Also
+    --------
+    serve : Pages for many persons.
+    Interview : Questions in a notebook.
+
     Examples
     --------
     >>> from mdaml.ask import Plan

@@ -171,6 +171,10 @@ def read_constraints(
     problems : list of Problem
         The others.
 
+    See Also
+    --------
+    mdaml.Constraints : What it returns, with ways to make it from arrays.
+
     Examples
     --------
     >>> import tempfile, pathlib

@@ -46,6 +46,10 @@ def sample_triplets(
     triplets : array of shape (n_triplets, 3)
         Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
 
+    See Also
+    --------
+    neighbor_triplets : Triplets of nearest neighbours.
+
     Examples
     --------
     >>> from mdaml.constraints import sample_triplets
@@ -95,6 +99,10 @@ def neighbor_triplets(
     -------
     triplets : array of shape (n_triplets, 3)
         Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+
+    See Also
+    --------
+    sample_triplets : Triplets of random partners.
 
     Examples
     --------

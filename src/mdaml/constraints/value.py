@@ -35,10 +35,7 @@ _FIELDS = (*_ARRAYS, "n_points", "ids", "columns")
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Constraints:
-    """Comparisons of points: triplets, pairs and quadruplets in any mixture, never changed.
-
-    They are checked once, here. scikit-learn passes the value on whole: it is no array, so that
-    cross-validation never cuts it as if it held one entry for each sample.
+    """Comparisons of points: triplets, pairs and quadruplets in any mixture, checked once.
 
     Parameters
     ----------
@@ -59,7 +56,7 @@ class Constraints:
         `triplets`, `pairs` and `quadruplets` are always row numbers.
     columns : mapping of str to array-like of shape (n_constraints,), default=None
         What else is known of each constraint, such as ``{"who": [...], "time": [...]}``: numbers,
-        dates or texts, in the order triplets, pairs, quadruplets.
+        dates or texts, in the order of the weights.
 
     Attributes
     ----------
@@ -72,9 +69,12 @@ class Constraints:
     ids : array of shape (n_points,) or None
         Read-only.
     columns : mapping of str to array of shape (n_constraints,)
-        Read-only, perhaps empty; texts are arrays of Python strings. They go along into every
-        selection and every file. Where one answer was turned into several constraints, the column
-        ``answer_number`` says which.
+        Read-only, perhaps empty. They go along into every selection and every file. Where one
+        answer was turned into several constraints, ``answer_number`` says which.
+
+    See Also
+    --------
+    read_constraints : Reads a file, and reports the lines that are wrong.
 
     Examples
     --------

@@ -23,6 +23,10 @@ def load_banking77() -> Bunch:
         ``data`` float32 of shape (1540, 384), ``target`` int64 with intent ``target_names[c]``,
         ``texts`` a list of str, ``is_test`` bool of shape (1540,), ``source`` and ``licence``.
 
+    See Also
+    --------
+    mdaml.retrieval.QueryAdapter : Adapts such embeddings.
+
     References
     ----------
     .. [1] I. Casanueva, T. Temčinas, D. Gerz, M. Henderson, I. Vulić, "Efficient Intent Detection

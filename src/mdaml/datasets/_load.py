@@ -33,6 +33,10 @@ def list_datasets() -> list[DatasetRecord]:
         Name, size, classes, source, licence, citation and checksum of each set, and whether it
         comes with the library (``availability``).
 
+    See Also
+    --------
+    load_dataset : Loads one of them.
+
     Examples
     --------
     >>> from mdaml.datasets import list_datasets
@@ -103,6 +107,11 @@ def load_dataset(
         If the file of an image set is missing.
     ValueError
         If no set has this name, or a file does not have the checksum of the registry.
+
+    See Also
+    --------
+    list_datasets : Which there are.
+    load_banking77 : Sentences with their embeddings.
 
     Examples
     --------

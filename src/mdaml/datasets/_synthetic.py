@@ -72,6 +72,10 @@ def make_multimodal(
     y : ndarray of shape (n_samples,)
         Their classes, ``0 .. n_classes - 1``.
 
+    See Also
+    --------
+    make_triplets : Comparisons of such points.
+
     Examples
     --------
     >>> from mdaml.datasets import make_multimodal
@@ -133,6 +137,10 @@ def make_waveform(
     y : ndarray of shape (n_samples,)
         Their classes, 0, 1 or 2.
 
+    See Also
+    --------
+    load_dataset : Real data.
+
     References
     ----------
     .. [1] L. Breiman, J. Friedman, R. Olshen and C. Stone, *Classification and Regression Trees*,
@@ -191,6 +199,11 @@ def make_triplets(
         Row indices: ``X[t[0]]`` is stated to be closer to ``X[t[1]]`` than to ``X[t[2]]``.
     is_wrong : ndarray of shape (n_triplets,)
         True where the statement is wrong.
+
+    See Also
+    --------
+    mdaml.Constraints : Comparisons of people, from arrays and files.
+    sample_triplets : Triplets from labels, as fits draw them.
 
     Examples
     --------

@@ -25,6 +25,11 @@ _FLOATS = [np.float64, np.float32]
 _COMPARISONS = ("triplets", "pairs", "quadruplets", "constraints")
 
 
+def page_of(path: str) -> str:
+    """Return the address of the page of the reference about a class of this package."""
+    return f"{SITE}/api/generated/mdaml.{path}.html"
+
+
 def principal_components(F: FloatArray, n_components: int | None = None) -> FloatArray:
     """Return L with ``L.T @ L = F F^T`` whose rows are the principal axes, the longest first.
 
@@ -67,7 +72,7 @@ class MahalanobisTransformer(
 
     # Links of the HTML representation, as scikit-learn documents for libraries built on it.
     _doc_link_module = "mdaml"
-    _doc_link_template = f"{SITE}/api/generated/mdaml.{{estimator_name}}.html"
+    _doc_link_template = page_of("{estimator_name}")
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Let constructors answer misspelt parameters with the nearest name."""

@@ -28,12 +28,13 @@ _FIRST_STEPS = (0.1, 0.03, 0.01)
 
 
 class DMLdc(LabelLearner):
-    """DML-dc: hits closer than misses by a margin, with a loss that forgives the hopeless.
+    r"""DML-dc: hits closer than misses by a margin, with a loss that forgives the hopeless.
 
-    **Objective**: let ``p_i`` be the (not squared) learned distance of sample i to the nearest
-    sample of its class, its hit, and ``q_i`` to the nearest of another class, its miss:
+    **Objective**: let :math:`p_i` be the (not squared) learned distance of sample i to the nearest
+    sample of its class, its hit, and :math:`q_i` to the nearest of another class, its miss:
 
-    ``min λ tr M + (1/n) sum_i min(1 - s, max(0, 1 + p_i - q_i))``
+    .. math:: \min_M \; \lambda \operatorname{tr} M
+        + \frac1n \sum_i \min\bigl(1 - s,\; \max(0, 1 + p_i - q_i)\bigr)
 
     Hits and misses change with the metric. The loss is cut off at ``1 - s``, so outliers do not
     bend the metric; it is not convex, but the difference of two convex functions.
@@ -42,9 +43,6 @@ class DMLdc(LabelLearner):
 
     **Prefer it** for nearest-neighbour classification with mislabelled samples or overlapping
     classes, if fit time matters less.
-
-    **Cost**: an inner step takes ``O(n (c d + d²) + d³)`` with c candidates; every outer step
-    searches neighbours, ``O(n² d)`` in blocks.
 
     Parameters
     ----------
@@ -80,8 +78,16 @@ class DMLdc(LabelLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    LMNN : Neighbours by a large margin, convex and faster.
+    audit_labels : Lists the labels that are probably wrong.
+
     Notes
     -----
+    **Cost**: an inner step takes :math:`O(n (c d + d^2) + d^3)` with c candidates; every outer step
+    searches neighbours, :math:`O(n^2 d)` in blocks. Memory beyond X :math:`O(n (c + d) + d^2)`.
+
     The steps of the released code are so short that it stops early; here the first step is a tenth
     of the metric's size, whatever the scale of the data.
 

@@ -25,28 +25,27 @@ Callback = Callable[[int, float], bool | None]
 
 
 class DMLeig(PairLearner):
-    """DML-eig: push the closest dissimilar pair apart, from pairs.
+    r"""DML-eig: push the closest dissimilar pair apart, from pairs.
 
-    **Objective**: ``max min_D d_M²(x_i, x_j)`` over positive semi-definite M for which the mean of
-    ``d_M²`` over similar pairs is at most 1. The minimum over dissimilar pairs is smoothed to
-    ``f(M) = -mu ln mean_D exp(-d_M² / mu)``, between the minimum and the mean. It is concave: no
-    local maximum misleads, and ``gap_`` says how far from the global one the result can be.
+    **Objective**: over positive semi-definite M,
 
-    **Supervision**: pairs, triplets (broken into pairs) or labels, for which pairs are drawn.
+    .. math:: \max_M \; \min_{(i, j) \in D} d_M^2(x_i, x_j)
+        \quad\text{with}\quad \operatorname{mean}_{(i, j) \in S} d_M^2(x_i, x_j) \le 1
 
-    **Prefer it** if few, reliable pairs are known, or if a metric of low rank is wanted: most of
-    its directions vanish. The closest dissimilar pairs decide, so one wrong label among them
-    weighs much unless ``mu`` is large.
+    for similar pairs S, dissimilar pairs D. The minimum is smoothed to the concave
+    :math:`f(M) = -\mu \ln \operatorname{mean}_D \exp(-d_M^2 / \mu)`, between minimum and mean.
 
-    **Cost**: ``O(pairs d + n d² + d³)`` per iteration, some tens of them.
+    **Supervision**: pairs, triplets (broken into pairs) or labels (pairs are drawn at random).
+
+    **Prefer it** if few, reliable pairs are known, or for a metric of low rank. The closest
+    dissimilar pairs decide, so a wrong one among them weighs much unless ``mu`` is large.
 
     Parameters
     ----------
     mu : float, default=0.1
         Smoothing, on the scale of squared distances whose mean over similar pairs is 1. Small
-        values approach the minimum and take more iterations; large ones approach the mean over all
-        dissimilar pairs, whose best metric has rank one. Worth a search from 0.01 to 10, and higher
-        where dissimilar pairs are very much farther than similar ones: see ``history_``.
+        values approach the minimum and take more iterations; large ones approach the mean, whose
+        best metric has rank one. Worth a search from 0.01 to 10.
     max_iter : int, default=200
         Most iterations.
     tol : float, default=1e-3
@@ -56,11 +55,11 @@ class DMLeig(PairLearner):
         pairs. With 0 the method is the original one, and a singular scatter an error.
     n_similar, n_dissimilar : int, default=10
         Similar and dissimilar partners of each sample when pairs are drawn from labels; of the
-        fewer ones, some count twice, so that there are as many similar as dissimilar pairs.
+        fewer ones, some count twice.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
-        Called with iteration and last of ``history_`` after each iteration; True stops it.
+        Called as ``callback(iteration, objective)`` after each iteration; True stops early.
     random_state : int, Generator, RandomState or None, default=None
         For the pairs drawn from labels.
 
@@ -69,8 +68,7 @@ class DMLeig(PairLearner):
     components_ : array of shape (rank, n_features)
         The linear map ``L``, without directions in which the metric ``L.T @ L`` vanishes.
     history_ : array of shape (n_iter_ + 1,)
-        The smallest ``d_M²`` of a dissimilar pair, not smoothed, at the start and after every
-        iteration. It is the smoothed objective that never falls; this one may.
+        The smallest ``d_M²`` of a dissimilar pair, at the start and after every iteration.
     gap_ : float
         The maximum of the smoothed objective is at most this much above what was reached.
     n_iter_ : int
@@ -78,24 +76,30 @@ class DMLeig(PairLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    KISSME : A closed form from pairs, faster.
+
     Notes
     -----
-    The paper bounds the sum over similar pairs, not the mean. Its metric is this one divided by
-    the number of similar pairs, and so is its smoothing: ``mu_sum = mu / n_similar_pairs``. It
-    sums over dissimilar pairs, too; that only adds a constant to f.
+    **Cost**: time :math:`O(p d + n d^2 + d^3)` for each of some tens of iterations, with p pairs of
+    n samples with d features; memory beyond X and the pairs :math:`O(p + n d + d^2)`.
+
+    The paper bounds the sum over similar pairs, not the mean: its metric and smoothing are these,
+    divided by the number of similar pairs.
 
     In coordinates in which the (ridged) mean scatter of similar pairs is the identity, the feasible
     metrics are the matrices Z with ``Z ⪰ 0`` and ``tr Z = 1``. Each iteration moves along a line,
     to its best point, towards the V among them that maximises
     ``<G, V> - |V - Z|² / (2 t)``, where G is the gradient and t a Barzilai-Borwein step. Without
     the second term this is the method of Frank and Wolfe, which the paper uses and which makes the
-    first iteration here. Its gap, ``max_V <G, V - Z>``, remains the certificate. The term pays: the
-    default tolerance takes 7 to 38 iterations on letter, vehicle and segment, while Frank-Wolfe
-    steps leave gaps of 0.005 to 0.02 after 200.
+    first iteration here. Its gap, ``max_V <G, V - Z>``, remains the certificate. With ``mu=0.1``
+    this takes 7 to 38 iterations on letter, vehicle and segment, where Frank-Wolfe steps leave gaps
+    of 0.005 to 0.02 after 200.
 
-    Pairs count as often as they are given. Dissimilar pairs of identical samples are left out with
-    a warning: no metric separates them. Along directions in which similar pairs do not differ, as
-    with fewer of them than features, only the ridge bounds the metric, with a warning if it counts.
+    Dissimilar pairs of identical samples are left out with a warning: no metric separates them.
+    Along directions in which similar pairs do not differ at all only the ridge bounds the metric; a
+    warning is given if it concentrates there.
 
     References
     ----------

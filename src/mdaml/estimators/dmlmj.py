@@ -16,22 +16,24 @@ _SAME, _OTHER = "same-class neighbours", "other-class neighbours"
 
 
 class DMLMJ(LabelLearner):
-    """DMLMJ: the directions that best tell differences inside classes from those across.
+    r"""DMLMJ: the directions that best tell differences inside classes from those across.
 
     **Objective**: differences of each sample to its nearest neighbours in its class, and to those
-    in other classes, are taken for Gaussian with mean zero and covariances ``Σ_P`` and ``Σ_N``. The
-    map A, of m rows, maximises the Jeffrey divergence of the two after projection,
-    ``max KL(P_A‖N_A) + KL(N_A‖P_A)``, which is
-    ``tr[(A Σ_P A^T)^{-1} A Σ_N A^T + (A Σ_N A^T)^{-1} A Σ_P A^T] / 2 - m``. Its rows solve
-    ``Σ_N v = λ Σ_P v`` with ``v^T Σ_P v = 1`` for the m largest values of ``λ + 1/λ``.
+    in other classes, are taken for Gaussian with mean zero and covariances :math:`\Sigma_P` and
+    :math:`\Sigma_N`. The map A, of m rows, maximises the Jeffrey divergence of the two after
+    projection,
+
+    .. math:: & \mathrm{KL}(P_A \| N_A) + \mathrm{KL}(N_A \| P_A) \\
+        & = \tfrac12 \operatorname{tr}\left[(A \Sigma_P A^\top)^{-1} A \Sigma_N A^\top
+        + (A \Sigma_N A^\top)^{-1} A \Sigma_P A^\top\right] - m.
+
+    Its rows solve :math:`\Sigma_N v = \lambda \Sigma_P v` with :math:`v^\top \Sigma_P v = 1` for
+    the m largest values of :math:`\lambda + 1/\lambda`.
 
     **Supervision**: labels.
 
     **Prefer it** to reduce the dimension for nearest-neighbour classification when classes have
     several modes: only neighbours count, and nothing is iterated.
-
-    **Cost**: ``O(n² d + d³)``. Choosing the number of components adds one or two such fits for the
-    hold-out, five to eight for cross-validation.
 
     Parameters
     ----------
@@ -60,8 +62,17 @@ class DMLMJ(LabelLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    LFDA : The other way to reduce the dimension from labels, by all members of a class.
+    LMNN : Neighbours by a large margin, with iterations.
+
     Notes
     -----
+    **Cost**: time :math:`O(n^2 d + d^3)`; memory beyond X :math:`O(n k + d^2)` for k neighbours.
+    Choosing the number of components adds one or two such fits for the hold-out, five to eight for
+    cross-validation.
+
     With as many components as features the metric is ``Σ_P^{-1}`` whatever the other classes look
     like: the choice of the number of components is the method.
 

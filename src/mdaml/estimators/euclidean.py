@@ -17,7 +17,6 @@ class Euclidean(MahalanobisTransformer):
     **Objective**: none; ``M`` is the identity. **Supervision**: any, ignored. **Prefer it** to see
     whether learning a metric pays at all: put it where a learner stands, in a pipeline or in a
     table of results. On standardised features it is the standardised Euclidean distance.
-    **Cost**: none.
 
     Attributes
     ----------
@@ -25,6 +24,14 @@ class Euclidean(MahalanobisTransformer):
         The identity.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    See Also
+    --------
+    MDaML : Learns a metric from comparisons or labels.
+
+    Notes
+    -----
+    **Cost**: none but a copy of the identity, :math:`O(d^2)` of memory for d features.
 
     Examples
     --------

@@ -15,19 +15,20 @@ from mdaml.estimators.scatter import cholesky, ridged, scatters
 
 
 class GMML(PairLearner):
-    """Geometric mean metric learning: closed form, from pairs.
+    r"""Geometric mean metric learning: closed form, from pairs.
 
-    **Objective**: ``min tr(M S) + tr(M^{-1} D)`` over positive definite M, with S and D the sums of
-    ``(x_i - x_j)(x_i - x_j)^T`` over similar and over dissimilar pairs. Its solution is the middle
-    of the geodesic from ``S^{-1}`` to D; ``t`` moves along it:
-    ``M = S^{-1/2} (S^{1/2} D S^{1/2})^t S^{-1/2}``.
+    **Objective**: over positive definite M,
+
+    .. math:: \min_M \; \operatorname{tr}(M S) + \operatorname{tr}(M^{-1} D),
+
+    with S and D the sums of :math:`(x_i - x_j)(x_i - x_j)^\top` over similar and over dissimilar
+    pairs. Its solution is the middle of the geodesic from :math:`S^{-1}` to D; ``t`` moves along
+    it: :math:`M = S^{-1/2} (S^{1/2} D S^{1/2})^t S^{-1/2}`.
 
     **Supervision**: pairs, triplets (broken into pairs) or labels (all pairs of labelled samples,
     counted by class sums, so that nothing is drawn at random).
 
     **Prefer it** as the first thing to try: no iteration, one parameter, full rank.
-
-    **Cost**: ``O(pairs d + n d² + d³)``.
 
     Parameters
     ----------
@@ -51,8 +52,16 @@ class GMML(PairLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    KISSME : The other closed form from pairs, without a parameter to tune.
+    MDaML : Learns from triplets as they are, and tolerates wrong answers.
+
     Notes
     -----
+    **Cost**: time :math:`O(p d + n d^2 + d^3)` for p pairs of n samples with d features; memory
+    beyond X and the pairs :math:`O(d^2)` and one block of differences.
+
     Along directions in which similar pairs do not differ at all, for instance with fewer similar
     pairs than features, the metric is as large as the ridge allows, of the order
     ``reg ** (t - 1)``. Raise ``reg`` or give a ``prior`` if there are few pairs.

@@ -14,20 +14,21 @@ from mdaml.estimators.scatter import cholesky, ridged, scatters
 
 
 class KISSME(PairLearner):
-    """KISSME: a likelihood ratio of Gaussians, closed form, from pairs.
+    r"""KISSME: a likelihood ratio of Gaussians, closed form, from pairs.
 
     **Objective**: differences of similar and of dissimilar pairs are taken for Gaussian with mean
-    zero and covariances ``Σ_S`` and ``Σ_D``; the log-likelihood ratio of a difference is the
-    quadratic form of ``M = Σ_S^{-1} - Σ_D^{-1}``, projected onto the positive semi-definite
-    matrices.
+    zero and covariances :math:`\Sigma_S` and :math:`\Sigma_D`; the log-likelihood ratio of a
+    difference is the quadratic form of
+
+    .. math:: M = \Sigma_S^{-1} - \Sigma_D^{-1},
+
+    projected onto the positive semi-definite matrices.
 
     **Supervision**: pairs, triplets (broken into pairs) or labels (all pairs of labelled samples,
     counted by class sums, so that nothing is drawn at random).
 
     **Prefer it** for very many pairs in moderate dimension, after PCA: nothing to tune. It needs
     many more pairs than features, and assumes one shape of noise for all classes.
-
-    **Cost**: ``O(pairs d + n d² + d³)``.
 
     Parameters
     ----------
@@ -43,8 +44,16 @@ class KISSME(PairLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    GMML : The other closed form from pairs, of full rank.
+    PairVerifier : Decides "same or different" by a learned distance.
+
     Notes
     -----
+    **Cost**: time :math:`O(p d + n d^2 + d^3)` for p pairs of n samples with d features; memory
+    beyond X and the pairs :math:`O(d^2)` and one block of differences.
+
     Negative eigenvalues are set to zero, the nearest positive semi-definite matrix; the code
     released with the paper lifts them to 1e-6 instead.
 

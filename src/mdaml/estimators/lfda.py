@@ -18,22 +18,25 @@ Embedding: TypeAlias = Literal["weighted", "plain", "orthonormalized"]
 
 
 class LFDA(LabelLearner):
-    """Local Fisher discriminant analysis: keep near samples of a class near, classes apart.
+    r"""Local Fisher discriminant analysis: keep near samples of a class near, classes apart.
 
-    **Objective**: ``max tr[(A S_w A^T)^{-1} A S_b A^T]`` over maps A of r rows, with scatters
-    ``S = Σ_ij W_ij (x_i - x_j)(x_i - x_j)^T / 2`` within and between classes. In class c, of
-    ``n_c`` members, ``W^w_ij = a_ij / n_c`` and ``W^b_ij = a_ij (1/n - 1/n_c)``; across classes
-    ``W^w_ij = 0`` and ``W^b_ij = 1/n``. The affinity ``a_ij = exp(-‖x_i - x_j‖² / (σ_i σ_j))``,
-    with ``σ_i`` the distance of ``x_i`` to its k-th neighbour in its class, makes the method local:
-    far samples of one class need not come together. Rows v solve ``S_b v = λ S_w v`` with
-    ``v^T S_w v = 1`` for the r largest λ.
+    **Objective**: over maps A of r rows,
+
+    .. math:: \max_A \; \operatorname{tr}\left[(A S_w A^\top)^{-1} A S_b A^\top\right], \qquad
+        S = \tfrac12 \sum_{ij} W_{ij} (x_i - x_j)(x_i - x_j)^\top,
+
+    with the scatters within (w) and between (b) classes. In class c, of :math:`n_c` members,
+    :math:`W^w_{ij} = a_{ij} / n_c` and :math:`W^b_{ij} = a_{ij} (1/n - 1/n_c)`; across classes
+    :math:`W^w_{ij} = 0` and :math:`W^b_{ij} = 1/n`. The affinity
+    :math:`a_{ij} = \exp(-\|x_i - x_j\|^2 / (\sigma_i \sigma_j))`, with :math:`\sigma_i` the
+    distance of :math:`x_i` to its k-th neighbour in its class, makes the method local: far samples
+    of one class need not come together. Rows v solve :math:`S_b v = \lambda S_w v` with
+    :math:`v^\top S_w v = 1` for the r largest λ.
 
     **Supervision**: labels.
 
     **Prefer it** to reduce the dimension when classes have several modes, which the global Fisher
     analysis would merge, and for pictures of labelled data: it has more directions than classes.
-
-    **Cost**: ``O(Σ n_c² d + n d² + d³)``; ``n_components="auto"`` adds ``O(n² d)``.
 
     Parameters
     ----------
@@ -62,8 +65,16 @@ class LFDA(LabelLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    DMLMJ : The other way to reduce the dimension from labels, by neighbours only.
+    MDaML : With ``n_components``, reduces the dimension from comparisons too.
+
     Notes
     -----
+    **Cost**: time :math:`O(\sum_c n_c^2 d + n d^2 + d^3)`, and :math:`O(n^2 d)` more for
+    ``n_components="auto"``; memory beyond X :math:`O(\max_c n_c^2 + d^2)`.
+
     With as many components as features, "weighted" is the metric ``S_w^{-1} S_b S_w^{-1}``, "plain"
     is ``S_w^{-1}``, which ignores the other classes, and "orthonormalized" is the Euclidean
     distance: the latter two are meant for fewer components.

@@ -35,22 +35,20 @@ _MOST_PAIRS = 2**24  # pairs with impostors kept at a time, about 40 bytes each
 
 
 class LMNN(LabelLearner):
-    """Large margin nearest neighbour: the k nearest of one's class closer than any other sample.
+    r"""Large margin nearest neighbour: the k nearest of one's class closer than any other sample.
 
-    **Objective**: with fixed target neighbours ``j ~ i``, the k nearest samples of i's class,
+    **Objective**: with fixed target neighbours :math:`j \sim i`, the k nearest samples of i's
+    class,
 
-    ``min (1-μ) sum_{j~i} d²(i, j) + μ sum_{j~i} sum_{l: y_l ≠ y_i} [1 + d²(i, j) - d²(i, l)]_+``
+    .. math:: \min_M \; (1 - \mu) \sum_{j \sim i} d^2(i, j)
+        + \mu \sum_{j \sim i} \sum_{l:\, y_l \ne y_i} [1 + d^2(i, j) - d^2(i, l)]_+
 
-    where d is the learned distance and ``[.]_+`` the positive part; convex in the metric.
+    where d is the learned distance and :math:`[\cdot]_+` the positive part; convex in the metric.
 
     **Supervision**: labels.
 
     **Prefer it** for k-NN classification when local structure matters more than class shapes and
     there are enough labels per class.
-
-    **Cost**: a step takes ``O(impostors d + n d²)``, impostors being the samples of other classes
-    that come too close; they are searched for anew, in ``O(n² d)``, when samples have moved enough.
-    Memory is bounded: impostors too many to be listed at once are gone through block by block.
 
     Parameters
     ----------
@@ -84,8 +82,17 @@ class LMNN(LabelLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    MDaML : Learns neighbours from labels too, and from comparisons.
+    LFDA : A closed form from labels that keeps several modes of a class apart.
+
     Notes
     -----
+    **Cost**: a step takes :math:`O(m d + n d^2)` for m impostors, samples of other classes that
+    come too close; they are searched for anew, in :math:`O(n^2 d)`, when samples have moved enough.
+    Memory is bounded: impostors too many to be listed at once are gone through block by block.
+
     The original solver takes small gradient steps and stops early; the optimum is the same, since
     the problem is convex. Here quasi-Newton steps (L-BFGS) are taken in coordinates in which the
     first term is a multiple of the identity, on the hinge rounded over a width of 1, 0.1, 0.01 and

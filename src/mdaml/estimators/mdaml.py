@@ -28,34 +28,31 @@ from mdaml.stores.memory import MemoryStore
 
 
 class MDaML(WeakLearner):
-    """Learn a distance from comparisons or labels, aware that classes may have several modes.
+    r"""Learn a distance from comparisons or labels, aware that classes may have several modes.
 
     Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
     in one mode, and the metric are improved in turn; no step raises the objective.
 
-    **Objective**: over the metric M, centres ``c_k`` and weights ``w_ik`` that sum to one,
+    **Objective**: minimise over the metric M, centres :math:`c_k` and weights :math:`w_{ik}`
 
-    ``1/(N K) sum_ik w_ik^η d²(x_i, c_k) + λ₁/(K T) sum_t s_t ℓ(d²(i, r) - d²(i, j)) + λ₂/2 |M|²
-    + β λ₁/(K d) (tr(A⁻¹ M) - log det(A⁻¹ M) - d)``
+    .. math:: & \frac{1}{N K} \sum_{ik} w_{ik}^\eta\, d^2(x_i, c_k)
+        + \frac{\lambda_1}{K T} \sum_t s_t\, \ell\bigl(d^2(i, r) - d^2(i, j)\bigr) \\
+        & + \frac{\lambda_2}{2} \|M\|^2
+        + \frac{\beta \lambda_1}{K d} \bigl(\operatorname{tr} A^{-1} M - \log\det A^{-1} M - d\bigr)
 
-    with triplets ``t = (i, j, r)``, ``s_t = f + (1 - f) ω_t``, ``ω_t = sum_k (w_ik w_jk)^η`` and ℓ
+    with triplets :math:`t = (i, j, r)`, :math:`s_t = f + (1 - f) \sum_k (w_{ik} w_{jk})^\eta` and ℓ
     a smooth hinge. In general two pairs, near (i, j) and far, are compared, and each loss may have
     a weight of its own; T is then the sum of these weights. The last term holds the metric near an
     *anchor* A, the metric it starts from, so that what nothing was said about stays as it was. With
     ``anchor=0`` (β) and ``floor=0`` (f) it is the objective of the paper, its Eq. (7).
 
     **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
-    which triplets are drawn. Every similar pair is compared with ten dissimilar ones, those that
-    share a sample with it first, the others drawn at random; every dissimilar pair is compared with
-    at least one similar pair. All these comparisons together weigh as much as the pairs, each in
-    proportion to the product of the weights of its two pairs.
+    which triplets are drawn. A similar pair is compared with ten dissimilar ones, those that share
+    a sample with it first, the others random; a dissimilar one with at least one similar pair.
+    Together they weigh as much as the pairs, each by the product of the weights of its two pairs.
 
     **Prefer it** for comparisons instead of labels, for classes of several shapes or places, and
     for comparisons of which some are wrong or cannot hold.
-
-    **Cost**: a step of the metric takes ``O(P d + n d² + d³)`` for P distinct pairs, a round of
-    weights ``O(P K)``; memory is linear in samples and pairs. With ``n_components=r`` below d a
-    step takes ``O(P r + n d r)`` and no array is d × d: for features by the thousand.
 
     Parameters
     ----------
@@ -65,10 +62,9 @@ class MDaML(WeakLearner):
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
         What the metric is for. "comparisons": agree with what will be said of other items.
         "neighbors": search, nearest neighbours, clustering. The first believes all comparisons. The
-        second looks for groups that they follow, as those drawn from classes do, wrong ones among
-        them: found, the groups take the place of labels (not if `anchor` is a number). Otherwise it
-        believes mostly the comparisons within a mode. "auto" is "comparisons" for comparisons,
-        "neighbors" for labels. Besides this it decides what "auto" means elsewhere.
+        second looks for groups that they follow, as those drawn from classes do: found, the groups
+        take the place of labels (not if `anchor` is a number). Otherwise it believes mostly the
+        comparisons within a mode. "auto" is "comparisons" for comparisons, "neighbors" for labels.
     eta : float or "auto", default="auto"
         Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
         all modes alike. "auto" is 1.1, and 3 without an anchor.
@@ -128,7 +124,7 @@ class MDaML(WeakLearner):
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
-        Called as ``callback(iteration, objective)`` after each round; True stops the fit.
+        Called as ``callback(iteration, objective)`` after each round; True stops early.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute: with NumPy (None), or with torch on the CPU or a GPU, samples in single
         precision whatever was passed; "auto" takes a GPU if there is one, otherwise NumPy. The same
@@ -160,8 +156,7 @@ class MDaML(WeakLearner):
     comparison_weights_ : array of shape (n_comparisons,) or None
         Their weights, up to a common factor.
     mode_clarity_ : float
-        How clearly samples belong to one mode. Near 0 all modes have become one, as they do with
-        ``eta=3``: then lower ``eta``. Near 1 every sample has a mode of its own.
+        How clearly samples belong to one mode: near 0 all modes have become one, as with ``eta=3``.
     n_modes_, eta_, triplet_weight_, ridge_, anchor_, floor_, shrinkage_ : int or float
         The values in force.
     lambda1_critical_ : float
@@ -170,13 +165,11 @@ class MDaML(WeakLearner):
         0 with an anchor.
     persons_ : dict or None
         With ``who=``, arrays with an entry for each person: ``who``, ``answers``, ``error``, the
-        estimated share of wrong answers, and ``weight``, what an answer counts; 1 is that of a
-        person who errs as often as all together. ``pandas.DataFrame(model.persons_)`` is a table.
+        estimated share of wrong answers, and ``weight``, what an answer counts (1: on average).
     history_ : array of shape (n_passes + 3 * n_iter_,)
         The objective after the start and after every step: centres, weights, metric, in turn,
-        before the metric goes back by the shrinkage. It never rises but where a pass with new
-        triplets begins. Without anchor and floor it is that of the paper, Eq. (7). With ``who=`` it
-        has the term of the errors too, and never rises.
+        before any shrinkage. It never rises but where a pass with new triplets begins. Without
+        anchor and floor it is Eq. (7); with ``who=`` it has the term of the errors too.
     pass_starts_ : array of shape (n_passes,)
         Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh, or for
         every estimate of the errors of persons.
@@ -187,11 +180,20 @@ class MDaML(WeakLearner):
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
+    See Also
+    --------
+    MDaMLCV : Chooses its parameters by what is held out.
+    audit : Which answers to doubt after a fit.
+    mdaml.people.PersonalMetrics : One metric for each person.
+
     Notes
     -----
-    Scale the features first, as for any distance. Rows whose label is ``-1`` are unlabelled: no
-    triplet is drawn for them, but they take part in finding the modes. A class with a single member
-    serves as dissimilar only.
+    **Cost**: a step of the metric takes :math:`O(P d + N d^2 + d^3)` for P distinct pairs, a round
+    of weights :math:`O(P K)`; memory beyond X is :math:`O(N (d + K) + P + d^2)`. A step for
+    ``n_components=r`` takes :math:`O(P r + N d r)`, and no array is d × d.
+
+    Scale the features first, as for any distance. Rows of label ``-1`` are unlabelled: they take
+    part in finding the modes only. A class with a single member serves as dissimilar only.
 
     References
     ----------

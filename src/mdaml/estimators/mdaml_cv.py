@@ -87,12 +87,6 @@ class MDaMLCV(WeakLearner):
 
     **Prefer it** to :class:`MDaML` whenever ten times its time is no matter.
 
-    **Cost**: about ten fits of :class:`MDaML`. All candidates make two rounds on two splits (on
-    one, of comparisons); the best two and the defaults of :class:`MDaML` go on, neighbours being
-    searched again, there and on the rest of three; with labels the best of all tries a stronger
-    ridge, and to go some of the way back to its start. Every step starts from where the one before
-    ended. More than 20 000 samples are not used for the search.
-
     The defaults stay unless another candidate is better by half a standard error of the difference:
     on few samples the best score is mostly luck. The start itself is a candidate: where nothing
     that was learned beats it, it is returned, with a warning.
@@ -128,6 +122,19 @@ class MDaMLCV(WeakLearner):
         Those of the best estimator.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    See Also
+    --------
+    MDaML : One fit with given parameters.
+    mdaml.model_selection.MetricSearchCV : Searches any parameters of any method.
+
+    Notes
+    -----
+    **Cost**: about ten fits of :class:`MDaML`, in the memory of one. All candidates make two rounds
+    on two splits (on one, of comparisons); the best two and the defaults of :class:`MDaML` go on,
+    neighbours being searched again, there and on the rest of three; with labels the best of all
+    tries a stronger ridge, and to go some of the way back to its start. Every step starts from
+    where the one before ended. More than 20 000 samples are not used for the search.
 
     References
     ----------

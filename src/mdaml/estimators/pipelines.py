@@ -36,6 +36,11 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
         principal components are linear, up to that shift. With a ``Normalizer``, which is not, a
         :class:`FoldedMetric`.
 
+    See Also
+    --------
+    load : Reads a saved model back.
+    MahalanobisMetric : The metric as a function of two points.
+
     Examples
     --------
     >>> import numpy as np
@@ -158,6 +163,10 @@ class FoldedMetric(MahalanobisTransformer):
         and "max"; ``matrix`` and ``offset`` may be None.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+
+    See Also
+    --------
+    fold_pipeline : Makes it.
 
     Examples
     --------

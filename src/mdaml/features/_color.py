@@ -47,6 +47,10 @@ def lab_histogram(
         The bins of L from dark to light, of a from green to red, of b from blue to yellow; each
         value is a third of the share of pixels in the bin.
 
+    See Also
+    --------
+    gist : Textures, where this has colours.
+
     References
     ----------
     .. [1] D. Parikh and K. Grauman, "Relative attributes", International Conference on Computer

@@ -40,21 +40,25 @@ def gist(
     n_jobs: int | None = None,
     callback: Callable[[int], object] | None = None,
 ) -> FloatArray:
-    """GIST descriptors of images: 512 numbers each, by default.
+    r"""GIST descriptors of images: 512 numbers each, by default.
 
     The descriptor of Oliva and Torralba [1]_ as their programs compute it. The steps are
 
     1. grey values from 0 to 255, the plain mean of the colour channels, not rounded;
     2. bilinear scaling, with a triangle as wide as the reduction, until the shorter side is
        `size`; the middle `size` x `size` pixels; their values stretched to 0..255;
-    3. ``u = log(1 + grey)``, then ``v = u - g * u`` and ``w = v / (0.2 + sqrt(g * v**2))``, where
-       ``g *`` is the low pass ``exp(-log(2) (f / cutoff)**2)`` with ``f`` in cycles per side,
-       on the image with 5 pixels mirrored at each side;
-    4. for each scale ``s = 0, 1, ...`` with ``m`` orientations ``j = 0, 1, ..., m - 1`` the
-       modulus of ``w``, with `boundary` pixels mirrored at each side, under the transfer function
-       ``exp(-3.5 (r / r_s - 1)**2 - 2 pi (m / 8)**2 (a + pi j / m)**2)``, where ``r`` is the
-       frequency in cycles per pixel, ``r_s = 0.3 / 1.85**s``, and the angle ``a`` of the
-       frequency, from columns to rows, is taken so that the bracket lies in ``[-pi, pi]``;
+    3. :math:`u = \log(1 + \text{grey})`, then :math:`v = u - g * u` and
+       :math:`w = v / (0.2 + \sqrt{g * v^2})`, where g is the low pass
+       :math:`\exp(-\log 2\, (f / \text{cutoff})^2)` with f in cycles per side, on the image with 5
+       pixels mirrored at each side;
+    4. for each scale s = 0, 1, … with m orientations j = 0, 1, …, m - 1 the modulus of w, with
+       `boundary` pixels mirrored at each side, under the transfer function
+
+       .. math:: \exp\left(-3.5\, (r / r_s - 1)^2 - 2 \pi\, (m / 8)^2 (a + \pi j / m)^2\right),
+
+       where r is the frequency in cycles per pixel, :math:`r_s = 0.3 / 1.85^s`, and the angle a of
+       the frequency, from columns to rows, is taken so that the bracket lies in
+       :math:`[-\pi, \pi]`;
     5. its means over `n_blocks` x `n_blocks` equal parts of the image.
 
     Parameters
@@ -94,6 +98,11 @@ def gist(
         Zero or more, in the order of scales, then orientations, then blocks column by column.
         Orientation 0 responds to vertical stripes, the middle one to horizontal stripes. A uniform
         image gives zeros.
+
+    See Also
+    --------
+    lab_histogram : Colours, where GIST has textures.
+    list_images : The files of a folder, in this order.
 
     Notes
     -----

@@ -53,6 +53,11 @@ def list_images(folder: str | os.PathLike[str], *, recursive: bool = False) -> l
     ValueError
         If there is no such folder, or no image in it.
 
+    See Also
+    --------
+    gist : Describes images.
+    lab_histogram : Describes their colours.
+
     Examples
     --------
     >>> from mdaml.features import list_images

@@ -45,7 +45,7 @@ def audit(
     seconds: ArrayLike | None = None,
     left: ArrayLike | None = None,
 ) -> "DataFrame":
-    """Report what a fitted metric makes of every comparison, or of every person.
+    r"""Report what a fitted metric makes of every comparison, or of every person.
 
     Parameters
     ----------
@@ -110,8 +110,9 @@ def audit(
             ``d2(far) - d2(near)`` over the mean of ``d2`` over all pairs of rows of X: 1 is as much
             as two points typically differ. Negative where it is violated.
         ``self_weight``
-            How far the near pair shares its modes, from 0 to 1: ``sum_k (w_ik w_jk)^η`` divided by
-            ``sqrt(sum_k w_ik^2η · sum_k w_jk^2η)``. 1 for metrics without modes.
+            How far the near pair shares its modes, from 0 to 1: :math:`\sum_k (w_{ik} w_{jk})^\eta`
+            over :math:`\sqrt{\sum_k w_{ik}^{2\eta} \sum_k w_{jk}^{2\eta}}`. 1 for metrics without
+            modes.
         ``mode_a``, ``mode_b``, ...
             The mode in which each member has most weight; missing for metrics without modes.
             Points not in the training have the weights of Eq. (14) without its pair terms.
@@ -120,6 +121,12 @@ def audit(
         ``category``
             Of those satisfied, *redundant* or *kept*; of the others, *ignored across modes*,
             *suspected wrong* or *violated*: the first that applies.
+
+    See Also
+    --------
+    audit_labels : The same for labels.
+    suggest_queries : What to ask next.
+    mdaml.plot.plot_audit : Draws the result.
 
     Notes
     -----

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def feature_relevance(model: Any, X: ArrayLike) -> "Series":
-    """Return the share of each feature in the mean squared learned distance.
+    r"""Return the share of each feature in the mean squared learned distance.
 
-    The mean squared distance of two points of X is ``2 sum_fg M_fg Cov_fg``. Feature f is given
-    ``sum_g M_fg Cov_fg``: its own term, and half of each term it shares with another feature.
+    The mean squared distance of two points of X is :math:`2 \sum_{fg} M_{fg} \mathrm{Cov}_{fg}`.
+    Feature f is given :math:`\sum_g M_{fg} \mathrm{Cov}_{fg}`: its own term, and half of each term
+    it shares with another feature.
 
     Parameters
     ----------
@@ -39,6 +40,11 @@ def feature_relevance(model: Any, X: ArrayLike) -> "Series":
     shares : pandas.Series of shape (n_features,)
         They sum to one, under the names of the features. A share can be negative: the feature
         then takes back, on the average, what others add.
+
+    See Also
+    --------
+    explain_distance : The same for one pair of points.
+    mdaml.plot.plot_feature_relevance : Draws it.
 
     Examples
     --------
@@ -73,7 +79,8 @@ def feature_relevance(model: Any, X: ArrayLike) -> "Series":
 def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
     """Return what each feature adds to the squared learned distance of two points.
 
-    With ``z = a - b`` feature f adds ``z_f (M z)_f``; together they are the squared distance.
+    With :math:`z = a - b` feature f adds :math:`z_f (M z)_f`; together they are the squared
+    distance.
 
     Parameters
     ----------
@@ -87,6 +94,11 @@ def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
     frame : pandas.DataFrame
         One row per feature, in order: ``a``, ``b``, ``contribution`` to the squared distance, and
         ``share`` of it. Contributions can be negative where features are taken together.
+
+    See Also
+    --------
+    feature_relevance : The same over all pairs of points.
+    mdaml.plot.plot_distance_explanation : Draws it.
 
     Examples
     --------
@@ -126,10 +138,11 @@ def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
 
 
 def effective_rank(model: Any) -> float:
-    """Return how many directions the metric uses: the exponential of the entropy of its spectrum.
+    r"""Return how many directions the metric uses: the exponential of the entropy of its spectrum.
 
-    With the shares ``p`` of the eigenvalues of M in their sum, ``exp(-sum p log p)``. It is d if
-    all directions count alike and 1 if only one counts.
+    With the shares :math:`p_k` of the eigenvalues of M in their sum,
+    :math:`\exp(-\sum_k p_k \log p_k)`. It is d if all directions count alike and 1 if only one
+    counts.
 
     Parameters
     ----------
@@ -140,6 +153,10 @@ def effective_rank(model: Any) -> float:
     -------
     rank : float
         Between 1 and the number of features; 0 for a metric that is zero.
+
+    See Also
+    --------
+    mdaml.plot.plot_spectrum : Draws the eigenvalues.
 
     Examples
     --------
@@ -218,6 +235,10 @@ def mode_map(
     -------
     map : ModeMap
         Modes, weights and links.
+
+    See Also
+    --------
+    mdaml.plot.plot_modes : Draws points by mode.
 
     Examples
     --------

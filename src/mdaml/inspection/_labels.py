@@ -52,6 +52,10 @@ def audit_labels(model: Any, X: ArrayLike, y: ArrayLike, *, n_neighbors: int = 5
             *kept* if the slack is positive; else *suspected wrong* if the suspicion is at least
             one half, *violated* if it is less.
 
+    See Also
+    --------
+    audit : The same for comparisons.
+
     Notes
     -----
     With a tenth of the labels changed at random, before :class:`mdaml.MDaML` learned from them, the

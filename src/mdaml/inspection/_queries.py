@@ -65,6 +65,11 @@ def suggest_queries(
         Row numbers or names ``(a, b, c)``, most useful first: is a closer to b or to c? The learned
         distance says b; exchange b and c where the answer is c.
 
+    See Also
+    --------
+    mdaml.ask.serve : Asks people these questions on a page.
+    audit : Which answers to doubt.
+
     Notes
     -----
     With ``u`` and ``v`` the differences of a to b and of a to c under the learned map, the margin

@@ -11,6 +11,7 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_choice, check_number
 from mdaml.constraints.checks import check_pairs
 from mdaml.constraints.names import get_index
+from mdaml.estimators.base import page_of
 from mdaml.inspection._calibration import Tradeoff, fit_curve
 
 _RULES = ["eer", "cost", "fbeta"]
@@ -51,6 +52,11 @@ class PairVerifier(BaseEstimator):
     classes_ : array
         ``[-1, 1]``: different, same.
 
+    See Also
+    --------
+    KISSME : A metric from pairs, in closed form.
+    mdaml.plot.plot_roc : Draws its errors at every threshold.
+
     Examples
     --------
     >>> import numpy as np
@@ -69,6 +75,9 @@ class PairVerifier(BaseEstimator):
     >>> verifier.predict(X, [[150, 151], [150, 299]])
     array([ 1, -1])
     """
+
+    _doc_link_module = "mdaml"
+    _doc_link_template = page_of("PairVerifier")
 
     def __init__(
         self,

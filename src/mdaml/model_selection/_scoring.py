@@ -42,6 +42,11 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     score : float
         Between 0 and 1.
 
+    See Also
+    --------
+    neighbor_accuracy : Looks at the nearest item only.
+    pair_auc : For pairs.
+
     Examples
     --------
     >>> from mdaml import Euclidean
@@ -85,6 +90,10 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     score : float
         Between 0 and 1.
 
+    See Also
+    --------
+    triplet_accuracy : Counts every comparison alike.
+
     Examples
     --------
     >>> from mdaml import Euclidean
@@ -123,6 +132,11 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     -------
     score : float
         Between 0 and 1; chance is 0.5.
+
+    See Also
+    --------
+    triplet_accuracy : For triplets.
+    mdaml.PairVerifier : Chooses a threshold.
 
     Examples
     --------
@@ -173,6 +187,10 @@ def knn_accuracy(
     score : float
         Between 0 and 1.
 
+    See Also
+    --------
+    triplet_accuracy : Needs comparisons, no labels.
+
     Examples
     --------
     >>> from mdaml import Euclidean
@@ -218,6 +236,11 @@ def hit_rate_at_k(
     score : float
         Between 0 and 1.
 
+    See Also
+    --------
+    map_at_r : Looks at all points of the class.
+    neighbor_accuracy : Needs comparisons, no labels.
+
     Examples
     --------
     >>> from mdaml import Euclidean
@@ -260,6 +283,10 @@ def map_at_r(
     -------
     score : float
         Between 0 and 1.
+
+    See Also
+    --------
+    hit_rate_at_k : Looks at the nearest few only.
 
     References
     ----------

@@ -15,6 +15,7 @@ from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
+from mdaml.estimators.base import page_of
 from mdaml.estimators.scores import Scores
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
@@ -119,6 +120,9 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     >>> search.transform(X).shape
     (200, 5)
     """
+
+    _doc_link_module = "mdaml"
+    _doc_link_template = page_of("model_selection.MetricSearchCV")
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from mdaml.constraints.names import get_index
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
-from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.people._features import Answers, Coordinates, check_persons
 from mdaml.people._groups import learn_groups
@@ -30,23 +30,18 @@ _ROUNDS_OF_NEW = 20  # for persons who are added
 
 
 class PersonalMetrics(BaseEstimator):
-    """Learn one metric for all persons and one for each, from answers of which it is known whose.
+    r"""Learn one metric for all persons and one for each, from answers of which it is known whose.
 
     A metric learned from all answers gives the space. In it a person p has the metric
-    ``L^T diag(S_p, c_p I) L`` with a symmetric ``S_p`` on the leading axes: q numbers ``b_p``, the
-    *coefficients*. An answer of p is right with the probability ``sigmoid(d2(far) - d2(near))``
-    under that metric. Coefficients are drawn to those of a group, ``b_p ~ N(u_g, V)``. Groups u,
-    their shares, and the covariance V, which says in what and how much persons differ, are learned
-    from the answers of all. So whoever answered little has nearly the metric of the group, whoever
-    answered much has one of their own, and there is nothing to tune. One group alone is a multiple
-    of the metric of all answers.
+    :math:`L^\top \operatorname{diag}(S_p, c_p I) L` with a symmetric :math:`S_p` on the leading
+    axes: q numbers :math:`b_p`, the *coefficients*. An answer of p is right with the probability
+    :math:`\sigma(d_p^2(\text{far}) - d_p^2(\text{near}))` under that metric. Coefficients are drawn
+    to those of a group, :math:`b_p \sim \mathcal N(u_g, V)`. Groups u, their shares, and the
+    covariance V are learned from the answers of all. So whoever answered little has nearly the
+    metric of the group, whoever answered much has one of their own, and there is nothing to tune.
 
     **Objective**: minus a lower bound of the log evidence of all answers (variational Bayes with a
-    Gaussian for each person and the bound of Jaakkola and Jordan for the sigmoid). Each update is
-    its exact minimum in one part, so it never rises.
-
-    **Cost**: a round takes ``O(n q² + P q³)`` for n answers of P persons, memory beyond X and the
-    answers ``O(P q)``.
+    Gaussian for each person and the bound of [1]_ for the sigmoid), which never rises.
 
     Parameters
     ----------
@@ -76,20 +71,24 @@ class PersonalMetrics(BaseEstimator):
     coefficients_ : array of shape (n_persons, q)
         Of each person.
     shrinkage_ : array of shape (n_persons,)
-        Share of a person's coefficients that comes from the group: near 1 after few answers, near 0
-        after many.
+        Share of a person's coefficients that comes from the group, near 1 after few answers.
     group_of_person_ : array of shape (n_persons,)
         The most probable group.
     group_coefficients_, group_shares_ : arrays of shape (n_groups, q) and (n_groups,)
         The groups, the largest first.
     covariance_ : array of shape (q, q)
         How persons of a group differ in their coefficients.
-    history_ : array
-        The objective after every round.
-    n_iter_ : int
-        Rounds made.
-    n_features_in_ : int
-        Columns of X.
+    history_, n_iter_, n_features_in_
+        The objective after every round, the number of rounds, and of columns of X.
+
+    See Also
+    --------
+    mdaml.MDaML : With ``who=``, one metric for all that weighs persons by how often they are wrong.
+
+    Notes
+    -----
+    **Cost**: a round takes :math:`O(n q^2 + P q^3)` for n answers of P persons, memory beyond X and
+    the answers :math:`O(P q)`.
 
     References
     ----------
@@ -109,6 +108,9 @@ class PersonalMetrics(BaseEstimator):
     >>> model.score_triplets(X, T, who=who) > 0.9 > model.score_triplets(X, T)
     True
     """
+
+    _doc_link_module = "mdaml"
+    _doc_link_template = page_of("people.PersonalMetrics")
 
     metric_: Any
     persons_: npt.NDArray[Any]

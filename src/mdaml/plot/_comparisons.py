@@ -33,6 +33,10 @@ def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
     ax : matplotlib.axes.Axes
         The axes drawn on.
 
+    See Also
+    --------
+    audit : Makes the table that is drawn.
+
     Examples
     --------
     >>> import numpy as np
@@ -100,6 +104,10 @@ def plot_roc(
     -------
     ax : matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    mdaml.PairVerifier : What is drawn.
 
     Examples
     --------

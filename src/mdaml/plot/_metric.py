@@ -28,6 +28,10 @@ def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
     ax : matplotlib.axes.Axes
         The axes drawn on.
 
+    See Also
+    --------
+    mdaml.MDaML : Its ``history_`` is drawn.
+
     Examples
     --------
     >>> from mdaml import MDaML
@@ -79,6 +83,10 @@ def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
     -------
     ax : matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    effective_rank : The same as one number.
 
     Examples
     --------
@@ -143,6 +151,10 @@ def plot_feature_relevance(
     ax : matplotlib.axes.Axes
         The axes drawn on.
 
+    See Also
+    --------
+    feature_relevance : The numbers behind it.
+
     Examples
     --------
     >>> import numpy as np
@@ -187,6 +199,10 @@ def plot_distance_explanation(
     -------
     ax : matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    explain_distance : The numbers behind it.
 
     Examples
     --------

@@ -47,6 +47,10 @@ def plot_modes(
     ax : matplotlib.axes.Axes
         The axes drawn on.
 
+    See Also
+    --------
+    mode_map : Modes, and how comparisons link them.
+
     Examples
     --------
     >>> from mdaml import MDaML
@@ -111,6 +115,10 @@ def plot_metric_ellipse(
     -------
     ax : matplotlib.axes.Axes
         The axes drawn on.
+
+    See Also
+    --------
+    plot_spectrum : For more than two features.
 
     Examples
     --------

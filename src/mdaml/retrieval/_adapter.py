@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_integer, check_number, warn
+from mdaml.estimators.base import page_of
 from mdaml.retrieval._candidates import collect
 from mdaml.retrieval._choice import Fit, Plan, choose_strength
 from mdaml.retrieval._handover import HandOver
@@ -23,18 +24,20 @@ _ROUGHER = 3.0  # times tol: enough to compare strengths
 
 
 class QueryAdapter(HandOver, BaseEstimator):
-    """Learn a linear map of query vectors from pairs of queries and relevant documents.
+    r"""Learn a linear map of query vectors from pairs of queries and relevant documents.
 
     The vectors of the documents stay as they are, so an index of them is used further without any
-    change. The map W minimises
+    change. The map W minimises, over relevant pairs of a query q and a document x such as clicks,
 
-    ``mean over relevant pairs (q, x) of log(1 + sum_z exp(s (score(Wq, z) - score(Wq, x))))
-    + strength / 2 |W - I|^2``
+    .. math::
+        \operatorname{mean}_{(q, x)} \log\Bigl(1 + \sum_z
+        e^{s\,(\operatorname{score}(Wq, z) - \operatorname{score}(Wq, x))}\Bigr)
+        + \frac{\alpha}{2} \|W - I\|^2
 
-    with z over documents that are relevant for other queries but, as far as known, not for q; the
-    score is that of the similarity. It is convex in W at full rank if only queries are mapped.
-    The scale s is fitted to the vectors as they are. Documents that are relevant for the same query
-    take the part of queries too, with each other as relevant documents.
+    with a strength α and z over documents that are relevant for other queries but, as far as known,
+    not for q; the score is that of the similarity. It is convex in W at full rank if only queries
+    are mapped. The scale s is fitted to the vectors as they are. Documents that are relevant for
+    the same query take the part of queries too, with each other as relevant documents.
 
     Parameters
     ----------
@@ -89,6 +92,12 @@ class QueryAdapter(HandOver, BaseEstimator):
     --------
     retrieval_scores : Score it beside the vectors as they are.
 
+    Notes
+    -----
+    **Cost**: an iteration takes :math:`O(Q N d + (Q + N) d^2)` for Q queries and N documents that
+    compete, d numbers each; "auto" makes up to about thirty short fits, and samples documents where
+    there are many. Memory beyond the vectors :math:`O(d^2)` and one block of scores.
+
     Examples
     --------
     >>> import numpy as np
@@ -104,6 +113,9 @@ class QueryAdapter(HandOver, BaseEstimator):
     >>> adapter.transform_queries(queries[:1]).shape
     (1, 8)
     """
+
+    _doc_link_module = "mdaml"
+    _doc_link_template = page_of("retrieval.QueryAdapter")
 
     def __init__(
         self,
@@ -152,7 +164,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         Returns
         -------
         self : QueryAdapter
-            Fitted.
+            The fitted adapter.
 
         Examples
         --------
@@ -196,7 +208,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         Returns
         -------
         self : QueryAdapter
-            Fitted.
+            The fitted adapter.
 
         Examples
         --------

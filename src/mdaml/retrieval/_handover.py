@@ -129,7 +129,7 @@ class HandOver:
         Returns
         -------
         layer : torch.nn.Linear
-            Its weight is ``components_``.
+            With the matrix of the adapter as its weight.
 
         Examples
         --------

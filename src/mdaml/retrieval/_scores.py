@@ -127,6 +127,10 @@ def retrieval_scores(
         their ranks, 0 for those not found) and ``ndcg`` (gain is the grade, as in trec_eval).
         Queries without a relevant document are left out.
 
+    See Also
+    --------
+    QueryAdapter : Learns from pairs or clicks.
+
     Examples
     --------
     >>> import numpy as np
