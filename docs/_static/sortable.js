@@ -1,7 +1,7 @@
 // Tables of results: a click on a heading, or Enter on it, sorts the rows by that column.
 document.addEventListener("DOMContentLoaded", () => {
   const MIN_ROWS = 4;
-  const numberIn = (text) => {
+  const toNumber = (text) => {
     const found = text.replace(/−/g, "-").replace(/(\d) (?=\d{3})/g, "$1").match(/[-+]?\d+(\.\d+)?(e[-+]?\d+)?/i);
     return found ? parseFloat(found[0]) : NaN;
   };
@@ -15,7 +15,7 @@ document.addEventListener("DOMContentLoaded", () => {
     rows.sort((a, b) => {
       const [x, y] = [cell(a), cell(b)];
       if (x === "" || y === "") return (x === "") - (y === ""); // empty cells last
-      const order = numeric ? numberIn(x) - numberIn(y) : x.localeCompare(y);
+      const order = numeric ? toNumber(x) - toNumber(y) : x.localeCompare(y);
       return up ? order : -order;
     });
     body.append(...rows);
