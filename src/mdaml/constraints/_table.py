@@ -54,7 +54,7 @@ _REMEDIES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """A line of a file that is no constraint.
+    """A line of a file that is not a constraint.
 
     Attributes
     ----------
