@@ -145,6 +145,7 @@ html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["sortable.js"]
 html_extra_path = ["llms.txt"]
 html_sourcelink_suffix = ""  # _sources/guide/index.md, to which llms.txt points
 html_show_sourcelink = False

@@ -89,7 +89,7 @@ def test_odd_one_out(write):
     assert problems == [
         (4, "the answer 'dog' is none of ant, bee, cat"),
         (5, "an item is there twice"),
-        (6, "item2 is 'Bee', which is none of the ids (did you mean 'bee'?)"),
+        (6, "item2 is 'Bee', which is not one of the ids (did you mean 'bee'?)"),
         (7, "there is no answer"),
         (8, "2 cells where 6 are wanted"),
     ]
@@ -116,8 +116,8 @@ def test_votes_and_weights(write):
     np.testing.assert_allclose(value.weights, wanted.weights * [2, 1])
     assert [reason for _, reason in problems] == [
         "there is no vote",
-        "votes are no counts, 0 or more",
-        "the weight is no number from 1e-100 to 1e100",
+        "votes must be counts, 0 or more",
+        "the weight is not a number from 1e-100 to 1e100",
     ]
 
 
@@ -151,7 +151,7 @@ def test_picks_of_different_length(block, write, monkeypatch):
     )
     assert problems == [
         (5, "something was picked that was not shown"),
-        (6, "a list names 'kat', which is none of the ids (did you mean 'cat'?)"),
+        (6, "a list names 'kat', which is not one of the ids (did you mean 'cat'?)"),
     ]
 
 
@@ -240,7 +240,7 @@ def test_a_long_report_ends_in_counts(write):
         Constraints.read(path, ids=IDS)
     assert "and 31 more; in all:" in str(caught.value)
     assert "50 times: a and b are the same point, ..." in str(caught.value)
-    assert "1 times: c is ..., which is none of the ids" in str(caught.value)
+    assert "1 times: c is ..., which is not one of the ids" in str(caught.value)
 
 
 CELLS = st.sampled_from([*IDS, "hen", "", "none", "1", "0", "-1", "ant|bee|cat", "nan"])

@@ -326,7 +326,7 @@ def test_wrong_parquet_is_refused_with_its_row(changes, message):
 
 def test_a_file_that_is_no_parquet_is_refused():
     Path("t.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(ValueError, match=r"t\.parquet: it is no Parquet file, or damaged"):
+    with pytest.raises(ValueError, match=r"t\.parquet: it is not a Parquet file, or it is damaged"):
         read_table(Path("t.parquet"))
 
 
@@ -343,9 +343,9 @@ def test_parquet_takes_whole_numbers_and_the_index_of_a_frame():
     [
         (np.ones(60), "it must hold numbers of shape (rows, features); got float64 of shape (60,)"),
         (np.array([["a", "b"]]), "it must hold numbers"),
-        (np.array([[None]]), "it is no NPY file of numbers"),
+        (np.array([[None]]), "it is not an NPY file of numbers"),
         (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1 (from 0), column 'x1': empty cell"),
-        (None, "it is no NPY file of numbers, or damaged"),
+        (None, "it is not an NPY file of numbers, or it is damaged"),
     ],
 )
 def test_wrong_npy_is_refused(array, message):
@@ -393,7 +393,7 @@ def test_wrong_comparisons_are_named_by_file_and_line():
         file.write(NONSENSE)
     result = run(*FIT, "--out", "m.mdaml", code=2)
     assert result.stderr.splitlines() == [
-        "answers.csv:302: b is 'zebra', which is none of the ids (item 0,zebra,item 1)",
+        "answers.csv:302: b is 'zebra', which is not one of the ids (item 0,zebra,item 1)",
         "answers.csv:303: a and b are the same point, 'item 1' (item 1,item 1,item 2)",
         "answers.csv:304: 2 cells where 3 are wanted, a,b,c (item 4,item 5)",
         "answers.csv:305: c is missing (item 6,item 7,)",
@@ -431,7 +431,7 @@ def test_skipped_lines_are_counted_and_change_nothing_else(model):
     ("text", "message"),
     [
         ("", "t.csv: the file is empty"),
-        ("a,b,c\nitem 0,item 1,nobody\n", "none of the ids"),
+        ("a,b,c\nitem 0,item 1,nobody\n", "not one of the ids"),
         ("a,b,c,d\nitem 0,item 1,item 2,item 3\n", "--triplets: t.csv holds quadruplets"),
         ("one,two,three\nitem 0,item 1,item 2\n", "The ids of items.csv are such as 'item 0'"),
     ],
@@ -871,7 +871,7 @@ def test_new_user_gets_from_files_to_neighbours_by_the_shell_alone(tmp_path, X, 
     refused = shell("fit", "items.csv", "--triplets", "answers.csv", "--out", "model.mdaml")
     assert refused.returncode == 2
     assert refused.stdout == ""
-    assert "answers.csv:302: b is 'zebra', which is none of the ids" in refused.stderr
+    assert "answers.csv:302: b is 'zebra', which is not one of the ids" in refused.stderr
     assert "4 of 304 lines cannot be used" in refused.stderr
 
     skip = ("--triplets", "answers.csv", "--skip-invalid", "--json")

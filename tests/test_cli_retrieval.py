@@ -138,7 +138,7 @@ def test_unknown_pairs_are_left_out_on_request(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", ":1: this is no line of JSON"),
+        ("{", ":1: this is not a line of JSON"),
         ("[1]", ":1: an object is wanted"),
         ('{"text": "a"}', ":1: there is no id"),
         ('{"_id": "a"}', ":1: there is no vector"),

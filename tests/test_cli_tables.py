@@ -208,7 +208,7 @@ def test_dropped_rows_keep_their_row_numbers(frame):
     result = run(
         "fit", "birds.csv", *arguments, "--triplets", "said.csv", "--out", "m.mdaml", code=2
     )
-    assert f"'{holes[0]}', which is none of the ids" in result.stderr
+    assert f"'{holes[0]}', which is not one of the ids" in result.stderr
 
 
 def test_blocks_are_prepared_like_the_whole(model, monkeypatch):

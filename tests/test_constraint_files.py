@@ -108,7 +108,7 @@ def test_ids_that_are_gone_are_problems(suffix, tmp_path):
     value, problems = read_constraints(tmp_path / f"said{suffix}", ids=list("vwxyz"))
     assert value.n_constraints == 2 - 1
     assert len(problems) == 4
-    assert problems[0].reason == "a is 'u', which is none of the ids"
+    assert problems[0].reason == "a is 'u', which is not one of the ids"
     assert [problem.line - (suffix == ".csv") for problem in problems] == [1, 2, 3, 5]
 
 
@@ -306,7 +306,7 @@ def test_ids_are_matched_letter_for_letter(write):
     path = write('a,b,c\n01,1,"x y"\n')
     assert Constraints.read(path, ids=["1", "01", "x y"]).triplets.tolist() == [[1, 0, 2]]
     assert problems_of(write("a,b,c\n1,01,X y\n1,01,x y\n"), ids=["1", "01", "x y"]) == [
-        (2, "c is 'X y', which is none of the ids (did you mean 'x y'?)")
+        (2, "c is 'X y', which is not one of the ids (did you mean 'x y'?)")
     ]
     assert Constraints.read(write("a,b,c\n30,10,20\n"), ids=[10, 20, 30]).triplets.tolist() == [
         [2, 0, 1]
@@ -401,7 +401,10 @@ def test_lines_are_counted_through_cells_with_line_ends(write):
         ("0,1\n", "Pairs need a header: a,b,label"),
         ("0\n", "got 1"),
         ("0,1,2,3,4\n", "got 5"),
-        ("anchor,near,far\n0,1,2\n", "is no header .* holds no constraint: 'anchor', not an int"),
+        (
+            "anchor,near,far\n0,1,2\n",
+            "is not a header .* holds no constraint: 'anchor', not an int",
+        ),
         ("a,b\n0,1\n", "the header a,b fits no kind"),
         ("a,b,c,label\n0,1,2,1\n", "fits no kind"),
         ("a,b,c,wieght\n0,1,2,1\n", "unknown column 'wieght'"),
@@ -564,7 +567,7 @@ def npz(path, **changes):
         ({"pair_labels": np.array([1, 2])}, "pair_labels must hold"),
         ({"weights": np.ones(4)}, r"5 for 2 triplets, .* got shape \(4,\)"),
         ({"weights": np.full(5, np.nan)}, "got nan at place 0"),
-        ({"n_points": np.array([6])}, "n_points is no integer"),
+        ({"n_points": np.array([6])}, "n_points is not an integer"),
         ({"n_points": np.array(3)}, "triplets name row 3, but X has 3 rows"),
         ({"triplets": np.array([[0, 1, -1], [0, 1, 2]])}, "triplets name row -1"),
         ({"triplets": np.array([[0, 1, 1], [0, 1, 2]])}, r"triplet 0 is \(0, 1, 1\)"),

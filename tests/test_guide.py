@@ -1,29 +1,43 @@
 """Pages of guide and theory: examples run, links lead somewhere, warnings are explained."""
 
 import ast
-import doctest
+import importlib.util
+import json
 import re
 import warnings
 from pathlib import Path
 
 import pytest
+from pages import TolerantChecker, run_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = (
     *("accuracy", "command_line", "deployment", "distributed", "experiments", "inspection"),
-    *("methods", "model_selection", "paper", "scaling", "solver"),
+    *("comparison", "index", "installation", "methods", "model_selection", "paper", "quickstart"),
+    *("reproduce", "scaling", "solver"),
 )
 # deployment.md runs in test_export.py
 OWN = sorted([*DOCS.glob("guide/*.md"), *DOCS.glob("theory/*.md")])
-RUN = OWN + [DOCS / f"{name}.md" for name in ("index", "inspection", "model_selection", "scaling")]
+RUN = [
+    *OWN,
+    *(
+        DOCS / f"{name}.md"
+        for name in ("index", "inspection", "model_selection", "quickstart", "scaling")
+    ),
+    ROOT / "README.md",
+]
 LINKED = OWN + [DOCS / f"{page}.md" for page in PAGES]
-NEEDS = {"inspection.md": ["pandas"], "from_pytorch_metric_learning.md": ["torch"]}
+NEEDS = {
+    "inspection.md": ["pandas"],
+    "quickstart.md": ["pandas"],
+    "from_pytorch_metric_learning.md": ["torch"],
+}
 TREES = [ast.parse(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
 
 
 def named(pages):
-    return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(DOCS)))
+    return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 @named(RUN)
@@ -33,8 +47,7 @@ def test_the_examples_of_a_page_run(page, monkeypatch, tmp_path):
             warnings.simplefilter("ignore")  # what an extra warns of at import is its own
             pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)  # some write files
-    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
-    assert failed == 0
+    assert run_page(page).failed == 0
 
 
 def anchors(page):
@@ -107,3 +120,34 @@ def test_advice_in_a_warning_that_differs_from_case_to_case_is_explained():
     advice = re.findall(r'advice = "(.*)"', checks)
     assert len(advice) == 2
     assert all(f"*{text}*" in page for text in advice)
+
+
+def test_the_notebook_has_the_code_of_the_quick_start_and_runs(monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("notebook", ROOT / "tools" / "notebook.py")
+    notebook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    built = notebook.build((DOCS / "quickstart.md").read_text(encoding="utf-8"))
+    written = (DOCS / "quickstart.ipynb").read_text(encoding="utf-8")
+    assert built == written, "run python tools/notebook.py"
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for cell in json.loads(written)["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    assert names["metric"].score_triplets(names["X"], names["unseen"]) > names["before"] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("want", "got", "same"),
+    [
+        ("0.83\n", "0.82\n", True),
+        ("0.83\n", "0.80\n", False),
+        ("Euclidean 0.67, learned 0.835\n", "Euclidean 0.68, learned 0.834\n", True),
+        ("Euclidean 0.67\n", "Euclid 0.67\n", False),
+        ("0.83 0.72\n", "0.83\n", False),
+        ("array([1, 2])\n", "array([1, 3])\n", False),
+    ],
+)
+def test_numbers_on_pages_are_compared_in_the_digits_shown(want, got, same):
+    assert TolerantChecker().check_output(want, got, 0) == same

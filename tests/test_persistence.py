@@ -204,7 +204,11 @@ class Own(mdaml.GMML):
         (lambda m: m.set_params(prior=[0.5] * 10**6), ValueError, "as NumPy arrays"),
         (lambda m: m.components_.fill(np.nan), ValueError, "components_ holds values that are not"),
         (lambda m: setattr(m, "n_features_in_", 3), ValueError, r"components_ .*shape \(4, 4\)"),
-        (lambda m: setattr(m, "__class__", Own), TypeError, "Own, which is no estimator of mdaml"),
+        (
+            lambda m: setattr(m, "__class__", Own),
+            TypeError,
+            "Own, which is not an estimator of mdaml",
+        ),
     ],
 )
 def test_what_could_not_be_loaded_is_not_saved(change, error, message, fitted, tmp_path):

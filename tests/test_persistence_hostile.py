@@ -109,9 +109,9 @@ HOSTILE = {
     "class no name": ({"edit": set_at("model", "class", value=["MDaML"])}, "form, 'model'"),
     "other class": ({"edit": set_at("model", "class", value="GMML")}, "GMML has no parameter"),
     "unknown parameter": ({"edit": set_at("model", "params", "x", value=1)}, "no parameter 'x'"),
-    "method": ({"edit": fitted_at("transform", value=1)}, "'transform' is no attribute"),
-    "property": ({"edit": fitted_at("_n_features_out", value=1)}, "no attribute that"),
-    "dunder": ({"edit": fitted_at("__class__", value=1)}, "'__class__' is no attribute"),
+    "method": ({"edit": fitted_at("transform", value=1)}, "'transform' is not an attribute"),
+    "property": ({"edit": fitted_at("_n_features_out", value=1)}, "not an attribute that"),
+    "dunder": ({"edit": fitted_at("__class__", value=1)}, "'__class__' is not an attribute"),
     "unknown kind": ({"edit": fitted_at("x_", value={"pickle": "gASV"})}, "kind or form, 'pickle'"),
     "two kinds": ({"edit": fitted_at("x_", value={"float": "nan", "dict": {}})}, "unknown kind"),
     "empty kind": ({"edit": fitted_at("x_", value={})}, "unknown kind"),
@@ -127,7 +127,7 @@ HOSTILE = {
     "deep json": ({"text": deep}, "nested too deeply"),
     "long json": ({"text": b" " * (5 << 20)}, "more than 4194304"),
     "long number": ({"text": b'{"format": ' + b"1" * 10_000 + b"}"}, "model.json is not valid"),
-    "nan in json": ({"text": b'{"format": NaN}'}, "NaN is no number"),
+    "nan in json": ({"text": b'{"format": NaN}'}, "NaN is not a number"),
     "twice in json": ({"text": b'{"format": 1, "format": 2}'}, "there twice"),
     "no document": ({"drop": ["model.json"]}, "holds no model.json"),
     "lost array": ({"drop": ["arrays/centers_.npy"]}, "'arrays/centers_.npy' is missing"),
@@ -273,7 +273,7 @@ def test_a_long_document_costs_bounded_memory(saved):
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip" * 100, b"\x80\x04\x95", b"\0" * 5000])
 def test_what_is_no_zip_is_refused(content, saved):
     saved.write_bytes(content)
-    with pytest.raises(ValueError, match="no zip file, or it was cut off"):
+    with pytest.raises(ValueError, match="not a zip file, or it was cut off"):
         load(saved)
 
 

@@ -169,7 +169,7 @@ def test_of_a_repeated_pair_the_highest_grade_counts():
         ([["a", "b"]], None, "by its row, an integer"),
         ([[0.5, 1.0]], None, "by its row, an integer"),
         ([[0, 1, np.nan]], None, "finite"),
-        ([["a", "d0"]], (list("qrstuvwxyzAB"), [f"d{n}" for n in range(40)]), "none of the ids"),
+        ([["a", "d0"]], (list("qrstuvwxyzAB"), [f"d{n}" for n in range(40)]), "not one of the ids"),
         ([["a", "d0"]], (["a", "a"], ["d0"]), "must name each of the 12 queries"),
         ([["a", "d0"]], "ab", "must be a pair"),
     ],

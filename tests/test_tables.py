@@ -87,10 +87,14 @@ def test_delimiter_and_decimal_mark_are_found_out(text, delimiter, decimal):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("t.csv.gz", gzip.compress(b"x,y\n" + bytes(range(256)) * 99)[:60], "no gzip file, or dam"),
+        (
+            "t.csv.gz",
+            gzip.compress(b"x,y\n" + bytes(range(256)) * 99)[:60],
+            "not a gzip file, or it is dam",
+        ),
         ("t.csv", b"PK\x03\x04 and so on", "a zip archive, or an Excel file under another name"),
-        ("t.xlsx", b"x,y\n1,2\n", r"no Excel file \(.xlsx\), or damaged"),
-        ("t.feather", b"x,y\n1,2\n", "no Feather file, or damaged"),
+        ("t.xlsx", b"x,y\n1,2\n", r"not an Excel file \(.xlsx\), or it is damaged"),
+        ("t.feather", b"x,y\n1,2\n", "not a Feather file, or it is damaged"),
         ("t.csv", b"a;b\n1.234;2\n1,500;2\n", ":3: column 'a' holds '1,500'"),
     ],
 )

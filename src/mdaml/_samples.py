@@ -93,7 +93,7 @@ def _refuse_sparse(X: Any, name: str, who: str) -> None:
             f"{name} is sparse, but {who} needs it dense; sparse arrays are accepted by Euclidean, "
             "GMML and KISSME, and by transform, pair_distance and the scores of every fitted "
             "metric. Reduce the features first, for instance by TruncatedSVD(100); or pass "
-            f"{name}.toarray() if {gigabytes:.2g} GB are no problem. "
+            f"{name}.toarray() if {gigabytes:.2g} GB fit into memory. "
             "OneHotEncoder(sparse_output=False) and ColumnTransformer(sparse_threshold=0) return "
             "dense arrays."
         )

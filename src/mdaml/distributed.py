@@ -49,7 +49,7 @@ def fit(
     Parameters
     ----------
     estimator : MDaML
-        What to fit, with all its parameters; it is changed only once all has been learned.
+        The estimator to fit. It is changed only after the fit has succeeded.
     X : dask array of shape (n_samples, n_features), list of futures, or array-like
         Samples. Each future is a block of rows. Arrays are cut into blocks and sent.
     y : array-like of shape (n_samples,), optional
@@ -66,8 +66,8 @@ def fit(
     client : distributed.Client, optional
         The cluster; by default the client that was made last.
     n_shards : int, optional
-        Into how many parts to cut samples and comparisons; by default one for each worker. Beyond
-        16 parts each holds 100 rows at least: smaller ones would only send messages.
+        Number of parts into which samples and comparisons are cut; by default one for each
+        worker. With more than 16 parts, each holds at least 100 rows.
     timeout : float, default=60.0
         Seconds to wait for a worker while there is none.
 
@@ -79,7 +79,7 @@ def fit(
     Raises
     ------
     RuntimeError
-        If the cluster is gone. The loss of single workers is made good.
+        If the cluster is gone. If a single worker is lost, its work is repeated.
 
     See Also
     --------
@@ -87,10 +87,10 @@ def fit(
 
     Notes
     -----
-    All parameters of the estimator mean what they mean in one memory; ``device`` and
-    ``memory_limit`` are those of each worker. At most 20 000 rows come to this process, to estimate
+    All parameters of the estimator mean the same as on one machine; ``device`` and
+    ``memory_limit`` apply to each worker. At most 20 000 rows come to this process, to estimate
     the first modes. Neighbours are searched exactly, between every two parts of X. The guide
-    "distributed" says what is sent when, and what a large fit takes.
+    "Clusters with Dask" tells what is sent when, and what a large fit costs.
 
     Examples
     --------

@@ -73,7 +73,7 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     for key in learned:
         # What the class defines, such as a method, must not be hidden by a value.
         if not is_learned_name(key) or hasattr(cls, key):
-            raise ValueError(f"{key[:60]!r} is no attribute that {name} learns")
+            raise ValueError(f"{key[:60]!r} is not an attribute that {name} learns")
     check_learned(learned)
     if (cls is FoldedMetric) != ("front_" in learned):
         raise ValueError("front_ is missing, or is where it should not be")

@@ -221,7 +221,7 @@ def _read_file(path: Path, table: Table, layout: "Layout") -> "tuple[Constraints
         value, wrong, n_lines = read_lines(Constraints, path, table.ids, len(table.X), layout)
     except ValueError as error:
         message = _name_option(str(error))
-        if "none of the ids" in message or "not an integer" in message:
+        if "not one of the ids" in message or "not an integer" in message:
             message += f" {table.describe_names()}"
         raise CommandError(message) from None
     problems = [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]

@@ -194,7 +194,7 @@ class AnswerReader:
         cells = [columns[place] for place in self._roles]
         answers, faults = _PARSERS[self._layout.form or ""](self, cells)
         weight = self._weights(columns)
-        faults.append((~(weight > 0), "the weight is no number from 1e-100 to 1e100"))
+        faults.append((~(weight > 0), "the weight is not a number from 1e-100 to 1e100"))
         bad = np.any([mask for mask, _ in faults], axis=0)
         other = self._is_other(cells) if self._layout.other_lines else np.zeros(len(lines), bool)
         for place in np.flatnonzero(bad & ~other).tolist():

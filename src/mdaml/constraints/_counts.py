@@ -25,7 +25,7 @@ class ConstraintCounts:
     contradictions : int
         Couples of opposite statements: a comparison and its reverse, a pair that is called both
         similar and dissimilar. However often each was made, the couple counts once. The two
-        directions of one undecided answer are no contradiction.
+        directions of one undecided answer are not a contradiction.
     ties : int
         Answers that are undecided: both directions of a comparison come from one answer. Neither
         counts as a duplicate or contradiction.

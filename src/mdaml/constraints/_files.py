@@ -276,7 +276,7 @@ def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
         if not arrays.keys() >= _PARTS >= arrays.keys() - {"ids"}:
             raise ValueError(f"it holds {', '.join(arrays) or 'nothing'}")
         if arrays["n_points"].shape != () or arrays["n_points"].dtype.kind != "i":
-            raise ValueError("n_points is no integer")
+            raise ValueError("n_points is not an integer")
         own = {name.removeprefix(_COLUMN): column for name, column in columns.items()}
         return cls(**arrays | {"n_points": int(arrays["n_points"]), "columns": own})
     except ARRAY_DAMAGE as error:

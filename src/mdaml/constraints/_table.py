@@ -37,7 +37,7 @@ _LABELS = {"1": 1, "-1": -1, "0": -1, "similar": 1, "dissimilar": -1, "same": 1,
 # What to do, by what a reason says; the first that fits.
 _REMEDIES = (
     ("missing", "fill in the cell, or remove the line"),
-    ("none of the ids", "correct the name, or add the point to X"),
+    ("not one of the ids", "correct the name, or add the point to X"),
     ("not an integer", "pass ids=, the names of the rows of X"),
     ("rows", "name rows from 0 on, below the number of rows of X"),
     ("same p", "compare different points, or remove the line"),
@@ -54,7 +54,7 @@ _REMEDIES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """A line of a file that is no constraint.
+    """A line of a file that is not a constraint.
 
     Attributes
     ----------
@@ -205,9 +205,9 @@ class LineReader:
         wrong = [cell for cell in row if self._points[cell] < 0]
         if wrong:
             raise ValueError(
-                f"{self._path}: the first line, {shorten(','.join(row))}, is no header (a,b,c or "
-                f"a,b,label or a,b,c,d) and holds no constraint: {self.describe_point(wrong[0])}."
-                f"{self._suggest(row)}"
+                f"{self._path}: the first line, {shorten(','.join(row))}, is not a header (a,b,c "
+                "or a,b,label or a,b,c,d) and holds no constraint: "
+                f"{self.describe_point(wrong[0])}.{self._suggest(row)}"
             )
         if len(row) not in (3, 4):
             advice = " Pairs need a header: a,b,label." if len(row) == 2 else ""
@@ -306,7 +306,7 @@ class LineReader:
         if not text:
             return "missing"
         if self._has_ids:
-            return f"{text!r}, which is none of the ids{self._hint(text)}"
+            return f"{text!r}, which is not one of the ids{self._hint(text)}"
         digits = _strip(text)
         if digits.isascii() and digits.isdigit():
             return f"row {digits}, but X has {self.n_points or f'at most {MOST_POINTS}'} rows"

@@ -169,14 +169,14 @@ def faults_votes(questions: IntArray, votes: FloatArray) -> Faults:
     yield np.any(questions < 0, axis=1), "a point is missing"
     yield _repeats(questions), "a point is there twice"
     countable = np.all((votes >= 0) & (votes <= 1e15), axis=1)  # false where one is no number
-    yield ~countable, "votes are no counts, 0 or more"
+    yield ~countable, "votes must be counts, 0 or more"
     yield countable & (votes.sum(axis=1) == 0), "there is no vote"
 
 
 def faults_grades(pairs: IntArray, grades: FloatArray) -> Faults:
     """Yield faults of (n, 2) pairs and their grades."""
     yield from faults_positives(pairs)
-    yield ~(np.abs(grades) <= 1e100), "the grade is no number"
+    yield ~(np.abs(grades) <= 1e100), "the grade is not a number"
 
 
 def faults_positives(pairs: IntArray) -> Faults:

@@ -316,8 +316,8 @@ def _check_presets(path: Path, records: list[Record], presets: set[str]) -> None
         missing = {"kind", "dataset", "method", "preset", "params"} - record.keys()
         if missing:
             raise ValueError(
-                f"Line {number} of {path} is no record of a run: it has no {min(missing)}. Remove "
-                "the line, or choose another --out."
+                f"Line {number} of {path} is not a record of a run: it has no {min(missing)}. "
+                "Remove the line, or choose another --out."
             )
     others = {record["preset"] for record in records} - presets
     if presets and others:

@@ -57,7 +57,7 @@ def audit(
         Row numbers ``(a, b, c)``: a is said to be closer to b than to c.
     pairs : array-like of shape (n_pairs, 2), optional
         Row numbers, with ``pair_labels``: 1 for similar, -1 for dissimilar. A similar pair should
-        be nearer, a dissimilar one farther than the threshold that parts the given pairs best.
+        be nearer, a dissimilar one farther than the threshold that best separates the pairs.
     pair_labels : array-like of shape (n_pairs,), optional
         Belongs to ``pairs``.
     quadruplets : array-like of shape (n_quadruplets, 4), optional
@@ -130,22 +130,22 @@ def audit(
 
     Notes
     -----
-    **Suspicion.** Let ``m = (d2(far) - d2(near)) / (d2(far) + d2(near))``. The learned distance is
-    taken to know the truth with probability ``p = sigmoid(m / s)``, and a share ``e`` of the
-    answers to be turned round, whatever was asked. Both numbers are estimated from all
-    given comparisons (pairs apart from the rest) by maximum likelihood, with priors worth twenty
+    **Suspicion.** Let ``m = (d2(far) - d2(near)) / (d2(far) + d2(near))``. The model assumes that
+    the learned distance is right with probability ``p = sigmoid(m / s)``, and that a share ``e``
+    of the answers is reversed, for every question. Both numbers are estimated from all
+    comparisons (pairs separately) by maximum likelihood, with priors worth twenty
     comparisons. Then ``suspicion = e (1-p) / (e (1-p) + (1-e) p)``. A near tie has the suspicion
-    ``e``, a clear violation one near 1. It reads the distances alone, and it is as good as they
-    are: a model that has learned the wrong answers by heart suspects none of them.
+    ``e``, a clear violation one near 1. It depends on the distances only, and is as good as they
+    are: a model that has overfitted the wrong answers suspects none of them.
 
     **Categories.**
 
     - *redundant*: an earlier row says the same, or it follows from two satisfied rows, near < p and
       p < far for one pair p. Pairs are redundant if repeated only.
-    - *ignored across modes*: violated, with a self-weight below 0.1. The model had no reason to
-      meet it; its suspicion may be high or low.
+    - *ignored across modes*: violated, with a self-weight below 0.1. The model ignored
+      it on purpose; its suspicion may be high or low.
     - *suspected wrong*: violated, with a suspicion of at least one half.
-    - *violated*: by too little to blame the answer.
+    - *violated*: by too little to suspect the answer.
 
     Scaling the metric changes nothing.
 

@@ -58,9 +58,9 @@ def audit_labels(model: Any, X: ArrayLike, y: ArrayLike, *, n_neighbors: int = 5
 
     Notes
     -----
-    With a tenth of the labels changed at random, before :class:`mdaml.MDaML` learned from them, the
-    area under the ROC curve of suspicion was 0.97 to 0.99 on vehicle, segment and balance; of the
-    labels suspected, 59 to 80 percent had been changed, and 87 to 97 percent of the changed ones
+    A tenth of the labels was changed at random before :class:`mdaml.MDaML` learned from them. On
+    vehicle, segment and balance the area under the ROC curve of suspicion was 0.97 to 0.99; of the
+    suspected labels, 59 to 80 percent had been changed, and 87 to 97 percent of the changed ones
     were suspected. Samples between two classes are suspected too: look at them before you change
     their labels.
 

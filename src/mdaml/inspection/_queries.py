@@ -34,8 +34,8 @@ def suggest_queries(
 ) -> npt.NDArray[Any]:
     """Propose comparisons whose answers would teach the metric most.
 
-    Candidates are near ties under the learned distance, where the answer is open, that differ from
-    one another and are spread over anchors and modes.
+    The queries are near ties under the learned distance. They differ from
+    each other and are spread over anchors and modes.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def suggest_queries(
         How many comparisons to propose.
     candidates : int or array-like of shape (n_candidates, 3), optional
         The comparisons to choose from, or how many to draw at random. None draws 50 for each
-        query, at least 2000; all there are, if there are no more.
+        query, at least 2000, or all of them if there are fewer.
     asked : array-like of shape (n_asked, 3), optional
         Comparisons that are not proposed again, with near and far in either order. None: those of
         ``fit``, if X are its rows.
@@ -76,9 +76,9 @@ def suggest_queries(
     is ``|v|² - |u|²``, and its slope in a relative change of the metric is ``vvᵀ - uuᵀ``. An answer
     tells about this change what a logistic observation does: ``σ'(margin / s) |vvᵀ - uuᵀ|²`` with s
     the median margin of the candidates, times the mean self-weight of the two pairs. Queries are
-    taken one by one, the largest of what the ones before leave unknown (a Gaussian process with
+    chosen one by one, each where the earlier ones leave most unknown (a Gaussian process with
     these slopes as features). Modes take turns in proportion to their candidates, and an anchor is
-    asked again when all others of its mode have been.
+    used again only after all others of its mode.
 
     Examples
     --------

@@ -72,7 +72,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 item = json.loads(text)
             except ValueError as error:  # of the decoder of UTF-8 too
-                raise ValueError(f"{path}:{line}: this is no line of JSON: {error}.") from None
+                raise ValueError(f"{path}:{line}: this is not a line of JSON: {error}.") from None
             if not isinstance(item, dict):
                 raise ValueError(f"{path}:{line}: an object is wanted, such as {{'_id': …}}.")
             yield line, item

@@ -156,7 +156,7 @@ def _name_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: it is no gzip file, or damaged: {error}.") from None
+        raise ValueError(f"{path}: it is not a gzip file, or it is damaged: {error}.") from None
 
 
 def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -183,7 +183,9 @@ def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
     except (zipfile.BadZipFile, KeyError, IndexError, OSError, SyntaxError, zlib.error) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise ValueError(f"{path}: it is no Excel file (.xlsx), or damaged: {error}.") from None
+        raise ValueError(
+            f"{path}: it is not an Excel file (.xlsx), or it is damaged: {error}."
+        ) from None
 
 
 def _write_value(value: Any) -> str:

@@ -145,8 +145,8 @@ def _split_model(
     name = type(model).__name__
     if type(model).__module__.rpartition(".")[0] not in _PACKAGES:
         raise TypeError(
-            f"{where or 'The model'} is a {name}, which is no estimator of mdaml itself: its file "
-            "could not be loaded. Of a search, save best_estimator_; of a pipeline, "
+            f"{where or 'The model'} is a {name}, which is not an estimator of mdaml itself: its "
+            "file could not be loaded. Of a search, save best_estimator_; of a pipeline, "
             "mdaml.fold_pipeline(it)."
         )
     params = model.get_params(deep=False)
@@ -192,7 +192,7 @@ def read_model(path: str | os.PathLike[str], build: Build) -> Any:
     >>> from mdaml.io.model_file import read_model
     >>> read_model("pyproject.toml", build=print)
     Traceback (most recent call last):
-    ValueError: pyproject.toml cannot be loaded: it is no zip file, or it was cut off.
+    ValueError: pyproject.toml cannot be loaded: it is not a zip file, or it was cut off.
     """
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):  # a pipe would block, a device never end

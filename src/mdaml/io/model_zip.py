@@ -190,7 +190,7 @@ def _check_end(file: BinaryIO, size: int) -> None:
     tail = file.read(42)
     end = tail[-22:]
     if len(end) < 22 or end[:4] != _END or end[-2:] != b"\0\0":
-        raise ValueError("it is no zip file, or it was cut off")
+        raise ValueError("it is not a zip file, or it was cut off")
     n_entries, n_bytes = struct.unpack("<HI", end[10:16])
     # The directory of a large file may be described again, by fields of 64 bits, which count.
     if size < _LARGE and tail[:4] == _END64:
@@ -231,4 +231,4 @@ def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")

@@ -294,7 +294,7 @@ def _list_remedies(troubles: Sequence[_Trouble], reading: Reading) -> Iterator[s
             advice = "the model was fitted to numbers there."
         elif kind == "dates":
             advice = (
-                "dates are no numbers. Add a column such as days since the first date, and pass "
+                "dates are not numbers. Add a column such as days since the first date, and pass "
             )
             advice += f"--drop {name}."
         else:

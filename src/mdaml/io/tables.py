@@ -377,7 +377,9 @@ def _map_npy(path: Path) -> npt.NDArray[Any]:
             array.close()
             raise ValueError("it is an archive of several arrays")
     except (*ARRAY_DAMAGE, OSError) as error:
-        raise ValueError(f"{path}: it is no NPY file of numbers, or damaged: {error}.") from None
+        raise ValueError(
+            f"{path}: it is not an NPY file of numbers, or it is damaged: {error}."
+        ) from None
     return array
 
 

@@ -181,7 +181,7 @@ def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterat
     except FileNotFoundError:
         raise
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: it is no {kind} file, or damaged: {error}.") from None
+        raise ValueError(f"{path}: it is not a {kind} file, or it is damaged: {error}.") from None
 
 
 def _iterate_feather(arrow: Any, stream: BinaryIO, schema: Any, names: list[str]) -> Iterator[Any]:

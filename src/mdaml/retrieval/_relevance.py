@@ -125,7 +125,7 @@ def _find(names: list[Any], column: Any, what: str) -> IntArray:
     if np.any(rows < 0):
         wrong = np.asarray(column)[np.flatnonzero(rows < 0)[0]]
         raise ValueError(
-            f"relevant names {str(wrong)!r}, which is none of the ids of the {what}, such as "
+            f"relevant names {str(wrong)!r}, which is not one of the ids of the {what}, such as "
             f"{names[0]!r} ({np.sum(rows < 0)} such pairs)."
         )
     return rows
