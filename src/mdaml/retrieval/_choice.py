@@ -101,8 +101,7 @@ class Fit:
 
     def restart(self, W: FloatArray) -> None:
         """Go on from another map."""
-        self.map = W
-        self._point: Any = None
+        self.map, self._point = W, None
 
     def refresh(self) -> None:
         """Look for hard documents under the map of now."""
