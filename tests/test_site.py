@@ -2,10 +2,13 @@
 
 import importlib
 import importlib.util
+import json
 import re
+from collections import defaultdict
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
@@ -132,3 +135,37 @@ def test_links_of_llms_txt_lead_to_pages():
 def test_links_that_leave_the_docs_lead_to_the_repository(conf, link, shown):
     resolved = conf.resolve_links(link, DOCS, DOCS / "guide")
     assert resolved == shown.format(conf.REPOSITORY)
+
+
+def facts():
+    """The cards of the landing page: title and text, in one line each."""
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    cards = re.findall(r":::\{grid-item-card\} (.*?)\n:::\n", page, re.S)
+    return [" ".join(re.sub(r"^:link.*$", "", card, flags=re.M).split()) for card in cards]
+
+
+def test_accuracies_of_the_landing_page_are_those_of_the_records():
+    lines = (ROOT / "results" / "study.jsonl").read_text(encoding="utf-8").splitlines()
+    scores = defaultdict(list)
+    for record in map(json.loads, lines):
+        scores[record["method"]].append(100 * np.mean(record["accuracies"]))
+    untuned = {
+        name: np.mean(values)
+        for name, values in scores.items()
+        if name.endswith("()") or name in ("NCA", "Euclidean")
+    }
+    assert all(len(scores[name]) == 24 for name in untuned)
+    ours = untuned.pop("MDaML()"), untuned.pop("MDaMLCV()")
+    euclid, nca = untuned.pop("Euclidean"), untuned.pop("NCA")
+    shown = [f"{value:.1f} %" for value in (ours[0], max(untuned.values()), nca, euclid)]
+    assert re.findall(r"[\d.]+ %", facts()[0]) == shown
+
+
+def test_speeds_of_the_landing_page_are_those_of_the_records():
+    results = ROOT / "benchmarks" / "results"
+    speed = json.loads((results / "core.json").read_text(encoding="utf-8"))["speed"]
+    ratios = [case["literal"]["seconds"] / case["until_as_low"]["seconds"] for case in speed]
+    assert facts()[1].startswith(f"{min(ratios):.0f} to {max(ratios):.0f} times faster")
+    large = json.loads((results / "gpu.json").read_text(encoding="utf-8"))["large"]
+    assert (large["N"], large["d"], large["T"]) == (10**6, 128, 10**7)
+    assert facts()[2].startswith(f"{large['fit_seconds']:.1f} seconds on a GPU")

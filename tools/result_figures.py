@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 ROOT = Path(__file__).parents[1]
 OURS, OTHER, BASE = "#0072B2", "#999999", "#D55E00"  # of Okabe and Ito
 BASELINES = ("Euclidean", "Euclid", "cosine")
+OWN_OR_TOLD = ("cosine", "QueryAdapter", "logistic")  # the last is told every label
 PAPER = [
     *("autompg", "balance", "dna", "german", "letter", "segment", "sonar", "spambase", "vehicle"),
     *("waveform", "osr", "pubfig", "caltech20"),
@@ -136,11 +137,41 @@ def draw_people() -> None:
     for axes, name in zip(figure.subplots(1, 4), sets, strict=True):
         means = {method: float(np.mean(shares[name, method])) for method in shown}
         dots(axes, means, name)
+    figure.get_layout_engine().set(wspace=0.06)
     figure.supxlabel("answers of people that hold, on items or answers not seen, in %", fontsize=10)
     save(figure, "people")
 
 
+def draw_search() -> None:
+    """Draw what a search finds by the encoder, our adapter and the best other adapter."""
+    results = json.loads((ROOT / "benchmarks/results/retrieval.json").read_text())["methods"]
+    found = defaultdict(dict)
+    for case in results:
+        found[case["set"]][case["method"]] = case["ndcg@10"]
+    names = {
+        "cranfield": "Cranfield, 225 questions",
+        **{f"banking77/{n}": f"banking77, {n} for each intent" for n in (2, 5, 10, 30)},
+        **{f"osr/{n}": f"OSR, {n} for each scene" for n in (5, 20)},
+    }
+    figure = Figure(figsize=(8, 2.9), layout="constrained")
+    axes = figure.subplots()
+    for place, name in enumerate(reversed(names)):
+        scores = found[name]
+        others = [v for k, v in scores.items() if not k.startswith(OWN_OR_TOLD)]
+        points = ((scores["cosine"], BASE), (max(others), OTHER), (scores["QueryAdapter"], OURS))
+        axes.hlines(place, *np.sort([scores["cosine"], scores["QueryAdapter"]]), color="#dddddd")
+        for lift, (value, shade) in zip((0.2, 0.0, -0.2), points, strict=True):  # all visible
+            axes.scatter(value, place + lift, c=shade, s=40, zorder=2)
+    for label, shade in (("encoder", BASE), ("best other adapter", OTHER), ("QueryAdapter", OURS)):
+        axes.scatter([], [], c=shade, s=45, label=label)
+    axes.set_yticks(range(len(names)), list(reversed(names.values())))
+    axes.set(xlabel="nDCG@10 of held-out queries")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right", fontsize=9)
+    save(figure, "search")
+
+
 if __name__ == "__main__":
     matplotlib.rcParams |= {"svg.hashsalt": "mdaml", "font.size": 10, "axes.titlesize": 10.5}
-    for draw in (draw_accuracy, draw_speed, draw_kinds, draw_people):
+    for draw in (draw_accuracy, draw_speed, draw_kinds, draw_people, draw_search):
         draw()
