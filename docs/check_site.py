@@ -68,6 +68,7 @@ class Site:
     def __init__(self, browser: Browser, folder: Path, address: str) -> None:
         self.folder, self.address = folder, address
         self.faults: list[str] = []
+        self.n_told = 0
         self.links: dict[str, set[str]] = {}  # page: addresses it links to
         self.ids: dict[str, set[str]] = {}  # page: its anchors
         self.page = browser.new_page(viewport=DESKTOP)
@@ -165,6 +166,12 @@ class Site:
         if self.page.url == f"{self.address}index.html":
             self.faults.append("navigation: the menu of a phone leads nowhere")
 
+    def tell(self) -> None:
+        """Print the faults that were found since the last call."""
+        for fault in self.faults[self.n_told :]:
+            print(fault, flush=True)
+        self.n_told = len(self.faults)
+
     def take_pictures(self, out: Path, names: list[str]) -> None:
         """Save how pages look, wide and narrow, light and dark."""
         out.mkdir(parents=True, exist_ok=True)
@@ -197,14 +204,14 @@ def main() -> int:
         else:
             for name in pages:
                 site.check_page(name)
+                site.tell()
             site.check_links()
             for page, words in SEARCH_WORDS.items():
                 for word in words:
                     site.check_search(word, page)
             site.check_navigation()
         browser.close()
-    for fault in site.faults:
-        print(fault)
+    site.tell()
     print(f"{len(pages)} pages, {len(site.faults)} faults")
     return bool(site.faults)
 
