@@ -279,7 +279,6 @@ def run(name, method):
 
 
 def interval(differences, n_samples=2000):
-    """95 % interval of a mean, by a bootstrap."""
     rng, n = np.random.default_rng(0), len(differences)
     means = [differences[rng.integers(n, size=n)].mean() for _ in range(n_samples)]
     return [float(bound) for bound in np.quantile(means, [0.025, 0.975])]

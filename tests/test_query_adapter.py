@@ -162,7 +162,7 @@ SETTINGS = [
 def test_new_questions_find_more_than_before(settings):
     if "device" in settings:
         pytest.importorskip("torch")
-    Q, X, relevant = questions()
+    Q, X, relevant = questions(n=480)
     train, test = relevant[:160], relevant[160:]
     model = QueryAdapter(random_state=0, **settings).fit(Q, X, train)
     assert model.improved_

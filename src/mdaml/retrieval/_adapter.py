@@ -37,7 +37,8 @@ class QueryAdapter(HandOver, BaseEstimator):
     with a strength α and z over documents that are relevant for other queries but, as far as known,
     not for q; the score is that of the similarity. It is convex in W at full rank if only queries
     are mapped. The scale s is fitted to the vectors as they are. Documents that are relevant for
-    the same query take the part of queries too, with each other as relevant documents.
+    the same query take the part of queries too, with each other as relevant documents. At full
+    rank, and if only queries are mapped, W differs from I along axes with nearly all the variance.
 
     Parameters
     ----------
