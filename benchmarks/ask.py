@@ -61,7 +61,7 @@ def serve(place: str) -> None:
 async def answer(url: str, name: str, end: float, times: list[tuple[float, float]]) -> None:
     rng = np.random.default_rng(sum(name.encode()))
     await asyncio.sleep(PAUSE * rng.random())
-    async with httpx.AsyncClient(base_url=url, follow_redirects=True, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=url, follow_redirects=True, timeout=60) as client:
 
         async def page(path: str) -> str:
             return re.search('name="token" content="([^"]*)"', (await client.get(path)).text)[1]
@@ -86,13 +86,21 @@ def memory_of(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
+def learner_memory(pid: int) -> float:
+    """Return the resident memory of the processes that a server started, in MB."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    return sum(memory_of(int(child)) for path in children for child in path.read_text().split())
+
+
 async def load_server(url: str, pid: int, persons: int, minutes: float) -> dict:
-    begin, times, memory = time.monotonic(), [], []
+    begin, times, memory, learner, load = time.monotonic(), [], [], [], [os.getloadavg()[0]]
     end = begin + 60 * minutes
     crowd = [asyncio.create_task(answer(url, f"p{k}", end, times)) for k in range(persons)]
     while time.monotonic() < end:
         await asyncio.sleep(5)
         memory.append(round(memory_of(pid)))
+        learner.append(round(learner_memory(pid)))
+        load.append(os.getloadavg()[0])
     await asyncio.gather(*crowd)
     taken = np.array([t for moment, t in times if moment > begin + 10]) * 1000
     p50, p95, p99 = np.percentile(taken, [50, 95, 99]).round(1).tolist()
@@ -101,9 +109,12 @@ async def load_server(url: str, pid: int, persons: int, minutes: float) -> dict:
         "minutes": minutes,
         "answers": len(times) - persons,
         **{"p50 ms": p50, "p95 ms": p95, "p99 ms": p99, "max ms": round(float(taken.max()), 1)},
-        "server MB after 30 s": memory[5] if len(memory) > 5 else memory[-1],
+        "server MB after 30 s": memory[:6][-1],
         "server MB at the end": memory[-1],
-        "load of the machine": round(os.getloadavg()[0], 1),
+        "learner MB after 30 s": learner[:6][-1],
+        "learner MB at the end": learner[-1],
+        "load average before": round(load[0], 1),
+        "load average, mean": round(float(np.mean(load)), 1),
     }
 
 
@@ -319,7 +330,9 @@ def main() -> None:
     print(json.dumps(found, indent=1))
     if given.save:
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        RESULTS.write_text(json.dumps(kept | {given.what: found}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps(kept | {given.what: found}, indent=1, ensure_ascii=False) + "\n"
+        )
 
 
 if __name__ == "__main__":

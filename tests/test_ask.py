@@ -416,6 +416,16 @@ def test_tables_that_cannot_be_used_are_refused(tmp_path, text, options, message
         read_items(table, **options)
 
 
+def test_of_a_table_with_an_embedding_the_other_numbers_are_shown(tmp_path):
+    table = tmp_path / "items.csv"
+    table.write_text("id,year,embed_1,embed_2\na,1990,0.1,0.2\nb,1991,0.3,0.4\nc,1992,0.5,0.6\n")
+    items = read_items(table)
+    assert items.features == ("embed_1", "embed_2")
+    assert items.X.tolist() == [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]
+    assert not items.is_scaled
+    assert items.show(1)["parts"] == [{"kind": "text", "text": "1991"}]
+
+
 def test_questions_need_enough_items():
     with pytest.raises(ValueError, match="shows 7 items, but there are 5"):
         Composer(Plan(form="pick"), IDS)

@@ -1,6 +1,7 @@
 """Items to compare: a table or a folder, what a page shows of each, and their features."""
 
 import math
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ _TYPES = {
     "video": {".mp4": "video/mp4", ".webm": "video/webm"},
 }
 KINDS = ("text", *_TYPES)
+_EMBEDDED = re.compile(r"embed(ding)?s?[ _.-]?\d+", re.IGNORECASE)  # columns of an embedding
 _SHOWN_NUMBERS = 8  # of an item that has nothing else to show
 
 
@@ -177,8 +179,9 @@ def read_items(
     Parameters
     ----------
     path : Path
-        Columns of numbers are features, others are shown: as images, sounds or films where the
-        cells are names of such files, otherwise as texts.
+        Columns of numbers are features, only those of an embedding (embed1, embed2, ...) if there
+        is one; others are shown: as images, sounds or films where the cells are names of such
+        files, otherwise as texts.
     id_column : str or None
         The column of ids. None: a column id, or the first one of files whose cells differ;
         otherwise rows are numbers.
@@ -209,7 +212,13 @@ def read_items(
     n_items = len(next(iter(columns.values())))
     ids = columns[id_column] if id_column else [str(row) for row in range(n_items)]
     used = {id_column, *(name for _, name in shown)}
-    numbers = {n: x for n, cells in columns.items() if (x := _to_numbers(path, n, cells, used))}
+    embedded = {name for name in columns if _EMBEDDED.fullmatch(name)}
+    numbers = {
+        name: x
+        for name, cells in columns.items()
+        if not embedded or name in embedded
+        if (x := _to_numbers(path, name, cells, used))
+    }
     if not shown and not shows_nothing:
         free = [n for n in columns if n not in numbers and (n != id_column or _guess(columns[n]))]
         shown = [(_guess(columns[n]) or "text", n) for n in free]

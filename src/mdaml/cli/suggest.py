@@ -20,7 +20,9 @@ def suggest(
     items: Annotated[
         Path,
         typer.Argument(
-            metavar="ITEMS", help="Table of items, as for mdaml ask.", show_default=False
+            metavar="ITEMS",
+            help="Table of items or folder of images, as for mdaml ask.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -50,7 +52,8 @@ def suggest(
     with run_command() as screen, replace_output(out, suffixes, inputs=inputs) as part:
         estimator, prepared = load_model(model)
         names = prepared.columns if prepared is not None and prepared.is_named else None
-        check_file(items)
+        if not items.is_dir():
+            check_file(items)
         with screen.collect_warnings(), convert_errors():
             known = read_items(items, id_column=id_column, shown=None, features=features)
             X = _take_features(known, names, estimator.n_features_in_)

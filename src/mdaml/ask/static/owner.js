@@ -40,11 +40,11 @@ const thumbs = (rows, items) => element("div", { className: "thumbs" }, ...rows.
 function judge(report) {
   const { lead, gain } = report;
   if (!lead) return report.n_held_out === undefined ? "" : `The score comes after 10 held-out answers; there are ${report.n_held_out}.`;
-  const by = `${points(lead[0])} points beside Euclid (${points(lead[1])} to ${points(lead[2])})`;
-  if (lead[1] <= 0) return `No sign yet that the answers teach anything: on ${report.n_held_out} held-out answers the metric is at ${by}, which may be chance.`;
+  const held = count(report.n_held_out, "held-out answer", "held-out answers");
+  if (lead[1] <= 0) return `No sign yet that the answers teach anything: on ${held} the difference to Euclid is ${points(lead[0])} points (${points(lead[1])} to ${points(lead[2])}), which may be chance.`;
   const next = gain ? `About ${count(gain, "more answer", "more answers")} to gain a point.`
     : report.curve.length < 3 ? "It is too early to say how the score grows." : "The score hardly grows at present.";
-  return `The answers teach: ${by}. ${next}`;
+  return `The answers teach: on ${held} the learned metric is ${(100 * lead[0]).toFixed(1)} points above Euclid (${(100 * lead[1]).toFixed(1)} to ${(100 * lead[2]).toFixed(1)}). ${next}`;
 }
 function ticks(low, high) {
   const step = high - low > 0.45 ? 0.2 : high - low > 0.2 ? 0.1 : 0.05, found = [];
