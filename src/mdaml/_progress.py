@@ -15,16 +15,18 @@ from typing import Any, TypeAlias
 Listener: TypeAlias = Callable[[str, int | None, int | None], None]
 _Report: TypeAlias = tuple[str, int | None, int | None]
 
-# Who listens, and what was reported last.
-_heard: ContextVar[tuple[Listener, list[_Report]] | None] = ContextVar("heard", default=None)
+# Who listens, whether to interruptions only, and what was reported last.
+_Heard: TypeAlias = tuple[Listener, bool, list[_Report]]
+
+_heard: ContextVar[_Heard | None] = ContextVar("heard", default=None)
 _SECONDS = 1.0  # between two lines of one phase
 
 
 def report(phase: str, done: int | None = None, total: int | None = None) -> None:
     """Say in which phase the work is, and how far."""
     heard = _heard.get()
-    if heard is not None:
-        listener, last = heard
+    if heard is not None and not heard[1]:
+        listener, _, last = heard
         last[:] = [(phase, done, total)]
         listener(phase, done, total)
 
@@ -39,14 +41,14 @@ def interrupt(phase: str) -> None:
 def resume() -> None:
     """Say again what was reported before the interruption."""
     heard = _heard.get()
-    if heard is not None and heard[1]:
-        heard[0](*heard[1][0])
+    if heard is not None and heard[2]:
+        heard[0](*heard[2][0])
 
 
 @contextmanager
 def listen(listener: Listener) -> Iterator[None]:
     """Send reports to a function, whatever else would show them."""
-    before = _heard.set((listener, []))
+    before = _heard.set((listener, False, []))
     try:
         yield
     finally:
@@ -55,9 +57,13 @@ def listen(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def mute() -> Iterator[None]:
-    """Send reports nowhere: those of the many fits that a search makes."""
-    with listen(lambda _phase, _done, _total: None):
+    """Send reports nowhere, those of the many fits that a search makes; but interruptions."""
+    heard = _heard.get()
+    before = _heard.set(None if heard is None else (heard[0], True, heard[2]))
+    try:
         yield
+    finally:
+        _heard.reset(before)
 
 
 @contextmanager

@@ -119,8 +119,8 @@ class DMLdc(LabelLearner):
         max_iter: int = 20,
         max_inner_iter: int = 300,
         tol: float = 1e-4,
-        callback: Callable[[int, float], bool | None] | None = None,
         verbose: int = 0,
+        callback: Callable[[int, float], bool | None] | None = None,
     ) -> None:
         self.ridge = ridge
         self.ramp = ramp
@@ -128,8 +128,8 @@ class DMLdc(LabelLearner):
         self.max_iter = max_iter
         self.max_inner_iter = max_inner_iter
         self.tol = tol
-        self.callback = callback
         self.verbose = verbose
+        self.callback = callback
 
     def _check_parameters(self, n_features: int) -> None:  # noqa: ARG002
         check_number(self, "ridge", self.ridge, 0.0)

@@ -126,16 +126,16 @@ class LMNN(LabelLearner):
         n_components: int | None = None,
         max_iter: int = 500,
         tol: float = 1e-5,
-        callback: Callable[[int, float], bool | None] | None = None,
         verbose: int = 0,
+        callback: Callable[[int, float], bool | None] | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.push_weight = push_weight
         self.n_components = n_components
         self.max_iter = max_iter
         self.tol = tol
-        self.callback = callback
         self.verbose = verbose
+        self.callback = callback
 
     def _check_parameters(self, n_features: int) -> None:
         check_integer(self, "n_neighbors", self.n_neighbors, 1)

@@ -239,8 +239,8 @@ class MDaML(WeakLearner):
         max_inner_iter: int = 5,
         tol: float = 1e-4,
         n_components: int | None = None,
-        callback: Callable[[int, float], bool | None] | None = None,
         verbose: int = 0,
+        callback: Callable[[int, float], bool | None] | None = None,
         device: Literal["cpu", "cuda", "auto"] | None = None,
         memory_limit: int | str | None = None,
         random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -264,8 +264,8 @@ class MDaML(WeakLearner):
         self.max_inner_iter = max_inner_iter
         self.tol = tol
         self.n_components = n_components
-        self.callback = callback
         self.verbose = verbose
+        self.callback = callback
         self.device = device
         self.memory_limit = memory_limit
         self.random_state = random_state
