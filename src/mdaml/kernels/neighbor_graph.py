@@ -158,7 +158,7 @@ class _Lists:
 
     def complete(self, rng: np.random.Generator) -> None:
         """Compare rows that no leaf gave any of another class with a sample of every class."""
-        alone = np.flatnonzero(self.places[:, self.split] < 0)
+        alone = np.flatnonzero(self.places[:, self.split] < 0).astype(np.int32)
         firsts = np.unique(self.bounds[:, 0])[:_LEAF]
         some = np.union1d(rng.permutation(len(self.Z))[:_LEAF], firsts).astype(np.int32)
         for first, last in blocks(0, len(alone), _LEAF):
@@ -190,13 +190,14 @@ def _true_neighbors(
     lists, middle = _Lists.empty(Z[tried], bounds[tried], wanted), np.zeros_like(Z[0])
 
     def search(begin: int, end: int) -> None:
-        some = np.arange(begin, end)
+        some = np.arange(begin, end, dtype=np.int32)
+        names = tried[some].astype(np.int32)  # one type of places: compiled once
         for first, last in blocks(0, len(Z), 4096):
-            candidates = np.arange(first, last)
+            candidates = np.arange(first, last, dtype=np.int32)
             own = np.clip(lists.bounds[some] - first, 0, last - first)
-            half, left, right = _factors(Z, tried[some], candidates, middle)
+            half, left, right = _factors(Z, names, candidates, middle)
             found = (lists.places, lists.sq_dists, lists.split)
-            _keep(some, tried[some], own, candidates, half, left @ right.T, *found)
+            _keep(some, names, own, candidates, half, left @ right.T, *found)
 
     share(search, len(tried), len(tried) * len(Z))
     return lists.places
