@@ -189,6 +189,19 @@ def test_neighbours_over_shards_are_those_of_one_memory(random_problem, seed, n_
             np.testing.assert_array_equal(got, wanted)
 
 
+def test_nearly_all_neighbours_of_large_shards_are_found(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, classes = rng.normal(size=(1500, 3)), Classes.from_labels("test", rng.integers(0, 3, 1500))
+    said = Constraints.of_triplets(np.array([[i, i + 1, i + 2] for i in range(0, 1400, 70)]), 1500)
+    store = split(X, said, 3)[0]
+    exact = store.nearest(np.eye(3), classes, 3, 5)
+    monkeypatch.setattr("mdaml.constraints.labels._EXACT_UP_TO", 100)
+    monkeypatch.setattr("mdaml.kernels.neighbor_graph._LEAF", 64)
+    for got, true in zip(store.nearest(np.eye(3), classes, 3, 5), exact, strict=True):
+        assert (got[:, :, None] == true[:, None, :]).any(axis=1).mean() > 0.93
+        assert np.all(got >= 0)
+
+
 @pytest.mark.parametrize("n_rows", [2000, 50])
 def test_modes_counted_over_shards_are_those_of_one_memory(monkeypatch, n_rows):
     for home in ("dask.store", "memory"):

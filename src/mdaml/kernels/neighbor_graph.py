@@ -5,8 +5,8 @@ of a leaf are compared with each other and with the neighbours that any of them 
 product of matrices. Trees over all rows and trees within each class take turns, until a sample of
 exact searches says that the wanted share of the true neighbours was found.
 
-A row is in one leaf of a tree, and only the thread of this leaf changes its list, from what was
-known before the round: results do not depend on the number of threads.
+A row is in one leaf of a tree, and only the thread of this leaf reads and changes its list: results
+do not depend on the number of threads.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ from mdaml.kernels.threads import share
 
 _LEAF = 512  # rows of a leaf, at most
 _QUERIES = 128  # rows of a leaf whose distances are computed at once: they stay in the cache
-_SHORTEST = 6  # a list has so many neighbours of each kind, or as many as are wanted
-_POOLED = 6  # of each kind, so many neighbours of a row are shown to the other rows of its leaf
+_POOLED = 6  # of each kind, so many neighbours of a row are shown to its leaf; no list is shorter
 _MOST_ROUNDS = 24
 _N_TRIED = 400  # rows whose neighbours are searched exactly, to see how many were found
 
@@ -121,24 +120,21 @@ class _Lists:
 
     @classmethod
     def empty(cls, Z: FloatArray, bounds: IntArray, wanted: tuple[int, int]) -> "_Lists":
-        n_near, n_far = (max(n, _SHORTEST) for n in wanted)
+        n_near, n_far = (max(n, _POOLED) for n in wanted)
         shape = (len(Z), n_near + n_far)
         places, sq_dists = np.full(shape, -1, np.int32), np.full(shape, np.inf, np.float32)
         return cls(Z, bounds, places, sq_dists, n_near)
 
     def join(self, order: IntArray, cuts: IntArray) -> None:
         """Compare the rows of each leaf with each other and with the neighbours they have."""
-        near = self.places[:, : min(_POOLED, self.split)].copy()
-        share(self._join, len(cuts) - 1, 4 * _LEAF * len(order), order, cuts, near)
+        share(self._join, len(cuts) - 1, 4 * _LEAF * len(order), order, cuts)
 
-    def _join(self, begin: int, end: int, order: IntArray, cuts: IntArray, near: IntArray) -> None:
+    def _join(self, begin: int, end: int, order: IntArray, cuts: IntArray) -> None:
         for leaf in range(begin, end):
             members = np.sort(order[cuts[leaf] : cuts[leaf + 1]])
-            far = _distinct(self.places[members, self.split : self.split + _POOLED])
-            pool = [members, near[members].ravel(), far]
-            if len(far) < len(members) // 2:  # classes far apart, where all see the same few others
-                pool.append(near[far].ravel())
-            self.compare(members, _distinct(np.concatenate(pool)))
+            near, far = (self.places[members, k : k + _POOLED] for k in (0, self.split))
+            pool = np.concatenate([members, near.ravel(), far.ravel()])
+            self.compare(members, _distinct(pool))
 
     def compare(self, members: IntArray, candidates: IntArray) -> None:
         """Put candidates, which are sorted, into the lists of some rows."""
@@ -162,7 +158,7 @@ class _Lists:
 
     def complete(self, rng: np.random.Generator) -> None:
         """Compare rows that no leaf gave any of another class with a sample of every class."""
-        alone = np.flatnonzero(self.places[:, self.split] < 0)
+        alone = np.flatnonzero(self.places[:, self.split] < 0).astype(np.int32)
         firsts = np.unique(self.bounds[:, 0])[:_LEAF]
         some = np.union1d(rng.permutation(len(self.Z))[:_LEAF], firsts).astype(np.int32)
         for first, last in blocks(0, len(alone), _LEAF):
@@ -194,13 +190,14 @@ def _true_neighbors(
     lists, middle = _Lists.empty(Z[tried], bounds[tried], wanted), np.zeros_like(Z[0])
 
     def search(begin: int, end: int) -> None:
-        some = np.arange(begin, end)
+        some = np.arange(begin, end, dtype=np.int32)
+        names = tried[some].astype(np.int32)  # one type of places: compiled once
         for first, last in blocks(0, len(Z), 4096):
-            candidates = np.arange(first, last)
+            candidates = np.arange(first, last, dtype=np.int32)
             own = np.clip(lists.bounds[some] - first, 0, last - first)
-            half, left, right = _factors(Z, tried[some], candidates, middle)
+            half, left, right = _factors(Z, names, candidates, middle)
             found = (lists.places, lists.sq_dists, lists.split)
-            _keep(some, tried[some], own, candidates, half, left @ right.T, *found)
+            _keep(some, names, own, candidates, half, left @ right.T, *found)
 
     share(search, len(tried), len(tried) * len(Z))
     return lists.places
