@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -28,7 +28,7 @@ def write_blocks(path: Path, suffix: str, blocks: Iterable[Table], *, raw: bool 
     """
     if suffix == ".csv" and not raw:
         blocks = map(_disarm_block, blocks)
-    write = {
+    write: dict[str, Callable[[BinaryIO, Iterator[Table]], None]] = {
         ".csv": _write_csv,
         ".parquet": partial(_write_batches, suffix),
         ".feather": partial(_write_batches, suffix),
