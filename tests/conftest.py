@@ -8,6 +8,7 @@ them. :class:`Problem` holds plain arrays in the shapes of ``literal`` and ``ora
 import os
 import signal
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import hypothesis
 import literal
@@ -27,7 +28,9 @@ from mdaml.stores.memory import MemoryStore
 
 # Property tests draw new examples at every run, but the same in continuous integration, where a
 # failure should mean that the change is to blame. No deadline: machines are busy at times.
-hypothesis.settings.register_profile("here", deadline=None)
+# Failing examples are kept beside the tests, unless another user runs these, who may only read.
+kept = {} if os.access(Path(__file__).parents[1], os.W_OK) else {"database": None}
+hypothesis.settings.register_profile("here", deadline=None, **kept)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 

@@ -83,14 +83,14 @@ def print_document_of(message: str, details: list[str], code: int) -> None:
 
 
 def format_json(document: Mapping[str, Any]) -> str:
-    """Return a document as one line, escaped where the encoding of stdout has no such letters."""
+    """Return a document as one line of UTF-8, as JSON must be; escaped where stdout has another."""
     plain = partial(json.dumps, document, allow_nan=False, default=_to_plain)
     text = plain(ensure_ascii=False)
     try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+        printed = text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+        return text if printed == text.encode() else plain()
     except UnicodeEncodeError:
         return plain()
-    return text
 
 
 def _to_plain(value: Any) -> Any:

@@ -28,7 +28,7 @@ def write_blocks(path: Path, suffix: str, blocks: Iterable[Table], *, raw: bool 
     """
     if suffix == ".csv" and not raw:
         blocks = map(_disarm_block, blocks)
-    write: dict[str, Callable[..., None]] = {
+    write: dict[str, Callable[[BinaryIO, Iterator[Table]], None]] = {
         ".csv": _write_csv,
         ".parquet": partial(_write_batches, suffix),
         ".feather": partial(_write_batches, suffix),
