@@ -10,7 +10,6 @@ import numpy.typing as npt
 from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml.kernels.neighbor_graph import nearly_nearest
 from mdaml.kernels.neighbors import nearest
 
 Pairing = Literal["grid", "zip"]
@@ -151,6 +150,8 @@ def find_nearest(
     if len(X) <= _EXACT_UP_TO or recall >= 1.0:
         near = classes.nearest(X, n_similar, same=True)
         return near, classes.nearest(X, n_dissimilar, same=False)
+    from mdaml.kernels.neighbor_graph import nearly_nearest  # few fits are so large
+
     wanted = (n_similar, n_dissimilar)
     return nearly_nearest(X, classes.bounds, classes.rows, wanted, recall)
 
