@@ -158,7 +158,7 @@ def find_nearest(
     if len(X) <= _EXACT_UP_TO or recall >= 1.0:
         near = classes.nearest(X, n_similar, same=True)
         return near, classes.nearest(X, n_dissimilar, same=False)
-    from mdaml.kernels.neighbor_graph import nearly_nearest  # few fits need it
+    from mdaml.kernels.neighbor_graph import nearly_nearest  # few fits are so large
 
     wanted = (n_similar, n_dissimilar)
     return nearly_nearest(X, classes.bounds, classes.rows, wanted, recall)
