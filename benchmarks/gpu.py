@@ -157,9 +157,9 @@ def kernel_times(X, T, arguments, rank):
     )
     rng = np.random.RandomState(0)
     modes = once("mixture start (once)", lambda: start_modes(spec, store, rng))
-    space, F = once("start of the metric (once)", lambda: start_metric(spec, store, rng))
-    problem = Alternation(store, space, spec)
-    state = once("state at the start", lambda: problem.start(F, modes))
+    start = once("start of the metric (once)", lambda: start_metric(spec, store, rng))
+    problem = Alternation(store, start.space, spec)
+    state = once("state at the start", lambda: problem.start(start.F, modes))
     clock_rounds(clock, problem, state)
     (clock_full_rank if rank is None else clock_low_rank)(clock, problem, state)
     limits = {"max_iter": arguments.steps, "gtol": 0.0, "ftol": -1.0}

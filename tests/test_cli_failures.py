@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.preprocessing
 from typer.testing import CliRunner
 
 import mdaml.cli.features as features_module
 import mdaml.cli.fit as fit_module
-import mdaml.cli.score as score_module
 from mdaml import Euclidean, MDaML
 from mdaml.cli import build_app, main
 from mdaml.cli.audit import audit
@@ -337,12 +337,12 @@ def test_a_job_that_ignores_ctrl_c_goes_on_to_ignore_it():
 
 
 def test_warnings_of_a_score_are_in_its_document(monkeypatch):
-    class Noisy(score_module.StandardScaler):
+    class Noisy(sklearn.preprocessing.StandardScaler):
         def fit(self, X, y=None):
             warnings.warn("compiled again", RuntimeWarning, stacklevel=1)
             return super().fit(X, y)
 
-    monkeypatch.setattr(score_module, "StandardScaler", Noisy)
+    monkeypatch.setattr(sklearn.preprocessing, "StandardScaler", Noisy)
     words = ("plain.mdaml", "items.csv", "--drop", "y", "--triplets", "said.csv", "--json")
     result = run("score", *words)
     assert json.loads(result.stdout)["warnings"] == ["compiled again"]
