@@ -10,6 +10,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml.kernels.products import blocks
 from mdaml.retrieval._relevance import Relevance, read_relevance
 from mdaml.retrieval._search import search
 from mdaml.stores.choice import find_device
@@ -17,6 +18,7 @@ from mdaml.stores.choice import find_device
 SIMILARITIES = ("cosine", "dot", "euclidean")
 MEASURES = ("recall", "precision", "hit_rate", "mrr", "map", "ndcg")
 _BOOTSTRAP = 1 << 22  # entries of the drawn samples held at a time
+_ROWS_OF_LENGTHS = 256  # in double precision at a time, in the cache
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,10 @@ def prepare(
 
 def scale_rows(A: FloatArray) -> FloatArray:
     """Return rows of length one; zero rows stay."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", A, A, dtype=np.float64))
+    lengths = np.empty(len(A))
+    for begin, end in blocks(0, len(A), _ROWS_OF_LENGTHS):
+        some = A[begin:end].astype(np.float64)
+        lengths[begin:end] = np.sqrt(np.vecdot(some, some))
     if np.allclose(lengths, 1.0, rtol=0, atol=1e-6):
         return A
     return A / np.where(lengths > 0, lengths, 1.0)[:, None].astype(A.dtype)
