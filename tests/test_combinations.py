@@ -14,6 +14,7 @@ from mdaml import MDaML, MDaMLCV
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.estimators import mdaml_cv
 from mdaml.model_selection import MetricSearchCV
+from mdaml.solver import choice as solver_choice
 
 N, K = 48, 3
 RNG = np.random.default_rng(0)
@@ -196,6 +197,18 @@ def test_groups_are_found_in_every_chunk():
         model.partial_fit(X[rows], triplets=said)
         assert (LABELS[rows][model.triplets_[:, 0]] == LABELS[rows][model.triplets_[:, 1]]).all()
         assert not np.array_equal(model.triplets_, said)  # those of neighbours instead
+
+
+@pytest.mark.usefixtures("force_blocks")
+@pytest.mark.parametrize("place", places(*PLACES))
+@pytest.mark.parametrize("said", ["triplets", "all forms"])
+def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monkeypatch):
+    client = request.getfixturevalue("client") if place.startswith("cluster") else None
+    wanted = fitted("memory", said, None, None, anchor="auto", n_modes="auto")
+    monkeypatch.setattr(solver_choice, "_MOST_ROWS", 0)
+    got = fitted(place, said, None, client, anchor="auto", n_modes="auto")
+    assert got.anchor_ == wanted.anchor_  # all samples are compared here
+    assert_same(got, wanted, place)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from mdaml.solver.start import start_metric, start_modes
 from mdaml.solver.store import Store
 
 _MOST_COMPARISONS = 20_000
+_MOST_ROWS = 100_000  # beyond so many samples only those that are compared take part
 _FEW_COMPARISONS = 2_000  # up to here every point is held out once, beyond them a quarter
 _N_PARTS = 4
 _ROUNDS = 1
@@ -28,6 +29,8 @@ def choose_anchor(spec: Spec, store: Store, said: Constraints, rng: np.random.Ra
     """
     if said.n_constraints > _MOST_COMPARISONS:
         said = said.select(np.sort(rng.permutation(said.n_constraints)[:_MOST_COMPARISONS]))
+    if store.shape[0] > _MOST_ROWS:
+        spec, store, said = _compared_only(spec, store, said)
     reference = np.concatenate([said.triplets[:, 0], said.quadruplets[:, 0]])
     part_of = rng.permutation(said.n_points)[reference] % _N_PARTS
     n_used = _N_PARTS if said.n_constraints <= _FEW_COMPARISONS else 1
@@ -37,6 +40,18 @@ def choose_anchor(spec: Spec, store: Store, said: Constraints, rng: np.random.Ra
         if out.any() and not out.all():
             losses += _losses(spec, store, said.select(~out), said.select(out), rng)
     return spec.anchors[int(np.argmin(losses))]
+
+
+def _compared_only(spec: Spec, store: Store, said: Constraints) -> tuple[Spec, Store, Constraints]:
+    """Return the problem of the samples that are compared: a step takes products with all."""
+    given = said.triplets if len(said.triplets) else said.quadruplets
+    rows, numbers = np.unique(given, return_inverse=True)
+    numbers = numbers.reshape(given.shape)
+    if isinstance(spec.weights, np.ndarray):
+        spec = replace(spec, weights=spec.weights[rows])
+    if len(said.triplets):
+        return spec, store.part(rows), Constraints.of_triplets(numbers, len(rows))
+    return spec, store.part(rows), Constraints.of_quadruplets(numbers, said.weights, len(rows))
 
 
 def _losses(

@@ -55,6 +55,9 @@ class Store(Protocol):
     def compare(self, said: Constraints) -> Self:
         """Return the same samples with comparisons: triplets, or weighted quadruplets."""
 
+    def part(self, rows: IntArray) -> "Store":
+        """Return some of the samples, in increasing order, without comparisons."""
+
     def mapped(self, basis: FloatArray) -> Self:
         """Return the samples mapped by a basis, (d, r), with the same comparisons."""
 

@@ -88,6 +88,9 @@ class MemoryStore(ArrayStore):
         grouped = group(scale_weights(said), len(self.rows))
         return replace(self, comparisons=grouped, turns=Turns.from_graph(grouped.near_graph()))
 
+    def part(self, rows: IntArray) -> "MemoryStore":
+        return MemoryStore(self.rows[rows], self.mean)
+
     def mapped(self, basis: FloatArray) -> "MemoryStore":
         parts = (self.comparisons, self.turns, self.n_own, self.n_total)
         return MemoryStore(self.project(basis), np.zeros(0), *parts)

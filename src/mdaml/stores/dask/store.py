@@ -21,7 +21,7 @@ from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Part
 from mdaml.stores.dask.plan import Plan, Survey, make_plan
 from mdaml.stores.dask.rows import Rows, pieces
-from mdaml.stores.memory import leading_axes
+from mdaml.stores.memory import MemoryStore, leading_axes
 from mdaml.stores.mixture import (
     MAX_ROWS_TO_COUNT,
     count_modes,
@@ -115,6 +115,10 @@ class DaskStore:
             args = (i, grouped[i], plan.borders[i], self.kind, n, self.own[i], places, sent)
             shards.append(cluster.task(i, shard.assemble, *args))
         return replace(self, shards=shards, plan=plan, total=float(said.n_constraints))
+
+    def part(self, rows: IntArray) -> MemoryStore:
+        """Return them in this process."""
+        return MemoryStore(self._fetch_rows(rows, ()), self.mean)
 
     def mapped(self, basis: FloatArray) -> Self:
         own = self.cluster.each(shard.map_rows, self.own, slice(None), basis)

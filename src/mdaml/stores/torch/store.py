@@ -101,6 +101,9 @@ class TorchStore(ArrayStore):
             self, comparisons=comparisons, by_far=by_far, by_second=by_second, turns=turns
         )
 
+    def part(self, rows: IntArray) -> "TorchStore":
+        return TorchStore(self.rows[torch.tensor(rows, device=self.rows.device)], self.mean)
+
     def mapped(self, basis: FloatArray) -> Self:
         return replace(self, rows=self.project(basis), mean=np.zeros(0))
 
