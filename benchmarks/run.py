@@ -73,25 +73,26 @@ def speed_on(name):
     X, y, triplets = training_part(name)
     options = {"eta": ETA, "triplet_weight": TRIPLET_WEIGHT, "ridge": RIDGE}
     start_seconds, start = seconds(partial(mixture_weights, X, K), 3)
-    MDaML(K, init=start, max_iter=5, **options).fit(X, triplets=triplets)  # compile
+    ours = {**options, "anchor": 0.0}  # the objective of the paper, and nothing else
+    MDaML(K, init=start, max_iter=5, **ours).fit(X, triplets=triplets)  # compile
 
     def literal(tidy):
         results = fit_literal(X, triplets, start, n_outer=5, n_inner=10, tidy=tidy, **options)
         return results[-1][-1]
 
     def same_iterations():
-        model = MDaML(K, init=start, max_iter=5, max_inner_iter=10, tol=0, **options)
+        model = MDaML(K, init=start, max_iter=5, max_inner_iter=10, tol=0, **ours)
         return model.fit(X, triplets=triplets).history_[-1]
 
     def until_as_low():
         model = MDaML(
-            K, init=start, max_iter=100, callback=lambda _, value: value <= target, **options
+            K, init=start, max_iter=100, callback=lambda _, value: value <= target, **ours
         )
         return model.fit(X, triplets=triplets).history_[-1]
 
     def default_fit():
         partners = {"sampling": "random", "n_similar": 10, "n_dissimilar": 10}
-        return MDaML(K, random_state=0, **partners).fit(X, y).history_[-1]
+        return MDaML(K, anchor=0.0, random_state=0, **partners).fit(X, y).history_[-1]
 
     # Ours once before, once after: a slow spell of the machine then hits both sides.
     same_seconds, same = seconds(same_iterations, 5)
@@ -179,7 +180,7 @@ def growth():
         times, starts = [], []
         for value in values:
             X, triplets = synthetic(*arguments(value))
-            model = MDaML(modes(value), max_iter=3, tol=0, random_state=0)
+            model = MDaML(modes(value), anchor=0.0, max_iter=3, tol=0, random_state=0)
             times.append(seconds(partial(model.fit, X, triplets=triplets), 3)[0])
             starts.append(seconds(partial(mixture_weights, X, modes(value)), 1)[0])
         slope = np.polyfit(np.log(values), np.log(times), 1)[0]
