@@ -14,45 +14,45 @@ if TYPE_CHECKING:
     from mdaml.estimators.base import MahalanobisTransformer
 
 _HELP = {
-    "DATA": "Table, one item a row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
+    "DATA": "Table, one item per row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
     "MODEL": "Model that mdaml fit, search or adapt wrote, or that mdaml ask learned.",
-    "--out": "Where to write the model; the name ends in .mdaml.",
+    "--out": "Where to write the model; the name must end in .mdaml.",
     "--id": "Column that names the rows. By default the column 'id', if there is one; otherwise "
-    "rows are numbers, from 0. With .npy data: an .npy file of names.",
+    "rows are numbered from 0. With .npy data: an .npy file of names.",
     "--labels": "Column of class labels, empty or -1 where unknown. With .npy data: an .npy file.",
-    "--drop": "Columns to leave out, separated by commas. What is learned from must be numbers; a "
-    "model finds its columns again by name.",
-    "--missing": "What to do about empty cells: refuse the table, drop the row, or fill in the "
-    "median of the column (the most frequent category). The model remembers it.",
-    "--categorical": "Columns that hold categories, separated by commas, or 'auto' for all that "
-    "hold text: each category becomes a feature of zeros and ones. The model remembers them.",
+    "--drop": "Columns to leave out, separated by commas. Columns to learn from must be numeric; "
+    "the model finds them by name later.",
+    "--missing": "What to do with empty cells: refuse the table, drop the row, or fill in the "
+    "median of the column (for categories, the most frequent). The model remembers the choice.",
+    "--categorical": "Columns that hold categories, separated by commas, or 'auto' for all columns "
+    "of text: each category becomes a feature of zeros and ones. The model remembers them.",
     "--triplets": "Columns a,b,c: a is nearer to b than to c.",
     "--pairs": "Columns a,b,label: label 1 if a and b are similar, -1 if not.",
     "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
-    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file may be "
-    "tables like DATA, or .npz, with a column weight, and each option may be repeated.",
-    "--columns": "Columns of the files of answers, if they have other names: such as "
+    "--constraints": "Any mixture: columns kind,a,b,c,d,label. All four kinds of file can be "
+    "tables like DATA or .npz, can have a column weight, and each option can be repeated.",
+    "--columns": "Names of these columns in your files, if they differ, such as "
     "anchor,closer,farther with --triplets.",
     "--form": "Form of the answers in --constraints: choices, odd-one-out, picks, rankings, votes, "
     "grades or positives; or the program that wrote them: salmon, things, jspsych or splink.",
-    "--skip-invalid": "Leave out lines that are no comparison of rows of DATA, and count them.",
-    "--method": "Method of learning. From comparisons or labels: mdaml, mdamlcv, which chooses its "
-    "parameters too, gmml, kissme, dml-eig, and euclidean, the baseline. From labels: lmnn, dmlmj, "
-    "lfda, dml-dc.",
+    "--skip-invalid": "Skip lines that do not compare rows of DATA, and count them.",
+    "--method": "Learning method. From comparisons or labels: mdaml, mdamlcv (also chooses its "
+    "parameters), gmml, kissme, dml-eig and euclidean (the baseline). From labels only: lmnn, "
+    "dmlmj, lfda, dml-dc.",
     "--param": "A parameter of the method, such as n_modes=5; repeat the option for more.",
     "--scale/--no-scale": "Learn on features divided by their standard deviations, unless all rows "
     "have unit length, as embeddings have. The saved model takes the features as they are.",
-    "--estimate/--no-estimate": "With --labels, also fit with a part of the rows held out, to say "
-    "how many of them get the right label.",
-    "--seed": "Same seed, same result.",
-    "--grid": "Values to try for a parameter; repeat the option for more, all combinations are "
-    "tried. By default a grid that suits the method.",
-    "--folds": "Parts, each held out once.",
-    "--hold-out": "Hold out comparisons, or points with all their comparisons, to know how the "
-    "metric does on new ones. With --labels always points.",
-    "--raw": "Write ids into .csv as they are. By default those that a spreadsheet would take for "
-    "a formula, such as =1+1, get a ' in front.",
-    "--json": "Print one JSON document to stdout, all else to stderr.",
+    "--estimate/--no-estimate": "With --labels, also fit with some rows held out, to report how "
+    "many of them get the right label.",
+    "--seed": "Random seed; the same seed gives the same result.",
+    "--grid": "Values to try for a parameter; repeat the option for more parameters. All "
+    "combinations are tried. By default a grid that suits the method.",
+    "--folds": "Number of folds, each held out once.",
+    "--hold-out": "Hold out comparisons, or points with all their comparisons, to see how the "
+    "metric does on new ones. With --labels, points are always held out.",
+    "--raw": "Write ids to .csv unchanged. By default, ids that a spreadsheet would read as a "
+    "formula, such as =1+1, get a ' in front.",
+    "--json": "Print one JSON document to stdout, and everything else to stderr.",
 }
 
 

@@ -28,8 +28,8 @@ Relevant: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="RELEVANT",
-        help="Pairs of a query and a relevant document, perhaps with a grade: .tsv as BEIR's "
-        "qrels, .csv, .parquet or .npy. Clicks as they are.",
+        help="Pairs of a query and a relevant document, optionally with a grade: .tsv like BEIR's "
+        "qrels, .csv, .parquet or .npy. Clicks can be used as they are.",
         show_default=False,
     ),
 ]
@@ -50,7 +50,7 @@ DocumentVectors: TypeAlias = Annotated[
 SkipUnknown: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--skip-unknown", help="Leave out pairs of unknown queries or documents, and count them."
+        "--skip-unknown", help="Skip pairs of unknown queries or documents, and count them."
     ),
 ]
 

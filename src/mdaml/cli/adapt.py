@@ -39,9 +39,7 @@ _Out: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-_Similarity: TypeAlias = Annotated[
-    Similarity, typer.Option(help="By which the index ranks documents.")
-]
+_Similarity: TypeAlias = Annotated[Similarity, typer.Option(help="How the index ranks documents.")]
 _Rank: TypeAlias = Annotated[
     int | None, typer.Option(min=1, help="Learn I + U V^T of this rank. By default any matrix.")
 ]
@@ -52,8 +50,8 @@ _Anchor: TypeAlias = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="How strongly the map is held near the vectors as they are. By default chosen by "
-        "held-out queries.",
+        help="How strongly the map is kept near the identity. By default chosen on held-out "
+        "queries.",
     ),
 ]
 _Device: TypeAlias = Annotated[
@@ -77,10 +75,10 @@ def adapt(
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Learn a map of queries after which relevant documents come first, and save it.
+    """Learn a map of query vectors that brings relevant documents to the top, and save it.
 
-    Stored documents stay as they are. If nothing beats the vectors as they are on held-out queries,
-    the command says so and the map changes nothing.
+    Stored documents do not change. If nothing beats the original vectors on held-out queries, the
+    command says so and the map changes nothing.
 
     For example: mdaml adapt queries.jsonl corpus.jsonl qrels.tsv --out faq.mdaml
     """

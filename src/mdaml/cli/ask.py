@@ -41,14 +41,14 @@ _Items: TypeAlias = Annotated[
     Path | None,
     typer.Argument(
         metavar="[ITEMS]",
-        help="Table of items, .csv or .parquet, one a row: columns of numbers are features, "
-        "other ones are shown. Or a folder of images.",
+        help="Table of items, .csv or .parquet, one per row: numeric columns are features, the "
+        "others are shown. Or a folder of images.",
         show_default=False,
     ),
 ]
 _Demo: TypeAlias = Annotated[bool, typer.Option("--demo", help="Compare 60 colours.")]
 _Answers: TypeAlias = Annotated[
-    Path, typer.Option(metavar="FILE", help="Where answers are kept; answering goes on there.")
+    Path, typer.Option(metavar="FILE", help="Where to store answers; existing ones are kept.")
 ]
 _Database: TypeAlias = Annotated[
     str | None,
@@ -68,7 +68,7 @@ _Features: TypeAlias = Annotated[
         panel=_ITEMS,
         metavar="FILE",
         text="Features from another file: .npy, row by row, or a table with the same ids, such "
-        "as mdaml features writes.",
+        "as one written by mdaml features.",
     ),
 ]
 _Folder: TypeAlias = Annotated[
@@ -80,8 +80,8 @@ _Scale: TypeAlias = Annotated[
     _option(
         "--scale/--no-scale",
         panel=_ITEMS,
-        text="Divide features by their standard deviations. By default unless they are "
-        "numbered, such as f1, f2, …, or come from .npy.",
+        text="Divide features by their standard deviations. This is the default unless their "
+        "names are numbered, such as f1, f2, …, or they come from .npy.",
         show_default=False,
     ),
 ]
@@ -95,24 +95,24 @@ _FormOption: TypeAlias = Annotated[
     ),
 ]
 _Question: TypeAlias = Annotated[
-    str | None, _option(panel=_QUESTIONS, text="The question in your words.", metavar="TEXT")
+    str | None, _option(panel=_QUESTIONS, text="The question in your own words.", metavar="TEXT")
 ]
 _Pick: TypeAlias = Annotated[int, _option(panel=_QUESTIONS, text="How many to pick …", metavar="K")]
 _Show: TypeAlias = Annotated[int, _option(panel=_QUESTIONS, text="… of how many.", metavar="N")]
 _HeldOut: TypeAlias = Annotated[
     float,
-    _option(panel=_QUESTIONS, text="Share of random questions, to score by.", metavar="SHARE"),
+    _option(panel=_QUESTIONS, text="Share of random questions, used for scores.", metavar="SHARE"),
 ]
 _Repeats: TypeAlias = Annotated[
-    float, _option(panel=_QUESTIONS, text="Share of questions asked again.", metavar="SHARE")
+    float, _option(panel=_QUESTIONS, text="Share of questions that are repeated.", metavar="SHARE")
 ]
 _Gold: TypeAlias = Annotated[
     Path | None,
     _option(
         panel=_QUESTIONS,
         metavar="FILE",
-        text="Questions with known answers, every 20th: columns a,b,c (odd: item1,item2,item3,odd; "
-        "same: a,b,label; pick: anchor,shown,picked, lists as x|y).",
+        text="Questions with known answers, asked every 20th time: columns a,b,c (odd: "
+        "item1,item2,item3,odd; same: a,b,label; pick: anchor,shown,picked, lists as x|y).",
     ),
 ]
 _Intro: TypeAlias = Annotated[
@@ -120,26 +120,31 @@ _Intro: TypeAlias = Annotated[
     _option(
         panel=_QUESTIONS,
         metavar="FILE.md",
-        text="Instructions and consent, to be accepted before the first question.",
+        text="Instructions and consent, which people accept before the first question.",
     ),
 ]
 _Limit: TypeAlias = Annotated[
-    int | None, _option(panel=_QUESTIONS, text="Most answers of a person.", metavar="N")
+    int | None, _option(panel=_QUESTIONS, text="Maximum number of answers per person.", metavar="N")
 ]
 _Host: TypeAlias = Annotated[
     str,
     _option(
         panel=_SERVER,
         metavar="ADDRESS",
-        text="Where to listen. Unless it is this machine, people need a personal link.",
+        text="Address to listen on. Unless it is this machine, people need a personal link.",
     ),
 ]
-_Port: TypeAlias = Annotated[int, _option(panel=_SERVER, text="0 for any that is free.")]
+_Port: TypeAlias = Annotated[
+    int, _option(panel=_SERVER, text="Port to listen on; 0 picks a free one.")
+]
 _Links: TypeAlias = Annotated[
-    bool, _option("--links", panel=_SERVER, text="Ask for personal links in any case.")
+    bool, _option("--links", panel=_SERVER, text="Always require personal links.")
 ]
 _Learn: TypeAlias = Annotated[
-    bool, _option(panel=_SERVER, text="Learn while people answer. Of several servers, one.")
+    bool,
+    _option(
+        panel=_SERVER, text="Learn while people answer. With several servers, let only one learn."
+    ),
 ]
 _Browser: TypeAlias = Annotated[bool, _option(panel=_SERVER, text="Open the page in a browser.")]
 
@@ -174,8 +179,8 @@ def ask(
 ) -> None:
     """Ask people which items are alike, and learn a metric while they answer.
 
-    From a folder of photographs to their neighbours: mdaml features photos --out features.csv; then
-    mdaml ask photos --features features.csv; download the model from the owner's page; then mdaml
+    For example, with a folder of photographs: mdaml features photos --out features.csv; then mdaml
+    ask photos --features features.csv; then download the model from the owner's page; then mdaml
     neighbors model.mdaml features.csv --id file --query NAME.
     """
     from mdaml.ask import serve

@@ -43,7 +43,8 @@ _Top: TypeAlias = Annotated[
 _By: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="Column of the comparisons with who answered: judge persons too."
+        metavar="COLUMN",
+        help="Column that says who made each comparison; persons are judged too.",
     ),
 ]
 _Seconds: TypeAlias = Annotated[
@@ -51,7 +52,7 @@ _Seconds: TypeAlias = Annotated[
 ]
 _Left: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="With --by: 1 if the one chosen was on the left, or 0."),
+    typer.Option(metavar="COLUMN", help="With --by: 1 if the chosen item was on the left, else 0."),
 ]
 
 

@@ -27,7 +27,7 @@ def evaluate(
     depths: Annotated[
         list[int] | None,
         typer.Option(
-            "-k", min=1, help="Documents looked at; repeat for more. By default 1, 5, 10."
+            "-k", min=1, help="How many documents to look at; repeat for more. By default 1, 5, 10."
         ),
     ] = None,
     query_vectors: QueryVectors = None,
@@ -40,9 +40,9 @@ def evaluate(
 ) -> None:
     """Score a search by relevant pairs: recall, precision, hit rate, MRR, MAP and nDCG.
 
-    MODEL is one of mdaml adapt, or a metric of mdaml fit. The base is the vectors as they are;
-    intervals are by a paired bootstrap over queries. Queries that a model has learned from flatter
-    it: keep some for this.
+    MODEL was written by mdaml adapt, or is a metric from mdaml fit. The base is the vectors as they
+    are; intervals come from a paired bootstrap over queries. Scores are too high on queries that
+    the model has learned from: keep some for this.
     """
     from mdaml.retrieval import retrieval_scores
 

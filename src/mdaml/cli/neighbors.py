@@ -32,7 +32,7 @@ def neighbors(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Vectors to look for, a table like DATA; or .txt with an id a line.",
+            help="Vectors to look for, a table like DATA; or .txt with one id per line.",
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many neighbours.")] = 10,
@@ -42,7 +42,7 @@ def neighbors(
 ) -> None:
     """List the nearest items of DATA to some items, or to new vectors.
 
-    Beside the learned distance stands the rank that an item has by Euclidean distance.
+    Each item is listed with its learned distance and its rank by Euclidean distance.
     """
     with run_command(as_json) as screen:
         if (not query) == (queries is None):

@@ -51,10 +51,10 @@ def run(
         int | None, typer.Option(min=1, help="Random splits of each data set, 10 by default.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option(help="Trials at a time, each on one core; -1 is one for every core.")
+        int, typer.Option(help="Trials to run at a time, each on one core; -1 uses all cores.")
     ] = -1,
     out: Annotated[
-        Path, typer.Option(help="Folder of the records. What is there is not run again.")
+        Path, typer.Option(help="Folder of the records. Existing records are not computed again.")
     ] = _OUT,
     quick: Annotated[
         bool, typer.Option("--quick", help="A look in two minutes: few sets, splits and values.")
@@ -62,7 +62,7 @@ def run(
 ) -> None:
     """Tune, fit and classify: every table and figure of the paper's experiments as records.
 
-    Interrupt it when you like, and start it again with the same options: it goes on where it was.
+    You can interrupt it at any time: run it again with the same options to continue.
     """
     names = None if datasets is None else [n for given in datasets for n in given.split(",") if n]
     path = out / ("quick.jsonl" if quick else "records.jsonl")
@@ -103,7 +103,7 @@ def report(
         Path | None, typer.Option(help="Folder of the report; by default beside the records.")
     ] = None,
 ) -> None:
-    """Write tables, figures and one page with all of it from the records of a run."""
+    """Write tables, figures and one page with all of them from the records of a run."""
     with run_command() as screen:
         from mdaml.experiments.report import write_report
 

@@ -35,9 +35,9 @@ def score(
     drop: options.Drop = None,
     as_json: options.Json = False,
 ) -> None:
-    """Score a model by comparisons, by labels or by both, beside Euclidean distance.
+    """Score a model on comparisons, labels or both, next to Euclidean distance.
 
-    Scores on what a model has learned from flatter it: keep some comparisons for this.
+    Scores are too high on data that the model has learned from: keep some comparisons for this.
     """
     with run_command(as_json) as screen:
         from sklearn.preprocessing import StandardScaler

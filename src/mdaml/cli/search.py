@@ -25,7 +25,7 @@ from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_outp
 
 _STEP = "metric"
 _Jobs: TypeAlias = Annotated[
-    int, typer.Option(metavar="N", help="Folds at a time; -1 is one for every core.")
+    int, typer.Option(metavar="N", help="Folds to run at a time; -1 is one for every core.")
 ]
 
 
@@ -54,7 +54,7 @@ def search(
     jobs: _Jobs = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Choose parameters by what is held out, learn with the best, and save the model.
+    """Choose parameters on held-out data, learn with the best, and save the model.
 
     No labels are needed: parameters are scored by the share of held-out comparisons that hold.
     """

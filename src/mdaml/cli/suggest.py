@@ -32,7 +32,7 @@ def suggest(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Answers so far, which are not asked again: of mdaml ask, or triplets in a table.",
+            help="Answers so far, from mdaml ask or a table of triplets; they are not asked again.",
         ),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many questions.")] = 50,
@@ -44,7 +44,7 @@ def suggest(
 ) -> None:
     """Propose questions such as "is a more like b or like c".
 
-    The most useful question comes first. Under the model a is nearer to b.
+    The most useful question comes first. According to the model, a is nearer to b.
     """
     from mdaml.ask.items import read_items
 

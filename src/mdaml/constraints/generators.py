@@ -153,7 +153,7 @@ def from_chunks(
         The number of the chunk of each point, -1 for none; or the row numbers of each chunk.
     n_pairs : int, default=None
         How many, no pair twice: half of them similar where there are enough. None is every pair
-        within a chunk, but at most ten for each point, and as many between chunks.
+        within a chunk, but at most ten for each point, and the same number between chunks.
     n_points : int, default=None
         Rows of X, where `groups` are lists. If None, the highest row that is named, plus one.
     random_state : int, Generator or None, default=None

@@ -35,7 +35,7 @@ _FIELDS = (*_ARRAYS, "n_points", "ids", "columns")
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Constraints:
-    """Comparisons of points: triplets, pairs and quadruplets in any mixture, checked once.
+    """Comparisons of points: any mixture of triplets, pairs and quadruplets, checked once.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ class Constraints:
     quadruplets : array-like of shape (n_quadruplets, 4), default=None
         Rows of X, or names: points a and b are nearer to each other than c and d.
     weights : array-like of shape (n_constraints,), default=None
-        A positive number for each, in the order triplets, pairs, quadruplets; None is 1 for all.
+        A positive number for each, in the order triplets, pairs, quadruplets; None is 1 for each.
     n_points : int, default=None
-        Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
+        Number of rows of X. None is the number of `ids`, or the highest row number plus one.
     ids : sequence of str or int of length n_points, default=None
-        Names of the points, by which files and data frames of texts refer to them. Integers in
-        `triplets`, `pairs` and `quadruplets` are always row numbers.
+        Names of the points, as used in files and in data frames of texts. Integers in `triplets`,
+        `pairs` and `quadruplets` are always row numbers.
     columns : mapping of str to array-like of shape (n_constraints,), default=None
-        What else is known of each constraint, such as ``{"who": [...], "time": [...]}``: numbers,
-        dates or texts, in the order of the weights.
+        What else is known about each constraint, such as ``{"who": [...], "time": [...]}``:
+        numbers, dates or texts, in the order of the weights.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class Constraints:
     weights : float64 array of shape (n_constraints,)
         Read-only.
     n_points : int
-        Rows of the X that the numbers refer to.
+        Number of rows of the X that the constraints refer to.
     ids : array of shape (n_points,) or None
         Read-only.
     columns : mapping of str to array of shape (n_constraints,)
-        Read-only, perhaps empty. They go along into every selection and every file. Where one
-        answer was turned into several constraints, ``answer_number`` says which.
+        Read-only, possibly empty. Selections and files keep them. If one answer was turned into
+        several constraints, ``answer_number`` says which answer.
 
     See Also
     --------
@@ -290,7 +290,7 @@ class Constraints:
         Returns
         -------
         Constraints
-            Perhaps none at all.
+            Possibly empty.
 
         Examples
         --------
@@ -325,7 +325,7 @@ class Constraints:
         Returns
         -------
         Constraints
-            Those that name no other point; perhaps none at all.
+            Those that name no other point; possibly none.
 
         Examples
         --------
@@ -358,7 +358,7 @@ class Constraints:
     read = classmethod(files.read)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a file, whose format is told by the end of its name: .csv, .parquet or .npz.
+        """Write a file in the format of its suffix: .csv, .parquet or .npz.
 
         CSV and Parquet hold one line for each constraint, with the ids of its points where there
         are ids and row numbers otherwise; NPZ holds the arrays. The file appears whole or not at

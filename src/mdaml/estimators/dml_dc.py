@@ -28,7 +28,7 @@ _FIRST_STEPS = (0.1, 0.03, 0.01)
 
 
 class DMLdc(LabelLearner):
-    r"""DML-dc: hits closer than misses by a margin, with a loss that forgives the hopeless.
+    r"""DML-dc: hits closer than misses by a margin, with a loss that limits outliers.
 
     **Objective**: let :math:`p_i` be the (not squared) learned distance of sample i to the nearest
     sample of its class, its hit, and :math:`q_i` to the nearest of another class, its miss:
@@ -52,13 +52,13 @@ class DMLdc(LabelLearner):
         Where the loss is cut off, s, below 1: no sample loses more than ``1 - ramp``.
     n_candidates : int, default=10
         Hits and misses are looked for among this many nearest samples of either kind, which are
-        searched anew at every outer and at every 100th inner step.
+        searched again at every outer and at every 100th inner step.
     max_iter : int, default=20
-        Most outer steps: the subtracted function is replaced by a tangent.
+        Maximum number of outer steps: the subtracted function is replaced by a tangent.
     max_inner_iter : int, default=300
-        Most projected subgradient steps for each of the convex problems that result.
+        Maximum number of projected subgradient steps for each of the resulting convex problems.
     tol : float, default=1e-4
-        An inner problem is left when ten steps lower its value by less than this fraction. Smaller
+        Stop an inner problem when ten steps lower its value by less than this fraction. Smaller
         values cost time and rarely lower the final objective.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
@@ -74,7 +74,7 @@ class DMLdc(LabelLearner):
         The objective above, over all samples and not only candidates, at the start and after every
         outer step; it never rises.
     n_iter_ : int
-        Outer steps made.
+        Number of outer steps.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -89,9 +89,9 @@ class DMLdc(LabelLearner):
     searches neighbours, :math:`O(n^2 d)` in blocks. Memory beyond X :math:`O(n (c + d) + d^2)`.
 
     The steps of the released code are so short that it stops early; here the first step is a tenth
-    of the metric's size, whatever the scale of the data.
+    of the metric's size, regardless of the scale of the data.
 
-    A sample alone in its class has no hit: it counts as a miss of others only.
+    A sample alone in its class has no hit: it counts only as a miss of others.
 
     References
     ----------

@@ -38,7 +38,7 @@ class DMLeig(PairLearner):
     **Supervision**: pairs, triplets (broken into pairs) or labels (pairs are drawn at random).
 
     **Prefer it** if few, reliable pairs are known, or for a metric of low rank. The closest
-    dissimilar pairs decide, so a wrong one among them weighs much unless ``mu`` is large.
+    dissimilar pairs decide, so a wrong one among them matters a lot unless ``mu`` is large.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ class DMLeig(PairLearner):
         values approach the minimum and take more iterations; large ones approach the mean, whose
         best metric has rank one. Worth a search from 0.01 to 10.
     max_iter : int, default=200
-        Most iterations.
+        Maximum number of iterations.
     tol : float, default=1e-3
         Stop when f is certain to be this close to its maximum, relative to ``max(1, f)``.
     reg : float, default=1e-6
         This fraction of the mean eigenvalue is added to the diagonal of the scatter of similar
-        pairs. With 0 the method is the original one, and a singular scatter an error.
+        pairs. With 0 the method is the original one, and a singular scatter is an error.
     n_similar, n_dissimilar : int, default=10
         Similar and dissimilar partners of each sample when pairs are drawn from labels; of the
         fewer ones, some count twice.
@@ -72,7 +72,7 @@ class DMLeig(PairLearner):
     gap_ : float
         The maximum of the smoothed objective is at most this much above what was reached.
     n_iter_ : int
-        Iterations made.
+        Number of iterations.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 

@@ -19,7 +19,7 @@ class DMLMJ(LabelLearner):
     r"""DMLMJ: the directions that best tell differences inside classes from those across.
 
     **Objective**: differences of each sample to its nearest neighbours in its class, and to those
-    in other classes, are taken for Gaussian with mean zero and covariances :math:`\Sigma_P` and
+    in other classes, are assumed to be Gaussian with mean zero and covariances :math:`\Sigma_P` and
     :math:`\Sigma_N`. The map A, of m rows, maximises the Jeffrey divergence of the two after
     projection,
 
@@ -38,11 +38,11 @@ class DMLMJ(LabelLearner):
     Parameters
     ----------
     n_neighbors : int, default=5
-        Neighbours of each sample in its class and in the others; as many as there are if fewer.
+        Neighbours of each sample in its class and in the others; all of them if there are fewer.
     n_components : int, None or "auto", default=None
         Rows of the map, m. None is the published choice: a random 30 % of each class are held out,
-        the map is learned from the rest, and the m of the best accuracy of 5 nearest neighbours is
-        kept, the largest among equals. "auto" decides the same way by cross-validation in 5 folds:
+        the map is learned from the rest, and the m with the best accuracy of 5 nearest neighbours
+        is kept, the largest in a tie. "auto" decides the same way by 5-fold cross-validation:
         slower, less random. The map is then learned from all samples.
     reg : float or "original", default=1e-6
         This fraction of the mean eigenvalue is added to the diagonals of both covariances; with 0
@@ -73,8 +73,8 @@ class DMLMJ(LabelLearner):
     Choosing the number of components adds one or two such fits for the hold-out, five to eight for
     cross-validation.
 
-    With as many components as features the metric is ``Σ_P^{-1}`` whatever the other classes look
-    like: the choice of the number of components is the method.
+    With as many components as features the metric is ``Σ_P^{-1}`` regardless of the other classes:
+    the choice of the number of components is the method.
 
     The criterion also keeps directions with λ far below 1, in which samples of one class differ
     more than those of different classes. A direction in which other-class neighbours do not differ

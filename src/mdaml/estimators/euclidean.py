@@ -15,7 +15,7 @@ class Euclidean(MahalanobisTransformer):
     """Plain Euclidean distance, as a baseline with the interface of the learners.
 
     **Objective**: none; ``M`` is the identity. **Supervision**: any, ignored. **Prefer it** to see
-    whether learning a metric pays at all: put it where a learner stands, in a pipeline or in a
+    whether learning a metric helps at all: put it in place of a learner, in a pipeline or in a
     table of results. On standardised features it is the standardised Euclidean distance.
 
     Attributes
@@ -31,7 +31,7 @@ class Euclidean(MahalanobisTransformer):
 
     Notes
     -----
-    **Cost**: none but a copy of the identity, :math:`O(d^2)` of memory for d features.
+    **Cost**: only a copy of the identity, :math:`O(d^2)` of memory for d features.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Euclidean(MahalanobisTransformer):
         y : Any
             Ignored.
         **ignored : Any
-            Whatever supervision the learners take, checked but not used: triplets, pairs,
+            Any supervision that the learners take, checked but not used: triplets, pairs,
             pair_labels, quadruplets, constraints, constraint_weight.
 
         Returns

@@ -16,8 +16,8 @@ from mdaml.estimators.scatter import cholesky, ridged, scatters
 class KISSME(PairLearner):
     r"""KISSME: a likelihood ratio of Gaussians, closed form, from pairs.
 
-    **Objective**: differences of similar and of dissimilar pairs are taken for Gaussian with mean
-    zero and covariances :math:`\Sigma_S` and :math:`\Sigma_D`; the log-likelihood ratio of a
+    **Objective**: differences of similar and of dissimilar pairs are assumed to be Gaussian with
+    mean zero and covariances :math:`\Sigma_S` and :math:`\Sigma_D`; the log-likelihood ratio of a
     difference is the quadratic form of
 
     .. math:: M = \Sigma_S^{-1} - \Sigma_D^{-1},
@@ -34,13 +34,13 @@ class KISSME(PairLearner):
     ----------
     reg : float, default=1e-6
         This fraction of the mean eigenvalue is added to the diagonals of both covariances. With 0
-        the method is the original one, and a singular covariance an error.
+        the method is the original one, and a singular covariance is an error.
 
     Attributes
     ----------
     components_ : array of shape (rank, n_features)
-        The linear map ``L``; the metric is ``L.T @ L``. Directions whose eigenvalue was negative
-        are gone, so there may be fewer rows than features.
+        The linear map ``L``; the metric is ``L.T @ L``. Directions with a negative eigenvalue are
+        dropped, so there may be fewer rows than features.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 

@@ -44,13 +44,13 @@ class LFDA(LabelLearner):
         The neighbour in the class whose distance is the local scale, k; in a smaller class the
         farthest member.
     n_components : int, None or "auto", default=None
-        Rows of the map, r. None keeps all; "auto" keeps the number of the best accuracy of 5
-        nearest neighbours in cross-validation by 5 folds, the largest among equals.
+        Rows of the map, r. None keeps all; "auto" keeps the number with the best accuracy of 5
+        nearest neighbours in 5-fold cross-validation, the largest in a tie.
     embedding : {"weighted", "plain", "orthonormalized"}, default="weighted"
         Rows ``sqrt(λ) v``, rows ``v``, or an orthonormal basis of the leading v.
     reg : float, default=1e-6
         This fraction of the mean eigenvalue is added to the diagonal of ``S_w``. With 0 the method
-        is the original one, and a singular ``S_w`` an error.
+        is the original one, and a singular ``S_w`` is an error.
     random_state : int, Generator, RandomState or None, default=None
         For the folds of ``n_components="auto"``; not used otherwise.
 
@@ -79,7 +79,7 @@ class LFDA(LabelLearner):
     is ``S_w^{-1}``, which ignores the other classes, and "orthonormalized" is the Euclidean
     distance: the latter two are meant for fewer components.
 
-    No λ is negative but by rounding, for which "weighted" takes zero.
+    λ is negative only through rounding; "weighted" then uses zero.
 
     A class with a single member has no affinities and counts in ``S_b`` only. A sample with k
     copies in its class has local scale zero and no affinity to any other sample.

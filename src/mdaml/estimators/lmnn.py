@@ -35,7 +35,7 @@ _MOST_PAIRS = 2**24  # pairs with impostors kept at a time, about 40 bytes each
 
 
 class LMNN(LabelLearner):
-    r"""Large margin nearest neighbour: the k nearest of one's class closer than any other sample.
+    r"""Large margin nearest neighbour: keep the k nearest of a class closer than other classes.
 
     **Objective**: with fixed target neighbours :math:`j \sim i`, the k nearest samples of i's
     class,
@@ -61,7 +61,7 @@ class LMNN(LabelLearner):
         Rows of the linear map. With None or the number of features the problem is convex; fewer
         rows start from principal components and end in a local minimum.
     max_iter : int, default=500
-        Most steps of the solver.
+        Maximum number of steps of the solver.
     tol : float, default=1e-5
         Stop when a step lowers the objective by less than this fraction.
     verbose : int, default=0
@@ -78,7 +78,7 @@ class LMNN(LabelLearner):
         The objective above, with the hinge as it is, at the start and after every step. The metric
         kept is the best one. The solver works on rounded hinges, so a step may raise it slightly.
     n_iter_ : int
-        Steps made.
+        Number of steps.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -90,8 +90,8 @@ class LMNN(LabelLearner):
     Notes
     -----
     **Cost**: a step takes :math:`O(m d + n d^2)` for m impostors, samples of other classes that
-    come too close; they are searched for anew, in :math:`O(n^2 d)`, when samples have moved enough.
-    Memory is bounded: impostors too many to be listed at once are gone through block by block.
+    come too close; they are searched again, in :math:`O(n^2 d)`, when samples have moved enough.
+    Memory is bounded: if there are too many impostors to list, they are processed in blocks.
 
     The original solver takes small gradient steps and stops early; the optimum is the same, since
     the problem is convex. Here quasi-Newton steps (L-BFGS) are taken in coordinates in which the
@@ -99,7 +99,7 @@ class LMNN(LabelLearner):
     0.001 in turn. The value is exact at every step: the list of impostors is used as long as no
     sample has moved far enough for a new one to appear, and renewed otherwise.
 
-    A sample alone in its class has no target neighbour and serves as an impostor only.
+    A sample alone in its class has no target neighbour and serves only as an impostor.
 
     References
     ----------

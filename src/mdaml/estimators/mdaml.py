@@ -30,8 +30,8 @@ from mdaml.stores.memory import MemoryStore
 class MDaML(WeakLearner):
     r"""Learn a distance from comparisons or labels, aware that classes may have several modes.
 
-    Soft clusters ("modes"), a weight for every comparison that says whether its similar pair lives
-    in one mode, and the metric are improved in turn; no step raises the objective.
+    The fit improves in turn soft clusters ("modes"), a weight for each comparison that says whether
+    its similar pair lies in one mode, and the metric. No step raises the objective.
 
     **Objective**: minimise over the metric M, centres :math:`c_k` and weights :math:`w_{ik}`
 
@@ -41,104 +41,103 @@ class MDaML(WeakLearner):
         + \frac{\beta \lambda_1}{K d} \bigl(\operatorname{tr} A^{-1} M - \log\det A^{-1} M - d\bigr)
 
     with triplets :math:`t = (i, j, r)`, :math:`s_t = f + (1 - f) \sum_k (w_{ik} w_{jk})^\eta` and ℓ
-    a smooth hinge. In general two pairs, near (i, j) and far, are compared, and each loss may have
-    a weight of its own; T is then the sum of these weights. The last term holds the metric near an
-    *anchor* A, the metric it starts from, so that what nothing was said about stays as it was. With
-    ``anchor=0`` (β) and ``floor=0`` (f) it is the objective of the paper, its Eq. (7).
+    a smooth hinge. In general a near pair (i, j) is compared with a far pair, and each loss may
+    have its own weight; T is then the sum of these weights. The last term keeps the metric near an
+    *anchor* A, the metric it starts from, so that it does not change where the supervision says
+    nothing. With ``anchor=0`` (β) and ``floor=0`` (f) it is the paper's objective, its Eq. (7).
 
     **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
-    which triplets are drawn. A similar pair is compared with ten dissimilar ones, those that share
-    a sample with it first, the others random; a dissimilar one with at least one similar pair.
-    Together they weigh as much as the pairs, each by the product of the weights of its two pairs.
+    which triplets are drawn. Each similar pair is compared with ten dissimilar pairs: first those
+    that share a sample with it, then random ones. Each dissimilar pair is compared with at least
+    one similar pair. Together they weigh as much as the pairs, each by the product of its two
+    weights.
 
-    **Prefer it** for comparisons instead of labels, for classes of several shapes or places, and
-    for comparisons of which some are wrong or cannot hold.
+    **Prefer it** if you have comparisons instead of labels, if classes have several clusters or
+    shapes, or if some comparisons are wrong or cannot hold.
 
     Parameters
     ----------
     n_modes : int or "auto", default="auto"
-        Number of modes, K. "auto" counts them in X for neighbours (1, 2, 4, ... up to 32, as long
-        as BIC of a Gaussian mixture falls), takes one for comparisons, and three without an anchor.
+        Number of modes, K. "auto" is, for neighbours, the number found in X (1, 2, 4, ... up to 32,
+        as long as the BIC of a Gaussian mixture falls), 1 for comparisons, and 3 without an anchor.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
-        What the metric is for. "comparisons": agree with what will be said of other items.
-        "neighbors": search, nearest neighbours, clustering. The first believes all comparisons. The
-        second looks for groups that they follow, as those drawn from classes do: found, the groups
-        take the place of labels (not if `anchor` is a number). Otherwise it believes mostly the
-        comparisons within a mode. "auto" is "comparisons" for comparisons, "neighbors" for labels.
+        What the metric is for. "comparisons": predict comparisons of other items. "neighbors":
+        search, nearest neighbours, clustering. The first trusts all comparisons. The second looks
+        for groups that explain them, as when they were drawn from classes. If it finds groups, it
+        uses them as labels (unless `anchor` is a number); otherwise it trusts mainly comparisons
+        within a mode. "auto" is "comparisons" for comparisons and "neighbors" for labels.
     eta : float or "auto", default="auto"
-        Exponent of the weights, above 1. Near 1 a sample belongs to one mode, for large values to
-        all modes alike. "auto" is 1.1, and 3 without an anchor.
+        Exponent of the weights, greater than 1. Near 1 a sample belongs to one mode; for large
+        values it belongs to all modes equally. "auto" is 1.1, or 3 without an anchor.
     triplet_weight : float or "auto", default="auto"
         Weight of the triplet loss, the paper's λ₁. "auto" is 6 over the mean of the weights ``s_t``
         at the start, times ``n_features / n_components`` at low rank. Without an anchor it is
-        ``300 * n_modes**eta``, and ``1000 * n_modes**eta`` where triplets are neighbours, which are
+        ``300 * n_modes**eta``, or ``1000 * n_modes**eta`` for triplets of neighbours, which are
         hard to tell apart; compare with ``lambda1_critical_``, below which the best metric is zero.
     anchor : float or "auto", default="auto"
-        How strongly the metric is held near its start, β. 0 is the paper's objective; with 10 or
-        more little is learned. "auto" is, for comparisons, the value between 0.003 and 10 under
-        which those of held-out points lose least, found in short fits to at most 20 000 of them; 10
-        where hardly more points were compared than there are features. For neighbours it is 0.1, or
-        more where comparisons are few, and 10 where rows of X have unit length, as embeddings have.
-        All times ``n_components / n_features``. Where neighbours are drawn from labels it is 0.
+        How strongly the metric is kept near its start, β. 0 is the paper's objective; with 10 or
+        more little is learned. "auto" is, for comparisons, the value between 0.003 and 10 with the
+        lowest loss on comparisons of held-out points, found in short fits to at most 20 000 of
+        them; 10 if hardly more points were compared than there are features. For neighbours it is
+        0.1, more with few comparisons, and 10 if rows of X have unit length, as embeddings have.
+        All are multiplied by ``n_components / n_features``. It is 0 for neighbours from labels.
     floor : float or "auto", default="auto"
-        Share of its weight that a comparison keeps whatever the modes say, between 0, as in the
-        paper, and 1, all alike. "auto" is 1 for comparisons, 0.05 for neighbours, 0 without anchor.
+        Share of its weight that a comparison keeps regardless of the modes, from 0 (the paper) to 1
+        (all of it). "auto" is 1 for comparisons, 0.05 for neighbours, 0 without an anchor.
     shrinkage : float or "auto", default="auto"
-        How far the learned metric goes back to its start in the end, along the geodesic: 0 not at
-        all, 1 all the way. "auto" is 0.5 where groups were found in comparisons, otherwise 0.
+        How far the learned metric is finally moved back to its start, along the geodesic: 0 is not
+        at all, 1 all the way. "auto" is 0.5 if groups were found in comparisons, otherwise 0.
     ridge : float or "auto", default="auto"
-        Weight of the penalty on the squared norm of the metric, the paper's λ₂; it draws to zero.
-        "auto" is 1e-4, and without an anchor ``1e-4 * (3 / n_modes)**eta`` for more than 3 modes,
-        by which the other terms shrink.
+        Weight of the penalty on the squared norm of the metric, the paper's λ₂; it pulls the metric
+        to zero. "auto" is 1e-4; without an anchor and with more than 3 modes it is
+        ``1e-4 * (3 / n_modes)**eta``, because the other terms shrink by the same factor.
     n_similar, n_dissimilar : int, default=5
         Similar and dissimilar partners of each sample when triplets are drawn from labels.
     sampling : {"neighbors", "random"}, default="neighbors"
         Partners are the nearest samples under the start metric, or random ones, as in the paper.
     n_refresh : int, default=1
-        With ``sampling="neighbors"``: so many times the nearest samples are searched again, under
-        the metric learned so far, and learning goes on from there with the new triplets. Triplets
-        that were passed, or drawn at random, stay as they are.
+        With ``sampling="neighbors"``: how often to search the nearest samples again under the
+        metric learned so far, and to continue with the new triplets. Passed or random ones stay.
     pairing : {"grid", "zip"}, default="grid"
-        Combine every similar with every dissimilar partner, or pair them off in turn.
+        Combine every similar partner with every dissimilar one, or pair them off in turn.
     init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
-        Where the metric starts, and what the anchor is a multiple of. "auto", the default, is the
-        identity, without an anchor the best multiple of it where that is far better, as with many
-        features; "whitened" is the inverse of the covariance of X, a tenth of its mean eigenvalue
-        added to the diagonal. An array must be positive definite. An anchor has a mean squared
-        distance of three margins; at low rank it is a multiple of the identity, or of the array. Of
-        the lower rank of ``n_components`` the start is the leading principal axes of X, of one
-        length or whitened, with a mean squared distance of 10; or of the samples mapped by the
-        array, with the distances that it gives.
+        Where the metric starts; the anchor is a multiple of it. "auto", the default, is the
+        identity; without an anchor it is the best multiple of the identity if that is far better,
+        as with many features. "whitened" is the inverse of the covariance of X, with a tenth of its
+        mean eigenvalue added to the diagonal. An array must be positive definite. An anchor has a
+        mean squared distance of three margins; at low rank it is a multiple of the identity, or of
+        the array. There the start is the leading principal axes of X, of equal length or whitened,
+        with a mean squared distance of 10; or those of the samples mapped by the array, with the
+        distances that it gives.
     init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
         First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
     max_iter : int or "auto", default="auto"
-        Most rounds of centres, weights and metric in each pass. "auto" is 10, but 2 where triplets
-        are neighbours: those are soon met, and further rounds learn the training samples by heart.
+        Maximum number of rounds of centres, weights and metric in each pass. "auto" is 10, or 2 for
+        triplets of neighbours: these are soon satisfied, and further rounds overfit.
     max_inner_iter : int, default=5
-        Most steps of the metric in each round. Few are enough: better weights help more.
+        Maximum number of metric steps in each round. Few are enough: better weights help more.
     tol : float, default=1e-4
         Stop when a round lowers the objective by less than this fraction.
     n_components : int or None, default=None
-        Learn a metric of this rank, as a linear map to so many features; None, or the number of
-        features of X, learns one of full rank. More than there are samples leave the last at zero.
+        Rank of the metric, learned as a linear map to this many features; None, or the number of
+        features of X, is full rank. If it exceeds the number of samples, the last rows stay zero.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     callback : callable or None, default=None
-        Called as ``callback(iteration, objective)`` after each round; True stops early.
+        Called as ``callback(iteration, objective)`` after each round; returning True stops early.
     device : {None, "cpu", "cuda", "auto"}, default=None
-        Where to compute: with NumPy (None), or with torch on the CPU or a GPU, samples in single
-        precision whatever was passed; "auto" takes a GPU if there is one, otherwise NumPy. The same
-        start gives the same objective up to a relative 1e-3; the mixture start is another draw.
-        Neighbours are searched there too: exactly, or among so many samples that 95 % of them are
-        found. All attributes are NumPy arrays.
+        Where to compute: with NumPy (None), or with torch on the CPU or a GPU, with samples always
+        in single precision; "auto" uses a GPU if there is one, otherwise NumPy. The same start
+        gives the same objective up to a relative 1e-3; the mixture start is a different draw.
+        Neighbours are searched there too: exactly, or among enough samples to find 95 % of them.
+        All attributes are NumPy arrays.
     memory_limit : int, str or None, default=None
-        Most bytes, or for instance "2 GB", that a fit may take beyond X and the comparisons passed.
-        Copies of X are made only where they fit; a fit that does not fit without them is refused
-        before it starts. None sets no limit, but spares memory where X is larger than 32 MiB. On a
-        device it limits the memory there. The guide "scaling" says what a fit takes.
+        Maximum number of bytes, or text such as "2 GB", that a fit may use beyond X and the
+        comparisons passed. X is copied only if the copies fit; a fit that needs more without them
+        is refused before it starts. None sets no limit, but saves memory if X is larger than 32
+        MiB. On a device it limits the memory there. The guide "scaling" says how much a fit needs.
     random_state : int, Generator, RandomState or None, default=None
-        For the triplets drawn from labels, for the first weights and, with ``n_components``, for
-        the principal axes.
+        Seed of drawn triplets, of first weights and, with ``n_components``, of principal axes.
 
     Attributes
     ----------
@@ -149,40 +148,39 @@ class MDaML(WeakLearner):
     weights_ : array of shape (n_samples, n_modes)
         Weight of each training sample in each mode; rows sum to one.
     triplets_ : array of shape (n_triplets, 3)
-        The triplets in force: those passed, or those drawn from the labels.
+        The triplets used: those passed, or those drawn from the labels.
     comparisons_ : array of shape (n_comparisons, 4) or None
-        All comparisons in force, near pair and far pair: triplets, those made of pairs, and
-        quadruplets, in this order. None where ``triplets_`` are all, of equal weight.
+        All comparisons used, near pair and far pair: triplets, those made from pairs, and
+        quadruplets, in this order. None if there are only ``triplets_``, with equal weights.
     comparison_weights_ : array of shape (n_comparisons,) or None
         Their weights, up to a common factor.
     mode_clarity_ : float
-        How clearly samples belong to one mode: near 0 all modes have become one, as with ``eta=3``.
+        How clearly samples belong to one mode: near 0 all modes have merged, as with ``eta=3``.
     n_modes_, eta_, triplet_weight_, ridge_, anchor_, floor_, shrinkage_ : int or float
-        The values in force.
+        The values used.
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
         0 with an anchor.
     persons_ : dict or None
         With ``who=``, arrays with an entry for each person: ``who``, ``answers``, ``error``, the
-        estimated share of wrong answers, and ``weight``, what an answer counts (1: on average).
+        estimated share of wrong answers, and ``weight``, how much an answer counts (1 on average).
     history_ : array of shape (n_passes + 3 * n_iter_,)
         The objective after the start and after every step: centres, weights, metric, in turn,
-        before any shrinkage. It never rises but where a pass with new triplets begins. Without
-        anchor and floor it is Eq. (7); with ``who=`` it has the term of the errors too.
+        before any shrinkage. It never rises, except where a pass with new triplets begins. Without
+        anchor and floor it is Eq. (7); with ``who=`` it also has the term of the errors.
     pass_starts_ : array of shape (n_passes,)
-        Where in ``history_`` each pass begins: ``[0]``, and one more for every refresh, or for
-        every estimate of the errors of persons.
+        Where each pass begins in ``history_``: 0, and each refresh or estimate of persons' errors.
     n_iter_ : int
-        Rounds made, in all passes.
+        Number of rounds, over all passes.
     n_samples_seen_, n_comparisons_seen_ : int
-        Samples and comparisons learned from, in all calls of ``partial_fit``.
+        Number of samples and comparisons learned from, over all calls of ``partial_fit``.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
     See Also
     --------
-    MDaMLCV : Chooses its parameters by what is held out.
+    MDaMLCV : Chooses its parameters on held-out data.
     audit : Which answers to doubt after a fit.
     mdaml.people.PersonalMetrics : One metric for each person.
 
@@ -192,8 +190,8 @@ class MDaML(WeakLearner):
     of weights :math:`O(P K)`; memory beyond X is :math:`O(N (d + K) + P + d^2)`. A step for
     ``n_components=r`` takes :math:`O(P r + N d r)`, and no array is d × d.
 
-    Scale the features first, as for any distance. Rows of label ``-1`` are unlabelled: they take
-    part in finding the modes only. A class with a single member serves as dissimilar only.
+    Scale the features first, as for any distance. Rows with label ``-1`` are unlabelled: they only
+    help to find the modes. A class with one member provides only dissimilar partners.
 
     References
     ----------
@@ -286,11 +284,11 @@ class MDaML(WeakLearner):
         constraints: Any = None,
         constraint_weight: ArrayLike | None = None,
     ) -> Self:
-        """Refine modes and metric by a chunk of new samples and comparisons, without the old ones.
+        """Update the model with a chunk of new samples and comparisons, without the old ones.
 
         The first call is :meth:`fit`. A later one starts from the model so far and learns from the
         chunk and from a sample of at most 20 000 comparisons of earlier chunks, kept with their
-        rows (64 MiB at most), which stands for all of them. A model that was fitted at once, or
+        rows (64 MiB at most), which stands for all of them. A model that was fitted in one call, or
         loaded, has no such sample at first; its metric then moves by the share of the chunk in all
         comparisons. The guide "scaling" says how far the result is from a fit on everything.
 

@@ -75,28 +75,28 @@ FROM_COMPARISONS: dict[str, list[Params]] = {
 
 
 class MDaMLCV(WeakLearner):
-    """MDaML with all parameters chosen by what is held out: modes, weight, sampling, ridge.
+    """MDaML with all parameters chosen on held-out data: modes, weight, sampling, ridge.
 
     **Objective**: that of :class:`MDaML`.
 
-    **Supervision**: all that :class:`MDaML` takes. With labels the parameters are scored by the
+    **Supervision**: the same as :class:`MDaML`. With labels the parameters are scored by the
     accuracy of three nearest neighbours on held-out samples. Otherwise points are held out, with
-    the comparisons of which they are the reference, and scored by the goal: the share of these
-    comparisons that hold, or of the points whose nearest item, of all they were compared with, was
-    called near.
+    the comparisons in which they are the reference. The score depends on the goal: the share of
+    these comparisons that hold, or the share of points whose nearest item, among all they were
+    compared with, was called near.
 
-    **Prefer it** to :class:`MDaML` whenever ten times its time is no matter.
+    **Prefer it** to :class:`MDaML` if you can afford about ten times the fitting time.
 
-    The defaults stay unless another candidate is better by half a standard error of the difference:
-    on few samples the best score is mostly luck. The start itself is a candidate: where nothing
-    that was learned beats it, it is returned, with a warning.
+    The defaults are kept unless another candidate is better by half a standard error of the
+    difference: with few samples the best score is mostly luck. The start itself is a candidate: if
+    nothing that was learned beats it, it is returned, with a warning.
 
     Parameters
     ----------
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
         What the metric is for, see :class:`MDaML`.
     n_components : int or None, default=None
-        Rank of the learned metric, see :class:`MDaML`; all else is chosen for this rank.
+        Rank of the learned metric, see :class:`MDaML`; everything else is chosen for this rank.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute, see :class:`MDaML`.
     verbose : int, default=0
@@ -113,7 +113,7 @@ class MDaMLCV(WeakLearner):
     best_params_ : dict
         The parameters chosen, those of :class:`MDaML`.
     best_score_ : float
-        Their mean score on what was held out; chosen for being high, so it flatters.
+        Their mean score on held-out data; it is optimistic, because the highest was chosen.
     cv_results_ : dict
         ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, the chosen one first,
         then the best. Candidates with fewer splits were left out early; their scores are not
@@ -130,11 +130,12 @@ class MDaMLCV(WeakLearner):
 
     Notes
     -----
-    **Cost**: about ten fits of :class:`MDaML`, in the memory of one. All candidates make two rounds
-    on two splits (on one, of comparisons); the best two and the defaults of :class:`MDaML` go on,
-    neighbours being searched again, there and on the rest of three; with labels the best of all
-    tries a stronger ridge, and to go some of the way back to its start. Every step starts from
-    where the one before ended. More than 20 000 samples are not used for the search.
+    **Cost**: about ten fits of :class:`MDaML`, in the memory of one fit. All candidates run two
+    rounds on two splits (one split for comparisons). The best two and the defaults of
+    :class:`MDaML` then continue on all three splits, with neighbours searched again. With labels,
+    the best of all is also tried with a stronger ridge, and moved part of the way back to its
+    start. Every step continues from where the previous one ended. The search uses at most 20 000
+    samples.
 
     References
     ----------

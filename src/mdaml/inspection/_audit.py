@@ -45,7 +45,7 @@ def audit(
     seconds: ArrayLike | None = None,
     left: ArrayLike | None = None,
 ) -> "DataFrame":
-    r"""Report what a fitted metric makes of every comparison, or of every person.
+    r"""Report how well each comparison, or each person, agrees with a fitted metric.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ def audit(
     constraints : Constraints, optional
         Instead of the arrays.
     ids : sequence of str, optional
-        Names of the rows of X, by which comparisons may name them. None: the index of X, if it is a
-        data frame with texts in its index, or the ids of the constraints.
+        Names of the rows of X, which comparisons may use. None: the index of X, if it is a data
+        frame with texts in its index, or the ids of the constraints.
     training_rows : bool or None, default=None
-        Whether X are the rows of ``fit``, whose weights in the modes were learned. None: if there
-        are as many. Pass False for other points that happen to be as many.
+        Whether X has the rows of ``fit``, whose weights in the modes were learned. None: yes if
+        there are equally many. Pass False for other points of the same number.
     who : array-like of shape (n_comparisons,) or str, optional
         A string or integer for each comparison, the person who made it; or the name of a column of
         ``constraints``. Then the table has one row for each person.
     seconds, left : array-like of shape (n_comparisons,) or str, optional
-        With ``who``: how long each answer took, and whether the one chosen was shown on the left;
+        With ``who``: how long each answer took, and whether the chosen item was shown on the left;
         or names of columns.
 
     Returns
@@ -87,8 +87,8 @@ def audit(
         ``agreement``
             Share of them that hold under the learned distance.
         ``with_others``
-            Share of them that most of the others who were asked the same said too; missing where
-            nobody else was asked.
+            Share of them that agree with most others who were asked the same; missing if nobody
+            else was asked.
         ``error``
             Estimated share of wrong answers, see *Suspicion* below: one scale for all, a share for
             each person.
@@ -108,13 +108,13 @@ def audit(
             Whether it holds under the learned distance; a tie does not.
         ``slack``
             ``d2(far) - d2(near)`` over the mean of ``d2`` over all pairs of rows of X: 1 is as much
-            as two points typically differ. Negative where it is violated.
+            as two points typically differ. Negative if it is violated.
         ``self_weight``
-            How far the near pair shares its modes, from 0 to 1: :math:`\sum_k (w_{ik} w_{jk})^\eta`
-            over :math:`\sqrt{\sum_k w_{ik}^{2\eta} \sum_k w_{jk}^{2\eta}}`. 1 for metrics without
-            modes.
+            How much the near pair shares its modes, from 0 to 1:
+            :math:`\sum_k (w_{ik} w_{jk})^\eta` over
+            :math:`\sqrt{\sum_k w_{ik}^{2\eta} \sum_k w_{jk}^{2\eta}}`. 1 for metrics without modes.
         ``mode_a``, ``mode_b``, ...
-            The mode in which each member has most weight; missing for metrics without modes.
+            The mode in which each member has the most weight; missing for metrics without modes.
             Points not in the training have the weights of Eq. (14) without its pair terms.
         ``suspicion``
             Probability that the answer is wrong, see below.
@@ -141,7 +141,7 @@ def audit(
     **Categories.**
 
     - *redundant*: an earlier row says the same, or it follows from two satisfied rows, near < p and
-      p < far for one pair p. Pairs are redundant if repeated only.
+      p < far for one pair p. Pairs are redundant only if repeated.
     - *ignored across modes*: violated, with a self-weight below 0.1. The model ignored
       it on purpose; its suspicion may be high or low.
     - *suspected wrong*: violated, with a suspicion of at least one half.

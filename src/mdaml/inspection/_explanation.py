@@ -226,10 +226,10 @@ def mode_map(
     X : array-like of shape (n_samples, n_features)
         Points, those of ``fit`` or others.
     triplets : array-like of shape (n_triplets, 3), optional
-        Comparisons of the rows of X whose near pairs are counted. None: all those of ``fit``,
-        if X are its rows.
+        Comparisons of the rows of X whose near pairs are counted. None: all those of ``fit``, if X
+        has its rows.
     training_rows : bool or None, default=None
-        Whether X are the rows of ``fit``, whose weights were learned. None: if there are as many.
+        Whether X has the rows of ``fit``, whose weights were learned. None: yes if equally many.
 
     Returns
     -------

@@ -32,7 +32,7 @@ def suggest_queries(
     training_rows: bool | None = None,
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> npt.NDArray[Any]:
-    """Propose comparisons whose answers would teach the metric most.
+    """Propose comparisons whose answers would teach the metric the most.
 
     The queries are near ties under the learned distance. They differ from
     each other and are spread over anchors and modes.
@@ -50,12 +50,12 @@ def suggest_queries(
         query, at least 2000, or all of them if there are fewer.
     asked : array-like of shape (n_asked, 3), optional
         Comparisons that are not proposed again, with near and far in either order. None: those of
-        ``fit``, if X are its rows.
+        ``fit``, if X has its rows.
     ids : sequence of str, optional
         Names of the rows of X, to ask by name. None: the index of X, if it is a data frame with
         texts in its index; otherwise rows are numbers.
     training_rows : bool or None, default=None
-        Whether X are the rows of ``fit``. None: if there are as many.
+        Whether X has the rows of ``fit``. None: yes if there are equally many.
     random_state : int, Generator, RandomState or None, default=None
         Seed of the draw of candidates.
 
@@ -63,7 +63,7 @@ def suggest_queries(
     -------
     triplets : array of shape (n, 3)
         Row numbers or names ``(a, b, c)``, most useful first: is a closer to b or to c? The learned
-        distance says b; exchange b and c where the answer is c.
+        distance says b; swap b and c if the answer is c.
 
     See Also
     --------
@@ -72,13 +72,13 @@ def suggest_queries(
 
     Notes
     -----
-    With ``u`` and ``v`` the differences of a to b and of a to c under the learned map, the margin
-    is ``|v|² - |u|²``, and its slope in a relative change of the metric is ``vvᵀ - uuᵀ``. An answer
-    tells about this change what a logistic observation does: ``σ'(margin / s) |vvᵀ - uuᵀ|²`` with s
-    the median margin of the candidates, times the mean self-weight of the two pairs. Queries are
-    chosen one by one, each where the earlier ones leave most unknown (a Gaussian process with
-    these slopes as features). Modes take turns in proportion to their candidates, and an anchor is
-    used again only after all others of its mode.
+    Let ``u`` and ``v`` be the differences from a to b and from a to c under the learned map. The
+    margin is ``|v|² - |u|²``, and its slope under a relative change of the metric is ``vvᵀ - uuᵀ``.
+    An answer is as informative about this change as a logistic observation:
+    ``σ'(margin / s) |vvᵀ - uuᵀ|²`` with s the median margin of the candidates, times the mean
+    self-weight of the two pairs. Queries are chosen one by one, each where the earlier ones leave
+    the most unknown (a Gaussian process with these slopes as features). Modes take turns in
+    proportion to their candidates, and an anchor is used again only after all others of its mode.
 
     Examples
     --------

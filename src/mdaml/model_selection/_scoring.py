@@ -72,8 +72,8 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     """Return the share of points whose nearest item, of all they were compared with, is a near one.
 
     Follows the accuracy of nearest neighbours somewhat more closely than the share of comparisons
-    does, and needs no labels: of many comparisons of a point only its nearest items count. It is no
-    substitute for a score of the task itself; the guide "model selection" has figures.
+    does, and needs no labels: however often a point was compared, only its nearest items count. It
+    is no substitute for a score of the task itself; the guide "model selection" has figures.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     X : array-like of shape (n_samples, n_features)
         The points that the constraints refer to.
     constraints : Constraints
-        A point counts if it has near and far items: in triplets of which it is the first, or in
-        pairs and quadruplets. At least one must.
+        A point counts if it has near and far items: in triplets whose first member it is, or in
+        pairs and quadruplets. At least one point must.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     X : array-like of shape (n_samples, n_features)
         The points that the constraints refer to.
     constraints : Constraints
-        Of these the pairs; both kinds are needed.
+        Only the pairs are used; both kinds are needed.
 
     Returns
     -------

@@ -33,10 +33,10 @@ _N_SPLITS = 5
 
 
 class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator):
-    """Choose the parameters of a metric learner by what is held out; no labels needed.
+    """Choose the parameters of a metric learner on held-out data; no labels needed.
 
-    scikit-learn's own search cannot do this: comparisons name rows of X, and it either passes them
-    on whole, to a part of X, or cuts them as if there were one for each row.
+    scikit-learn's own search cannot do this: comparisons name rows of X, and it either passes all
+    of them on with a part of X, or splits them as if there were one for each row.
 
     Parameters
     ----------
@@ -44,48 +44,47 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Any estimator of this library, or a :class:`~sklearn.pipeline.Pipeline` that ends in one;
         its other steps see training points only.
     param_grid : dict or list of dict
-        Values to try for each parameter, all combinations of them; a list of such grids.
+        Values to try for each parameter, in all combinations; or a list of such grids.
     cv : int, splitter, iterable of Split or None, default=None
-        What to hold out. A number of folds, 5 by default: of points, stratified, with labels, and
-        of comparisons without (:class:`PointKFold`, :class:`ConstraintKFold`). A splitter has
-        ``split(constraints, y)`` that yields :class:`Split`.
+        What to hold out. An integer is the number of folds, 5 by default: of points, stratified,
+        with labels (:class:`PointKFold`), of comparisons without (:class:`ConstraintKFold`). A
+        splitter has a method ``split(constraints, y)`` that yields :class:`Split`.
     scoring : str, callable or None, default=None
         With labels "knn_accuracy" (default; 3 neighbours among the training points) or, among the
-        points held out, "hit_rate_at_1" or "map_at_r". Without, "comparisons" (default, see
+        points held out, "hit_rate_at_1" or "map_at_r". Without labels, "comparisons" (default, see
         :func:`triplet_accuracy`), "neighbors" (see :func:`neighbor_accuracy`) or "pair_auc". A
-        callable is called as ``scoring(model, X, truth)`` with the points held out and their
-        labels or constraints. Higher is better.
+        callable is called as ``scoring(model, X, truth)`` with the points held out and their labels
+        or constraints. Higher is better.
     n_jobs : int or None, default=None
-        Splits at a time, through joblib; -1 uses all cores.
+        Number of splits to run in parallel, with joblib; -1 uses all cores.
     refit : bool, default=True
-        Fit the best candidate to everything at last, from the start.
+        Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
-        For :class:`~mdaml.MDaML`: all candidates make two rounds, and the best fifth (three at
-        least) goes on from where it stopped. About half the time; see Notes. Otherwise all are
-        fitted to the end, and so are other estimators, and MDaML with labels and
-        ``sampling="neighbors"``, which makes few rounds by itself.
+        For :class:`~mdaml.MDaML`: all candidates run two rounds, and only the best fifth (at least
+        three) continue from there. This takes about half the time; see Notes. If False, all are
+        fitted to the end. So are, in any case, other estimators, and MDaML with labels and
+        ``sampling="neighbors"``, which runs few rounds anyway.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
         For the folds if `cv` is a number, and for all estimators whose own ``random_state`` is
-        None: they get one seed, the same for all candidates, so that chance does not choose.
+        None: they get the same seed, so that chance does not decide between candidates.
 
     Attributes
     ----------
     best_estimator_ : estimator
         Fitted to everything with the best parameters; only if `refit`.
     best_params_ : dict
-        The parameters of the highest mean score among the finished candidates; of equals, the
+        The parameters with the highest mean score among the finished candidates; in a tie, the
         first in the grid.
     best_score_ : float
-        Their mean score; chosen for being high, so it flatters.
+        Their mean score; it is optimistic, because the highest was chosen.
     best_index_ : int
-        Their place in ``cv_results_``.
+        Their index in ``cv_results_``.
     cv_results_ : dict
-        In the order of the grid: ``params``, ``split0_test_score`` and so on,
-        ``mean_test_score``, ``std_test_score``, ``rank_test_score`` (1 is best),
-        ``mean_fit_time`` in seconds, and ``finished``: False where a candidate made two rounds
-        only. Those rank behind the finished ones.
+        In the order of the grid: ``params``, ``split0_test_score`` and so on, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score`` (1 is best), ``mean_fit_time`` in seconds, and
+        ``finished``: False if a candidate ran only two rounds. Those rank behind the finished ones.
     n_splits_ : int
         Number of splits.
     components_, n_features_in_, feature_names_in_
@@ -97,11 +96,11 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
 
     Notes
     -----
-    Warnings of candidates are not shown; those of the last fit are. A fit that fails ends the
+    Warnings of candidates are not shown; those from the final fit are. A fit that fails ends the
     search with an error that names the parameters.
 
-    To start every candidate from the metric of its neighbour in the grid would be cheaper still,
-    but misleads: candidates then look good that are bad when fitted on their own.
+    Starting every candidate from the metric of its neighbour in the grid would be cheaper still,
+    but misleading: some candidates would look good that are bad when fitted on their own.
 
     Examples
     --------

@@ -66,7 +66,7 @@ class ConstraintKFold:
 
     See Also
     --------
-    PointKFold : To know how the metric does on points it has never seen.
+    PointKFold : Tests the metric on points it has never seen.
 
     Examples
     --------
@@ -138,13 +138,13 @@ class ConstraintKFold:
 
 
 class PointKFold:
-    """Hold out points: what is held out is judged on points that no fit has seen.
+    """Hold out points, so that a metric is tested on points that its fit has not seen.
 
     Points are dealt to `n_splits` folds, each of which is held out once. Comparisons among the
-    points held out are the test, comparisons among the others are learned from, and those that join
-    both go to neither side. In each of k splits ``(1 - 1/k)^3`` of the triplets of random points
+    points held out are the test, comparisons among the others are learned from, and those that
+    involve both are dropped. In each of k splits ``(1 - 1/k)^3`` of the triplets of random points
     are learned from and ``1/k^3`` tested: 51 % and 0.8 % for 5 folds, 30 % and 3.7 % for 3. Use few
-    folds where comparisons are few.
+    folds if there are few comparisons.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class PointKFold:
 
     See Also
     --------
-    ConstraintKFold : To hold out comparisons of points that are all known.
+    ConstraintKFold : Holds out comparisons of points that are all known.
 
     Examples
     --------
@@ -191,7 +191,7 @@ class PointKFold:
         constraints : Constraints, optional
             What is to be split. At least one of `constraints` and `y` is needed.
         y : array-like of shape (n_points,), optional
-            Labels, of which every fold gets its share; unlabelled points, ``-1``, are dealt too.
+            Labels; every fold gets its share of each. Unlabelled points, ``-1``, are dealt too.
 
         Yields
         ------

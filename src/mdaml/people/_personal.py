@@ -30,15 +30,15 @@ _ROUNDS_OF_NEW = 20  # for persons who are added
 
 
 class PersonalMetrics(BaseEstimator):
-    r"""Learn one metric for all persons and one for each, from answers of which it is known whose.
+    r"""Learn one metric for all persons and one for each, from answers with known authors.
 
     A metric learned from all answers gives the space. In it a person p has the metric
     :math:`L^\top \operatorname{diag}(S_p, c_p I) L` with a symmetric :math:`S_p` on the leading
     axes: q numbers :math:`b_p`, the *coefficients*. An answer of p is right with the probability
-    :math:`\sigma(d_p^2(\text{far}) - d_p^2(\text{near}))` under that metric. Coefficients are drawn
-    to those of a group, :math:`b_p \sim \mathcal N(u_g, V)`. Groups u, their shares, and the
-    covariance V are learned from the answers of all. So whoever answered little has nearly the
-    metric of the group, whoever answered much has one of their own, and there is nothing to tune.
+    :math:`\sigma(d_p^2(\text{far}) - d_p^2(\text{near}))` under that metric. Coefficients are
+    pulled towards those of a group, :math:`b_p \sim \mathcal N(u_g, V)`. Groups u, their shares,
+    and the covariance V are learned from the answers of all. A person with few answers gets nearly
+    the metric of the group, one with many gets their own, and there is nothing to tune.
 
     **Objective**: minus a lower bound of the log evidence of all answers (variational Bayes with a
     Gaussian for each person and the bound of [1]_ for the sigmoid), which never rises.
@@ -50,13 +50,13 @@ class PersonalMetrics(BaseEstimator):
     n_directions : int, default=4
         Axes of that metric, the longest, on which persons may differ in any way: q is
         ``n_directions (n_directions + 1) / 2``, and one more if there are other axes, which each
-        person stretches by a number of their own.
+        person stretches by their own factor.
     n_groups : int or "auto", default="auto"
         Number of groups of persons. "auto" takes more, up to 8, as long as BIC falls: the
         objective, plus ``log(n)/2`` for each number of G > 1 groups, ``G q + G - 1``, and for the
         one of a single group.
     max_iter : int, default=200
-        Most rounds of persons and groups.
+        Maximum number of rounds of persons and groups.
     tol : float, default=1e-5
         Stop when a round lowers the objective by less than this fraction.
     verbose : int, default=0

@@ -26,8 +26,8 @@ _ROUGHER = 3.0  # times tol: enough to compare strengths
 class QueryAdapter(HandOver, BaseEstimator):
     r"""Learn a linear map of query vectors from pairs of queries and relevant documents.
 
-    The vectors of the documents stay as they are, so an index of them is used further without any
-    change. The map W minimises, over relevant pairs of a query q and a document x such as clicks,
+    The document vectors do not change, so an existing index of them can be used as it is. The map W
+    minimises, over relevant pairs of a query q and a document x such as clicks,
 
     .. math::
         \operatorname{mean}_{(q, x)} \log\Bigl(1 + \sum_z
@@ -37,31 +37,31 @@ class QueryAdapter(HandOver, BaseEstimator):
     with a strength α and z over documents that are relevant for other queries but, as far as known,
     not for q; the score is that of the similarity. It is convex in W at full rank if only queries
     are mapped. The scale s is fitted to the vectors as they are. Documents that are relevant for
-    the same query take the part of queries too, with each other as relevant documents. At full
-    rank, and if only queries are mapped, W differs from I along axes with nearly all the variance.
+    the same query also serve as queries, with each other as relevant documents. At full rank, and
+    if only queries are mapped, W differs from I only along axes that carry nearly all the variance.
 
     Parameters
     ----------
     rank : int or None, default=None
         None learns any matrix; a number r learns ``W = I + U V^T`` with U and V of r columns.
     similarity : {"cosine", "dot", "euclidean"}, default="cosine"
-        By which the index ranks documents.
+        How the index ranks documents.
     symmetric : bool, default=False
         Map documents too, by the same matrix: one metric for both sides. Stored vectors change;
         :meth:`to_inner_product` keeps the change to one number for each.
     n_negatives : int or "auto", default="auto"
-        How many documents compete for a query. "auto": up to 2^26 pairs all that are relevant for
-        some query; otherwise 512 to 2048 of them, which are relevant for other queries of a batch,
-        hard under the current map, or random.
+        How many documents compete for a query. "auto": all that are relevant for some query, if
+        these make at most 2^26 pairs; otherwise 512 to 2048 of them: relevant for other queries of
+        a batch, hard under the current map, or random.
     anchor : float or "auto", default="auto"
-        Strength by which W is held near the identity. "auto" tries 0.1, 0.03, ... 0.001 on held-out
+        How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 on held-out
         queries, by nDCG at 10, as long as each beats the identity (paired t test at 5 %; tests in a
-        fixed order need no correction), and takes the weakest that is among the best. If the first
-        does not, it returns the identity, with a warning.
+        fixed order need no correction), and takes the weakest among the best. If the first does
+        not, W is the identity, with a warning.
     max_iter : int, default=100
-        Iterations of the solver at most.
+        Maximum number of iterations of the solver.
     tol : float, default=1e-3
-        Ends when an iteration lowers the objective by less than this part of its first value.
+        Stop when an iteration lowers the objective by less than this fraction of its first value.
     warm_start : bool, default=False
         Start the next ``fit`` from the map of the last one; the result is the same up to ``tol``.
     device : {None, "cpu", "cuda", "auto"}, default=None
@@ -69,29 +69,29 @@ class QueryAdapter(HandOver, BaseEstimator):
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, RandomState or None, default=None
-        Of the held-out queries and of sampled documents.
+        Seed of the held-out queries and of the sampled documents.
 
     Attributes
     ----------
     components_ : array of shape (n_features, n_features)
         The map W, in single precision.
     improved_ : bool
-        False if the map is the one it started from, since nothing beat it.
+        False if the map is the one it started from, because nothing beat it.
     strength_ : float
-        The strength in force; infinite if the map is the anchor.
+        The strength used; infinite if the map is the anchor.
     held_out_ : dict
         ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best, and
         ``n_queries`` held out. Empty if ``anchor`` is a number.
     history_ : array of shape (n_iter_ + 1,)
         The objective after every iteration, with the documents sampled last; it never rises.
     n_iter_ : int
-        Iterations with them.
+        Number of these iterations.
     n_features_in_ : int
         Length of a vector.
 
     See Also
     --------
-    retrieval_scores : Score it beside the vectors as they are.
+    retrieval_scores : Compares it with the vectors as they are.
 
     Notes
     -----
@@ -157,8 +157,9 @@ class QueryAdapter(HandOver, BaseEstimator):
         documents : array-like of shape (n_documents, n_features)
             Vectors of the documents.
         relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
-            Query row, document row and perhaps a grade, which is the weight of the pair among those
-            of its query; pairs with a grade of 0 or less are left out. Clicks as they are.
+            Query row, document row and optionally a grade, which is the weight of the pair among
+            those of its query; pairs with a grade of 0 or less are left out. Clicks can be passed
+            as they are.
         ids : pair of sequences, default=None
             Names of the queries and of the documents, if ``relevant`` names them.
 
@@ -190,10 +191,10 @@ class QueryAdapter(HandOver, BaseEstimator):
     def partial_fit(
         self, queries: ArrayLike, documents: ArrayLike, relevant: Any, *, ids: Any = None
     ) -> Self:
-        """Go on with the new part of a log: the map of now takes the place of the identity.
+        """Update the map with the new part of a log; it is kept near the current map.
 
-        The first call is a ``fit``. Later ones hold the map near the one of before, and return that
-        if nothing beats it on held-out queries of the new part.
+        The first call is a ``fit``. In later ones the current map takes the place of the identity,
+        and is kept if nothing beats it on held-out queries of the new part.
 
         Parameters
         ----------
@@ -279,7 +280,7 @@ class QueryAdapter(HandOver, BaseEstimator):
 
     @property
     def search_similarity(self) -> str:
-        """By which mapped vectors are ranked: by distance if both sides are mapped, unless dot.
+        """How mapped vectors are ranked: by distance if both sides are mapped, unless by "dot".
 
         Examples
         --------
@@ -319,7 +320,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         return scale_rows(mapped) if self.search_similarity == "cosine" else mapped
 
     def transform_documents(self, documents: ArrayLike) -> FloatArray:
-        """Return documents as they are stored: unchanged unless the similarity or symmetry asks.
+        """Return documents as an index stores them: scaled for "cosine", mapped if ``symmetric``.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ class HandOver:
     def to_inner_product(
         self: Any, queries: ArrayLike | None = None, documents: ArrayLike | None = None
     ) -> tuple[FloatArray | None, FloatArray | None]:
-        """Return vectors for an index that ranks by inner product, whatever the similarity.
+        """Return vectors for an index that ranks by inner product, for any similarity.
 
         Ranked by a distance, ``d^2 = q'Mq - 2 q'Mx + x'Mx``, a query becomes ``[Mq, -1]`` and a
         document ``[x, x'Mx / 2]``: stored vectors stay and get one number more. Without

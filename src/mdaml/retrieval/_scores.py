@@ -23,7 +23,7 @@ _ROWS_OF_LENGTHS = 256  # in double precision at a time, in the cache
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """Scores of a search beside those of the base, query by query and on average.
+    """Scores of a search and of the base, query by query and on average.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class RetrievalScores:
     per_query, base_per_query : dict of str to array of shape (n_scored,)
         Scores of each of them.
     lost : list of tuple (int, float, float)
-        Query row, nDCG and nDCG of the base at the largest k, for queries that lost most.
+        Query row, nDCG and nDCG of the base at the largest k, for the queries that lost most.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def retrieval_scores(
     device: str | None = None,
     random_state: Any = 0,
 ) -> RetrievalScores:
-    """Score a search for documents beside the base: the vectors as they are.
+    """Score a search for documents, compared with the base: the vectors as they are.
 
     The search is exact and done in blocks, so that memory does not grow with
     ``n_queries * n_documents``. Of equally near documents the earlier row comes first.
@@ -95,30 +95,30 @@ def retrieval_scores(
     Parameters
     ----------
     model_or_vectors : fitted model, array, pair of arrays, or None
-        What is scored: a :class:`QueryAdapter`; a metric of this library, after whose ``transform``
-        Euclidean distance is taken; mapped queries of shape (n_queries, n_features); mapped queries
-        and mapped documents; None scores the vectors as they are.
+        What to score: a :class:`QueryAdapter`; a metric of this library, which ranks by Euclidean
+        distance after ``transform``; mapped queries of shape (n_queries, n_features); mapped
+        queries and mapped documents; None scores the vectors as they are.
     queries : array-like of shape (n_queries, n_features)
         Vectors of the queries.
     documents : array-like of shape (n_documents, n_features)
         Vectors of the documents.
     relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
-        Query row, document row, and perhaps a grade: the higher, the more relevant; 0 is not.
+        Query row, document row, and optionally a grade: the higher, the more relevant; 0 is not
+        relevant.
     k : int or sequence of int, default=(1, 5, 10)
-        How many of the best documents are looked at.
+        How many of the best documents to look at.
     ids : pair of sequences, default=None
         Names of the queries and of the documents, if ``relevant`` names them.
     similarity : {"cosine", "dot", "euclidean"}, default=None
-        By which documents are ranked. None: that of the model; Euclidean for a metric; otherwise
-        cosine.
+        How documents are ranked. None: that of the model; Euclidean for a metric; otherwise cosine.
     n_bootstrap : int, default=2000
-        Samples of queries that the intervals are made from.
+        Number of bootstrap samples of the queries, for the intervals.
     n_lost : int, default=10
-        How many of the queries that lost most are listed.
+        How many of the queries that lost most to list.
     device : {None, "cpu", "cuda", "auto"}, default=None
         None searches with NumPy, the others with torch.
     random_state : int, RandomState or None, default=0
-        Of the bootstrap.
+        Seed of the bootstrap.
 
     Returns
     -------
