@@ -81,8 +81,9 @@ def _describe(param: Any) -> str:
     if param.required:
         return f"{text}  [required]" if param.param_type_name == "option" else text
     if _is_flag(param):
-        names = param.opts if default else param.secondary_opts
-        return f"{text}  [flag{f', default: {names[0]}' if param.secondary_opts else ''}]"
+        if default is None or not param.secondary_opts:  # None: neither of the two
+            return f"{text}  [flag]"
+        return f"{text}  [flag, default: {(param.opts if default else param.secondary_opts)[0]}]"
     if default is None or callable(default) or default == [] or not param.show_default:
         return text
     return f"{text}  [default: {default}]"

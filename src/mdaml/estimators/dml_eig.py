@@ -85,9 +85,6 @@ class DMLeig(PairLearner):
     **Cost**: time :math:`O(p d + n d^2 + d^3)` for each of some tens of iterations, with p pairs of
     n samples with d features; memory beyond X and the pairs :math:`O(p + n d + d^2)`.
 
-    The paper bounds the sum over similar pairs, not the mean: its metric and smoothing are these,
-    divided by the number of similar pairs.
-
     In coordinates in which the (ridged) mean scatter of similar pairs is the identity, the feasible
     metrics are the matrices Z with ``Z ⪰ 0`` and ``tr Z = 1``. Each iteration moves along a line,
     to its best point, towards the V among them that maximises
@@ -97,8 +94,7 @@ class DMLeig(PairLearner):
     and segment 7 to 38 iterations are enough; without the term 200 leave gaps of 0.005 to 0.02.
 
     Dissimilar pairs of identical samples are left out with a warning: no metric separates them.
-    Along directions in which similar pairs do not differ at all only the ridge bounds the metric; a
-    warning is given if it concentrates there.
+    Where similar pairs do not differ at all only the ridge bounds the metric, with a warning.
 
     References
     ----------

@@ -99,9 +99,6 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     Warnings of candidates are not shown; those from the final fit are. A fit that fails ends the
     search with an error that names the parameters.
 
-    Starting every candidate from the metric of its neighbour in the grid would be cheaper still,
-    but misleading: some candidates would look good that are bad when fitted on their own.
-
     Examples
     --------
     >>> import numpy as np

@@ -36,9 +36,8 @@ class PersonalMetrics(BaseEstimator):
     :math:`L^\top \operatorname{diag}(S_p, c_p I) L` with a symmetric :math:`S_p` on the leading
     axes: q numbers :math:`b_p`, the *coefficients*. An answer of p is right with the probability
     :math:`\sigma(d_p^2(\text{far}) - d_p^2(\text{near}))` under that metric. Coefficients are
-    pulled towards those of a group, :math:`b_p \sim \mathcal N(u_g, V)`. Groups u, their shares,
-    and the covariance V are learned from the answers of all. A person with few answers gets nearly
-    the metric of the group, one with many gets their own, and there is nothing to tune.
+    pulled towards those of a group, :math:`b_p \sim \mathcal N(u_g, V)`; all of this is learned.
+    A person with few answers gets nearly the metric of the group, one with many gets their own.
 
     **Objective**: minus a lower bound of the log evidence of all answers (variational Bayes with a
     Gaussian for each person and the bound of [1]_ for the sigmoid), which never rises.
