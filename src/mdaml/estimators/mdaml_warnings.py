@@ -82,8 +82,10 @@ def warn_if_hardly_learned(
     """
     some = slice(None, None, max(1, comparisons.n_constraints // _N_CHECKED))
     given, weights = comparisons.comparisons()[some], comparisons.weights[some]
-    named, places = np.unique(given, return_inverse=True)
-    rows, places = X[named], places.reshape(-1, 4)
+    rows, places = X, given
+    if len(X) > given.size:  # map only those that are named
+        named, places = np.unique(given, return_inverse=True)
+        rows, places = X[named], places.reshape(-1, 4)
     before = _agreement(
         rows if start is None else rows @ np.linalg.cholesky(start), places, weights
     )
