@@ -51,9 +51,10 @@ for row, name in enumerate(measures):
         "", (after, row), (before, row), arrowprops={"arrowstyle": "->", "lw": 3, "color": "C0"}
     )
     ax.plot(before, row, "o", color="0.5", markersize=12)
-    ax.text(before, row + 0.17, f"{before:.0%}", ha="center", color="0.3")
-    ax.text(after, row + 0.17, f"{after:.0%}", ha="center", color="C0", weight="bold")
+    ax.text(before, row + 0.17, f"{before:.0%}", ha="right", color="0.3")
+    ax.text(after, row + 0.17, f"{after:.0%}", ha="left", color="C0", weight="bold")
 ax.set_yticks(range(3), measures.values())
+ax.margins(x=0.12)
 ax.set(ylim=(-0.5, 2.6), title="Search after one matrix was learned: 385 new questions")
 ax.xaxis.set_major_formatter("{x:.0%}")
 question = np.array(bank.texts)[bank.is_test][helped]

@@ -215,10 +215,9 @@ def nearest_rows_on(
     device: str | None, queries: FloatArray, gallery: FloatArray, n_nearest: int
 ) -> IntArray:
     """Return the nearest rows of a gallery for each query, searched on a GPU where that pays."""
-    n_products = len(queries) * len(gallery) * queries.shape[1]
-    if n_products < _WORTH_A_GPU or device not in ("cuda", "auto"):
-        return nearest_rows(queries, gallery, n_nearest)[0]
-    if find_device("the search", "auto") is None:  # a model may be used where it was not fitted
+    is_large = len(queries) * len(gallery) * queries.shape[1] >= _WORTH_A_GPU
+    # A model may be used on a machine without the GPU it was fitted on.
+    if not (is_large and device in ("cuda", "auto") and find_device("the search", "auto")):
         return nearest_rows(queries, gallery, n_nearest)[0]
     from mdaml.stores.torch import neighbors
 

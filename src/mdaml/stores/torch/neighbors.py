@@ -11,8 +11,7 @@ the true neighbours there.
 """
 
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib import import_module, util
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -236,17 +235,10 @@ def _as_points(rows: torch.Tensor, of: torch.Tensor) -> _Points:
     return _Points(rows, 0.5 * rows.float().square().sum(dim=1), of)
 
 
-@cache
-def _triton_neighbors() -> Any:
-    """Return the module of the search in Triton, or None where Triton is absent."""
-    if util.find_spec("triton") is None:
-        return None
-    return import_module("mdaml.kernels.triton_neighbors")
-
-
 def _fused(Y: torch.Tensor) -> Any:
     """Return the search in Triton, if it can work on Y, or None."""
-    return _triton_neighbors() if Y.is_cuda and Y.dtype == torch.float32 else None
+    can = Y.is_cuda and Y.dtype in (torch.float16, torch.float32)
+    return pairs.load_triton("triton_neighbors") if can else None
 
 
 def group_minima(queries: _Points, candidates: _Points, same: bool, size: int) -> torch.Tensor:
@@ -255,8 +247,9 @@ def group_minima(queries: _Points, candidates: _Points, same: bool, size: int) -
     The candidates are cut into slabs of ``size`` tiles of 128; a group is those at the same place
     of the tiles of a slab. Only candidates of the own class count, or only those of others.
     """
-    if queries.rows.is_cuda and _triton_neighbors() is not None:
-        return _triton_neighbors().group_minima(
+    fused = _fused(queries.rows)
+    if fused is not None:
+        return fused.group_minima(
             queries.rows,
             candidates.rows,
             candidates.half_norms,

@@ -12,6 +12,7 @@ lists the far pairs of each near pair; ``by_second = (starts, pairs)`` the pairs
 from functools import cache
 from importlib import import_module, util
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -27,12 +28,16 @@ def _fused(Y):
     return _triton_pairs() if Y.is_cuda and Y.dtype == torch.float32 else None
 
 
-@cache
 def _triton_pairs():
-    """Return the module of the passes in Triton, or None where Triton is absent."""
+    return load_triton("triton_pairs")
+
+
+@cache
+def load_triton(name: str) -> Any:
+    """Return a module of kernels in Triton, or None where Triton is absent."""
     if util.find_spec("triton") is None:
         return None
-    return import_module("mdaml.kernels.triton_pairs")
+    return import_module(f"mdaml.kernels.{name}")
 
 
 # Grouping, once per fit
