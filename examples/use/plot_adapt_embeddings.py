@@ -54,8 +54,7 @@ for row, name in enumerate(measures):
     ax.text(before, row + 0.17, f"{before:.0%}", ha="right", color="0.3")
     ax.text(after, row + 0.17, f"{after:.0%}", ha="left", color="C0", weight="bold")
 ax.set_yticks(range(3), measures.values())
-ax.margins(x=0.12)
-ax.set(ylim=(-0.5, 2.6), title="Search after one matrix was learned: 385 new questions")
+ax.set(ylim=(-0.5, 2.6), xmargin=0.12, title="One matrix learned: search of 385 questions")
 ax.xaxis.set_major_formatter("{x:.0%}")
 question = np.array(bank.texts)[bank.is_test][helped]
 fig.supxlabel(f"“{question}”\nbefore: {old}\nafter: {new}", fontsize=11, x=0.02, ha="left")
