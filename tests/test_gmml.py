@@ -225,3 +225,12 @@ BAD = {
 def test_bad_parameters_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         fitted_matrix(**options)
+
+
+def test_samples_that_overflow_when_mapped_are_refused():
+    rng = np.random.default_rng(0)
+    X = (rng.uniform(-1.0, 1.0, size=(24, 5)) * 3e38).astype(np.float32)
+    model = GMML()
+    with pytest.raises(ValueError, match="overflow in float32 when the learned map is applied"):
+        model.fit(X, rng.integers(0, 3, 24))
+    assert not hasattr(model, "components_")

@@ -117,6 +117,7 @@ class PairLearner(WeakLearner):
         centred = _centred(samples)
         with one_blas_thread():
             components, fitted = self._learn(centred, said)
+        _check_mapped(samples, components)
         self._store(X, components, samples.dtype, **fitted)
 
     @abstractmethod
@@ -163,6 +164,7 @@ class LabelLearner(MahalanobisTransformer, ABC):
             centred = _centred(samples[classes.rows])
             with one_blas_thread():
                 components, fitted = self._learn(centred, classes)
+            _check_mapped(samples, components)
             self._store(X, components, samples.dtype, **fitted)
         return self
 
@@ -189,3 +191,13 @@ def _centred(samples: Any) -> Any:
     shifted: FloatArray = np.subtract(samples, mean, order="C")  # rounding sees translations
     check_magnitude(shifted)
     return shifted
+
+
+def _check_mapped(samples: Any, components: FloatArray) -> None:
+    """Refuse a map after which the samples would overflow in their precision."""
+    largest = max(float(samples.max()), -float(samples.min()))
+    if largest * float(np.abs(components).sum(axis=1).max()) > np.finfo(samples.dtype).max:
+        raise ValueError(
+            f"X has values up to {largest:.1e}, which overflow in {samples.dtype} when the learned "
+            "map is applied. Scale the features, for instance by StandardScaler."
+        )
