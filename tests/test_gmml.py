@@ -227,6 +227,8 @@ def test_bad_parameters_are_refused(options, error, message):
         fitted_matrix(**options)
 
 
+# scikit-learn's check sums the samples, and the sum overflows.
+@pytest.mark.filterwarnings("ignore:invalid value encountered in reduce:RuntimeWarning")
 def test_samples_that_overflow_when_mapped_are_refused():
     rng = np.random.default_rng(0)
     X = (rng.uniform(-1.0, 1.0, size=(24, 5)) * 3e38).astype(np.float32)
