@@ -196,7 +196,8 @@ def _centred(samples: Any) -> Any:
 def _check_mapped(samples: Any, components: FloatArray) -> None:
     """Refuse a map after which the samples would overflow in their precision."""
     largest = max(float(samples.max()), -float(samples.min()))
-    if largest * float(np.abs(components).sum(axis=1).max()) > np.finfo(samples.dtype).max:
+    reach = largest * float(np.abs(components).sum(axis=1).max())
+    if reach > float(np.finfo(samples.dtype).max):
         raise ValueError(
             f"X has values up to {largest:.1e}, which overflow in {samples.dtype} when the learned "
             "map is applied. Scale the features, for instance by StandardScaler."
