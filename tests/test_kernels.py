@@ -17,7 +17,7 @@ import pytest
 from mdaml import MDaML
 from mdaml.constraints import sample_triplets
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.kernels import threads
+from mdaml.kernels import comparisons, modes, pairs, threads, triplets
 from mdaml.kernels.comparisons import (
     comparison_losses,
     comparison_losses_along,
@@ -33,6 +33,7 @@ from mdaml.kernels.pairs import (
     pair_products,
     pair_sq_dists,
 )
+from mdaml.kernels.prefetch import empty_lines
 from mdaml.kernels.products import rows_times, transposed_times, weighted_gram
 from mdaml.kernels.triplets import (
     triplet_gradient,
@@ -167,18 +168,51 @@ RUNS = {
 }
 
 
+def as_arrays(result):
+    return list(map(np.asarray, result if isinstance(result, tuple) else [result]))
+
+
+def assert_same_bits(results, others):
+    for result, other in zip(results, others, strict=True):
+        assert result.dtype == other.dtype
+        assert result.tobytes() == other.tobytes()
+
+
 @both_precisions
 @pytest.mark.parametrize("name", RUNS)
 def test_no_bit_depends_on_the_number_of_threads(name, dtype, use_threads, tiny_blocks):  # noqa: ARG001
     results = []
     for count in COUNTS:
         use_threads(count)
-        result = RUNS[name](problem(dtype))
-        results.append(list(map(np.asarray, result if isinstance(result, tuple) else [result])))
+        results.append(as_arrays(RUNS[name](problem(dtype))))
     for result in results[1:]:
-        for alone, shared in zip(results[0], result, strict=True):
-            assert alone.dtype == shared.dtype
-            assert alone.tobytes() == shared.tobytes()
+        assert_same_bits(results[0], result)
+
+
+@both_precisions
+@pytest.mark.parametrize("name", RUNS)
+def test_no_bit_depends_on_hints_which_rows_come_next(name, dtype, monkeypatch):
+    results = []
+    for ahead in (0, 1, 32, 100_000):
+        for module in (comparisons, modes, pairs, triplets):
+            monkeypatch.setattr(module, "pairs_ahead", lambda *_, ahead=ahead: ahead)
+        results.append(as_arrays(RUNS[name](problem(dtype))))
+    for result in results[1:]:
+        assert_same_bits(results[0], result)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (5, 0), (1, 1), (7, 32), (1000, 3)])
+@both_precisions
+def test_arrays_for_rows_of_pairs_begin_with_a_cache_line(shape, dtype):
+    for _ in range(5):
+        out = empty_lines(shape, dtype)
+        assert out.shape == shape
+        assert out.dtype == dtype
+        assert out.flags.c_contiguous
+        assert out.flags.writeable
+        assert out.ctypes.data % 64 == 0 or out.size == 0
+    Y = rows_times(np.ones(shape, dtype), np.eye(shape[1], dtype=dtype))
+    assert Y.ctypes.data % 64 == 0 or Y.size == 0
 
 
 @pytest.mark.parametrize("count", COUNTS)

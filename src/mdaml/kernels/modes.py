@@ -4,6 +4,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import exact_loop, fast_loop
+from mdaml.kernels.prefetch import pairs_ahead, prefetch_entry, prefetch_row
 from mdaml.kernels.threads import GRAIN, share
 
 
@@ -42,7 +43,7 @@ def sequential_weights(
     other samples. ``order[colors[c]:colors[c + 1]]`` share no pair: any order among them, and so
     any number of threads, gives the same result.
     """
-    args = (weights, powers, costs, *graph, losses, order, eta)
+    args = (weights, powers, pairs_ahead(powers) > 0, costs, *graph, losses, order, eta)
     work = weights.shape[1] * (len(graph[1]) + 60 * len(weights))
     if work // (len(colors) - 1) < 2 * GRAIN:
         _sequential_weights(0, len(order), 0, *args)
@@ -53,12 +54,17 @@ def sequential_weights(
 
 @exact_loop
 def _sequential_weights(
-    begin, end, start, weights, powers, costs, indptr, samples, pairs, losses, order, eta
+    begin, end, start, weights, powers, large, costs, indptr, samples, pairs, losses, order, eta
 ):
     n_modes = weights.shape[1]
     cost, logs = np.empty(n_modes), np.empty(n_modes)
     for position in range(start + begin, start + end):
         i = order[position]
+        if large and position + 2 < start + end:
+            soon = order[position + 2]
+            for e in range(indptr[soon], indptr[soon + 1]):
+                prefetch_row(powers, samples[e])
+                prefetch_entry(losses, pairs[e])
         for k in range(n_modes):
             cost[k] = costs[i, k]
         for e in range(indptr[i], indptr[i + 1]):

@@ -46,14 +46,16 @@ def pair_products(
     A pair p is a near pair if ``first[p] < last[p]``.
     """
     out = np.zeros(len(pairs), dtype)
-    args = (E, pairs, first, last, out)
+    args = (E, pairs_ahead(E, 2**23), pairs, first, last, out)  # half of the hints are not used
     share(_pair_products, len(out), len(out) * E.shape[1], *args)
     return out
 
 
 @fast_loop
-def _pair_products(begin, end, E, pairs, first, last, out):
+def _pair_products(begin, end, E, ahead, pairs, first, last, out):
     for p in range(begin, end):
+        if ahead > 0 and p + ahead < len(pairs):
+            prefetch_row(E, pairs[p + ahead, 1])
         if first[p] < last[p]:
             i, j, total = pairs[p, 0], pairs[p, 1], 0.0
             for k in range(E.shape[1]):

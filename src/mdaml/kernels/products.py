@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from mdaml._typing import FloatArray
+from mdaml.kernels.prefetch import empty_lines
 from mdaml.kernels.threads import share
 
 # Blocks of a sum depend on the number of rows alone, so that the sum does not depend on the number
@@ -94,7 +95,7 @@ def _controller() -> ThreadpoolController:
 def rows_times(Y: Any, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
     A = A.astype(Y.dtype, copy=False)
-    out = np.empty((len(Y), A.shape[1]), Y.dtype) if out is None else out
+    out = empty_lines((len(Y), A.shape[1]), Y.dtype) if out is None else out
     cost = Y.size * A.shape[1] // 8
     if isinstance(Y, np.ndarray) and out is not Y:
         share(_rows_times, len(Y), cost, Y, A, out)

@@ -166,7 +166,7 @@ def triplet_losses_along(
     pairs, _, _, _, groups, (_, _, n_triplets) = lists
     losses = np.zeros((len(groups) - 1, 4))
     cost = 4 * len(pairs) * Y.shape[1] + 8 * n_triplets
-    args = (Y, pairs_ahead(Y, 2**21), scales, lists, pair_weights, losses)
+    args = (Y, pairs_ahead(Y), scales, lists, pair_weights, losses)
     share(_triplet_losses_along, len(losses), cost, *args)
     return losses.sum(axis=0)
 

@@ -22,6 +22,7 @@ from mdaml.kernels.comparisons import (
 from mdaml.kernels.grouping import near_graph
 from mdaml.kernels.modes import center_sq_dists, sequential_weights
 from mdaml.kernels.pairs import laplacian_product, pair_products
+from mdaml.kernels.prefetch import empty_lines
 from mdaml.kernels.products import (
     inner_product,
     one_blas_thread,
@@ -68,7 +69,7 @@ class MemoryStore(ArrayStore):
     def of(cls, X: FloatArray) -> Self:
         """Centre samples: metrics see no translations, rounding does."""
         mean = X.mean(axis=0)
-        rows = X - mean
+        rows = np.subtract(X, mean, out=empty_lines(X.shape, mean.dtype))
         check_magnitude(rows)
         return cls(rows, mean)
 
