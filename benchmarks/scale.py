@@ -1,7 +1,8 @@
 """Memory and time of one large fit, and how they grow; each case in a process of its own.
 
 ``python benchmarks/scale.py --samples 1000000 --features 128 --triplets 10000000`` fits once;
-``--growth`` fits halves and quarters of it too, of samples and of triplets, and fits power laws.
+``--growth`` fits halves and quarters of it too, of samples and of triplets, and fits power laws
+(``--parts 16 4 1``: sixteenths and quarters).
 X is float32, triplets are int32 with distinct pairs, the worst case; ``--map`` puts both into files
 and passes memory maps; ``--grid`` draws 10 x 10 partners of a tenth of the samples a hundred times.
 
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--map", action="store_true", help="memory maps instead of arrays")
     parser.add_argument("--grid", action="store_true", help="100 triplets share 20 pairs")
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--parts", nargs="+", type=int, default=[4, 2, 1], help="for --growth")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -55,12 +57,12 @@ def main():
 
 
 def grow(args):
-    """Cases with half and a quarter of the samples, of the triplets, and of both."""
+    """Cases with a part of the samples, of the triplets, and of both."""
     whole = vars(args).copy()
     cases = []
     for names in (("samples",), ("triplets",), ("samples", "triplets")):
         sizes, cpu, peaks = [], [], []
-        for part in (4, 2, 1):
+        for part in args.parts:
             case = whole | {name: whole[name] // part for name in names}
             figures = run_case(argparse.Namespace(**case))
             sizes.append(1 / part)
