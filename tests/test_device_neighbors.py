@@ -139,7 +139,7 @@ def test_rows_of_a_gallery_are_those_of_the_cpu(device):
     queries, gallery = rng.normal(size=(300, 9)) + 50.0, rng.normal(size=(4000, 9)) + 50.0
     gallery[7] = gallery[5]  # of equals the earlier
     queries[0] = gallery[5]
-    found = neighbors.nearest_rows(queries, gallery, 4, device)
+    found = neighbors.Gallery.on(queries, gallery, device).nearest(4)
     np.testing.assert_array_equal(found, nearest_rows(queries, gallery, 4)[0])
 
 

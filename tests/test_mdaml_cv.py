@@ -112,7 +112,7 @@ def watched(monkeypatch):
 
         monkeypatch.setattr(mdaml_folds, name, watching)
 
-    for name in ("make_store", "_vote_score", "_score_of", "Fold"):
+    for name in ("make_store", "vote_score", "_score_of", "Fold"):
         watch(name)
     return seen
 
@@ -125,7 +125,7 @@ def test_no_held_out_sample_reaches_a_fit(vehicle, watched):
     X, y = vehicle[0][::3], vehicle[1][::3]
     fit(X, y)
     learned_from = [names(args[0]) for args in watched["make_store"]]
-    held_out = [names(args[2]) for args in watched["_vote_score"]]
+    held_out = [names(args[2]) for args in watched["vote_score"]]
     assert len(learned_from) == len(held_out) == 3
     for train, valid in zip(learned_from, held_out, strict=True):
         assert not train & valid
@@ -260,7 +260,7 @@ def test_votes_are_those_of_scikit_learn(vehicle):
     X, y = vehicle[0], np.unique(vehicle[1], return_inverse=True)[1]
     F = np.random.default_rng(0).normal(size=(18, 5))
     held_out = np.arange(len(X)) % 3 == 0
-    score = mdaml_folds._vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
+    score = mdaml_folds.vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
     for factor in (np.eye(18), F):
         knn = KNeighborsClassifier(3).fit(X[~held_out] @ factor, y[~held_out])
         elected = knn.predict(X[held_out] @ factor)

@@ -14,6 +14,7 @@ from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_folds import (
+    THE_START,
     Fold,
     folds_of_classes,
     folds_of_constraints,
@@ -31,8 +32,6 @@ _N_KEPT = 2
 _STRONG_RIDGE = 0.1
 _SHRINKAGES = (0.25, 0.5, 0.75)
 _LEAD = 0.5  # in standard errors, that it takes to replace the defaults
-# So strong that nothing is learned: the metric is the start, up to a multiple.
-THE_START = {"anchor": 1e6}
 
 # The defaults of MDaML first. Few and unlike each other: the more there are, the more chance
 # decides. Random partners with a low weight leave most to the clustering term: right where classes
@@ -204,7 +203,7 @@ class MDaMLCV(WeakLearner):
                 "features.",
             )
         if "start" in best:
-            best["init_metric"] = other_start(best.pop("start"), samples, said)
+            best["init_metric"] = other_start(best.pop("start"), samples, said, device)
         model = MDaML(
             **{**own, **best},
             device=self.device,
