@@ -117,13 +117,13 @@ def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
 def test_second_stage_goes_on_from_the_same_split_only(answers, monkeypatch):
     X, said = answers
     made = []
-    original = _trials.fit
+    original = _trials.Ground.fit
 
-    def watch(model, samples, truth):
-        made.append((model, samples))
-        return original(model, samples, truth)
+    def watch(ground, model):
+        made.append((model, ground.sides[0][0]))
+        return original(ground, model)
 
-    monkeypatch.setattr(_trials, "fit", watch)
+    monkeypatch.setattr(_trials.Ground, "fit", watch)
     cv = PointKFold(2, random_state=0)
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)

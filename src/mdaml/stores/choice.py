@@ -21,6 +21,7 @@ from mdaml.stores.mixture import MAX_ROWS_FOR_START
 SMALL_BYTES = 2**25
 _FIXED_BYTES = 2**26  # blocks and buffers of every thread
 _WORTH_A_GPU = 1e9  # products of a search for neighbours
+_GPU = "cuda"
 
 
 def make_store(
@@ -229,7 +230,7 @@ def search_under(
     if is_for_gpu(device, len(queries), *gallery.shape):
         from mdaml.stores.torch.neighbors import Gallery
 
-        kept = Gallery.on(queries, gallery, "cuda")
+        kept = Gallery.on(queries, gallery, _GPU)
         return lambda F, n_nearest: kept.nearest(n_nearest, F)
     mean = gallery.mean(axis=0)
     queries, gallery = queries - mean, gallery - mean
@@ -244,7 +245,7 @@ def nearest_rows_on(
         return nearest_rows(queries, gallery, n_nearest)[0]
     from mdaml.stores.torch.neighbors import Gallery
 
-    return Gallery.on(queries, gallery, "cuda").nearest(n_nearest)
+    return Gallery.on(queries, gallery, _GPU).nearest(n_nearest)
 
 
 def classes_on(device: str | None, classes: Classes, n_features: int) -> Classes:
@@ -254,4 +255,4 @@ def classes_on(device: str | None, classes: Classes, n_features: int) -> Classes
         return classes
     from mdaml.stores.torch.neighbors import nearest
 
-    return replace(classes, search=partial(nearest, device="cuda"))
+    return replace(classes, search=partial(nearest, device=_GPU))

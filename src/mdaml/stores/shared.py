@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -84,6 +84,9 @@ class SharedStore:
         made, after = self._memory["weights"].once((name, *args, _state(rng)), draw)
         rng.set_state(after)
         return made
+
+
+SharedStores: TypeAlias = dict[str | None, SharedStore]  # of the same samples, by device
 
 
 @dataclass(frozen=True)
