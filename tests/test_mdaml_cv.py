@@ -211,6 +211,20 @@ def test_the_start_is_a_candidate_for_every_goal(vehicle):
     np.testing.assert_allclose(M, M[0, 0] * np.eye(18), atol=1e-4 * M[0, 0])
 
 
+@pytest.mark.parametrize("rank", [None, 2])
+def test_in_the_search_the_start_has_one_mode_and_is_not_moved(vehicle, rank):
+    X, y = vehicle[0][::3], np.unique(vehicle[1][::3], return_inverse=True)[1]
+    own = {"goal": "auto", "n_components": rank}
+    classes = Classes.from_labels("MDaMLCV", y)
+    part = mdaml_folds.folds_of_classes(X, classes, None, own, np.random.RandomState(0))[0]
+    alternation, state = part.begin(module.THE_START)
+    assert alternation.spec.n_modes == 1
+    moved = state.F @ state.F.T
+    start = alternation.origin @ alternation.origin.T
+    cosine = np.vdot(moved, start) / np.linalg.norm(moved) / np.linalg.norm(start)
+    assert cosine > (0.999999 if rank is None else 0.99)
+
+
 def test_where_nothing_beats_the_start_it_is_returned_with_a_warning(monkeypatch):
     X = np.random.default_rng(0).normal(size=(90, 4))
     triplets, _ = make_triplets(X, n_triplets=600, random_state=0)  # by Euclidean distance
@@ -304,7 +318,8 @@ def test_comparisons_of_too_few_points_leave_a_plain_choice(answers):
 def test_large_data_are_searched_on_a_sample(monkeypatch, vehicle, watched):
     monkeypatch.setattr(mdaml_folds, "_MAX_ROWS", 100)
     model = fit(*vehicle)
-    assert max(len(args[0]) for args in watched["make_store"]) <= 100
+    assert [len(args[0]) for args in watched["make_store"]] == [80]  # once, a fifth held out
+    assert set(model.cv_results_["n_splits"]) == {1}
     assert len(model.best_estimator_.weights_) == 846
 
 
