@@ -116,7 +116,7 @@ class MDaMLCV(WeakLearner):
     cv_results_ : dict
         ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, the chosen one first,
         then the best. Candidates with fewer splits were left out early; their scores are not
-        comparable with the others'.
+        comparable with the others'. Of many samples there is one split, see Notes.
     history_, n_iter_
         Those of the best estimator.
     n_features_in_, feature_names_in_
@@ -134,7 +134,8 @@ class MDaMLCV(WeakLearner):
     :class:`MDaML` then continue on all three splits, with neighbours searched again. With labels,
     the best of all is also tried with a stronger ridge, and moved part of the way back to its
     start. Every step continues from where the previous one ended. The search uses at most 20 000
-    samples.
+    samples; of more labelled samples it holds out a single part, 4000. Candidates share samples,
+    neighbours and first modes.
 
     References
     ----------

@@ -139,7 +139,8 @@ class Ground:
         samples, given = self._checked
         spec, said = resolve(model, samples.shape, given, unit_rows=has_unit_rows(samples))
         store = place(model, samples, spec, said, shared=self.stores)
-        model._learn_in(self.sides[0][0], store, spec, said)
+        with store.threads():  # after the fit, too: threads of BLAS are slow to wake
+            model._learn_in(self.sides[0][0], store, spec, said)
         return model
 
     @cached_property
