@@ -11,8 +11,7 @@ from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import has_unit_rows
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.matching import to_comparisons
-from mdaml.constraints.nearest import nearest_was_near
+from mdaml.constraints.matching import nearest_was_near, to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.dmlmj import DMLMJ
 from mdaml.estimators.gmml import GMML
