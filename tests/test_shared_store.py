@@ -56,8 +56,8 @@ def test_each_fit_is_the_one_it_would_be_alone(data, kind):
     assert_alone_is_the_same(X, given, candidates)
 
 
+@pytest.mark.usefixtures("torch")
 def test_on_a_device_too(data):
-    pytest.importorskip("torch")
     X, labels, _ = data
     candidates = [{"n_modes": 2}, {"n_modes": 2, "triplet_weight": 300.0}]
     assert_alone_is_the_same(X, labels, candidates, device="cpu", max_inner_iter=2, n_refresh=0)
