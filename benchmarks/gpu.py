@@ -11,6 +11,10 @@ low      The same as large for metrics of rank 32 (``--rank``), 1024 features an
 compare  How much sooner than NumPy is a smaller fit done, and is it the same fit?
 compare_low
          The same question for metrics of low rank.
+labels   How long does a fit from labels take, and how many of the neighbours does it find? Also for
+         more samples (labels_more, labels_most) and more features (labels_wide).
+searches How many times as long as one fit from labels do ``MDaMLCV``, and ``MetricSearchCV`` with
+         ten candidates and two splits, take?
 
 ``python benchmarks/gpu.py [PART ...] [--device cuda] [--out FILE]``; all by default. Sizes can be
 given, for a try on ``--device cpu``. The first use of a GPU and of the compilers is not counted: a
@@ -30,9 +34,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mdaml import MDaML, __version__
+from mdaml import MDaML, MDaMLCV, __version__
 from mdaml.constraints import Constraints
 from mdaml.constraints.labels import Classes
+from mdaml.model_selection import MetricSearchCV
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.conjugate_gradient import conjugate_gradient
 from mdaml.solver.modes import clustering_scatter
@@ -361,6 +366,41 @@ def from_labels(name, n, d, arguments):
     }
 
 
+TEN_CANDIDATES = {"n_modes": [1, 3], "triplet_weight": [30.0, 100.0, 300.0, 1000.0, 3000.0]}
+
+
+def searches(name, n, d, arguments):
+    """Time both searches in units of one fit; the best of two runs of each."""
+    print(f"{name}: N = {n}, d = {d}, 20 classes")
+    made = {
+        "MDaML": MDaML(device=arguments.device, random_state=0),
+        "MDaMLCV": MDaMLCV(device=arguments.device, random_state=0),
+        "MetricSearchCV": MetricSearchCV(
+            MDaML(device=arguments.device), TEN_CANDIDATES, cv=2, random_state=0
+        ),
+    }
+    data, warm = make_labelled(n, d), make_labelled(min(n, 25_000), d, seed=1)
+    seconds = {}
+    for title, model in made.items():
+        model.fit(*warm)
+        times = []
+        for _ in range(2):
+            settle(arguments.device)
+            start = time.perf_counter()
+            model.fit(*data)
+            settle(arguments.device)
+            times.append(time.perf_counter() - start)
+        seconds[title] = min(times)
+        ratio = seconds[title] / seconds["MDaML"]
+        print(f"  {title:16s} {seconds[title]:6.2f} s, {ratio:5.1f} times one fit", flush=True)
+        if arguments.profile:
+            profiler = cProfile.Profile()
+            profiler.runcall(model.fit, *data)
+            pstats.Stats(profiler).sort_stats("cumtime").print_stats(60)
+    best = {title: str(getattr(model, "best_params_", None)) for title, model in made.items()}
+    return {"N": n, "d": d, "seconds": seconds, "chosen": best}
+
+
 def measure_recall(Y, classes, found, same, n_tried=300):
     """Return the share of the five true neighbours of some places that was found."""
     of = torch.tensor(classes.of, device=Y.device)
@@ -405,6 +445,7 @@ def main():
         "labels_more": (300_000, 128),
         "labels_most": (10**6, 128),
         "labels_wide": (10**6, 768),
+        "searches": (100_000, 128),
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {[*parts]}; default: all")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
@@ -423,7 +464,7 @@ def main():
     results = {"machine": describe(arguments.device)}
     print(results["machine"])
     for part in arguments.parts or parts:
-        kinds = {"compare": compare, "labels": from_labels}
+        kinds = {"compare": compare, "labels": from_labels, "searches": searches}
         measure = kinds.get(part.partition("_")[0], whole_fit)
         results[part] = measure(part, *getattr(arguments, part), arguments)
         if arguments.out:

@@ -5,11 +5,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mdaml import MDaML  # noqa: E402
+from mdaml import DMLMJ, LFDA, MDaML  # noqa: E402
 from mdaml.constraints.labels import Classes  # noqa: E402
 from mdaml.constraints.labels import nearest_places as on_the_cpu  # noqa: E402
-from mdaml.kernels.neighbors import nearest_rows  # noqa: E402
-from mdaml.model_selection import knn_accuracy  # noqa: E402
+from mdaml.estimators.mdaml_folds import other_start, vote_score  # noqa: E402
+from mdaml.kernels.neighbors import nearest, nearest_rows  # noqa: E402
+from mdaml.model_selection import MetricSearchCV, knn_accuracy  # noqa: E402
 from mdaml.stores import choice  # noqa: E402
 from mdaml.stores.torch import neighbors  # noqa: E402
 
@@ -139,7 +140,7 @@ def test_rows_of_a_gallery_are_those_of_the_cpu(device):
     queries, gallery = rng.normal(size=(300, 9)) + 50.0, rng.normal(size=(4000, 9)) + 50.0
     gallery[7] = gallery[5]  # of equals the earlier
     queries[0] = gallery[5]
-    found = neighbors.nearest_rows(queries, gallery, 4, device)
+    found = neighbors.Gallery.on(queries, gallery, device).nearest(4)
     np.testing.assert_array_equal(found, nearest_rows(queries, gallery, 4)[0])
 
 
@@ -161,3 +162,75 @@ def test_a_model_of_a_gpu_is_scored_where_there_is_none(monkeypatch):
     model = MDaML(random_state=0).fit(Y, classes.of).set_params(device="cuda")
     gallery = (Y[::2], classes.of[::2])
     assert 0.0 <= knn_accuracy(model, Y[1::2], classes.of[1::2], gallery=gallery) <= 1.0
+
+
+@on_every_device
+@pytest.mark.parametrize("same", [True, False])
+def test_places_and_distances_are_those_of_the_cpu(same, device):
+    Y, classes = problem(300, n_classes=5)
+    Y = Y.astype(np.float64)
+    Y[classes.first[1] + 1] = Y[classes.first[1]]  # a copy, at distance zero
+    kept = np.append(np.arange(classes.first[-1] + 2), 299)  # the last class has three members
+    classes = Classes.from_labels("test", classes.of[kept])
+    args = (Y[kept], classes.bounds, classes.rows, 4)
+    for ours, theirs in zip(
+        neighbors.nearest(*args, same=same, device=device), nearest(*args, same=same), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@on_every_device
+def test_a_gallery_is_searched_under_every_metric(device):
+    rng = np.random.default_rng(0)
+    queries, rows = rng.normal(size=(200, 9)) + 5.0, rng.normal(size=(3000, 9)) + 5.0
+    gallery = neighbors.Gallery.on(queries, rows, device)
+    for F in (rng.normal(size=(9, 9)), rng.normal(size=(9, 2))):
+        found = gallery.nearest(3, F)
+        assert share_found(found, nearest_rows(queries @ F, rows @ F, 3)[0]) > 0.999
+
+
+@pytest.fixture
+def torch_for_a_gpu(monkeypatch):
+    """Do on the CPU, by torch, what a search would do on a GPU."""
+    monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
+    monkeypatch.setattr(choice, "_GPU", "cpu")
+    monkeypatch.setattr(choice, "find_device", lambda *_: "cpu")
+
+
+@pytest.mark.usefixtures("torch_for_a_gpu")
+@pytest.mark.parametrize("learner", [DMLMJ, LFDA])
+def test_other_methods_learn_the_same_from_neighbors_of_a_device(learner):
+    Y, classes = problem(400)
+    assert choice.classes_on("cuda", classes, 6).search is not nearest
+    there = other_start(learner.__name__, Y, classes, "cuda")
+    np.testing.assert_allclose(there, other_start(learner.__name__, Y, classes), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("torch_for_a_gpu")
+def test_votes_on_a_device_are_those_of_the_cpu():
+    Y, classes = problem(600)
+    sides = (Y[::2], classes.of[::2], Y[1::2], classes.of[1::2])
+    here, there = vote_score(*sides), vote_score(*sides, "cuda")
+    for F in (np.eye(6), np.random.default_rng(0).normal(size=(6, 2))):
+        assert np.mean(here(F) == there(F)) > 0.995  # rounding may part those that are tied
+
+
+def test_a_grid_is_scored_on_a_device_as_on_the_cpu(monkeypatch, request):
+    Y, classes = problem(300)
+    y = np.where(np.arange(300) % 7 == 0, -1, classes.of)  # some are not labelled
+    search = MetricSearchCV(
+        MDaML(device="auto"), {"n_modes": [1, 2]}, cv=2, refit=False, random_state=0
+    )
+    here = search.fit(Y, y).cv_results_["mean_test_score"]
+    request.getfixturevalue("torch_for_a_gpu")
+    searched = []
+    original = neighbors.Gallery.nearest
+
+    def watch(gallery, *args):
+        searched.append(len(gallery.rows))
+        return original(gallery, *args)
+
+    monkeypatch.setattr(neighbors.Gallery, "nearest", watch)
+    there = search.fit(Y, y).cv_results_["mean_test_score"]
+    np.testing.assert_allclose(there, here, atol=0.004)
+    assert searched == 4 * [np.sum(y != -1)]

@@ -112,7 +112,7 @@ def watched(monkeypatch):
 
         monkeypatch.setattr(mdaml_folds, name, watching)
 
-    for name in ("make_store", "_vote_score", "_score_of", "Fold"):
+    for name in ("make_store", "vote_score", "_score_of", "Fold"):
         watch(name)
     return seen
 
@@ -125,7 +125,7 @@ def test_no_held_out_sample_reaches_a_fit(vehicle, watched):
     X, y = vehicle[0][::3], vehicle[1][::3]
     fit(X, y)
     learned_from = [names(args[0]) for args in watched["make_store"]]
-    held_out = [names(args[2]) for args in watched["_vote_score"]]
+    held_out = [names(args[2]) for args in watched["vote_score"]]
     assert len(learned_from) == len(held_out) == 3
     for train, valid in zip(learned_from, held_out, strict=True):
         assert not train & valid
@@ -211,6 +211,20 @@ def test_the_start_is_a_candidate_for_every_goal(vehicle):
     np.testing.assert_allclose(M, M[0, 0] * np.eye(18), atol=1e-4 * M[0, 0])
 
 
+@pytest.mark.parametrize("rank", [None, 2])
+def test_in_the_search_the_start_has_one_mode_and_is_not_moved(vehicle, rank):
+    X, y = vehicle[0][::3], np.unique(vehicle[1][::3], return_inverse=True)[1]
+    own = {"goal": "auto", "n_components": rank}
+    classes = Classes.from_labels("MDaMLCV", y)
+    part = mdaml_folds.folds_of_classes(X, classes, None, own, np.random.RandomState(0))[0]
+    alternation, state = part.begin(module.THE_START)
+    assert alternation.spec.n_modes == 1
+    moved = state.F @ state.F.T
+    start = alternation.origin @ alternation.origin.T
+    cosine = np.vdot(moved, start) / np.linalg.norm(moved) / np.linalg.norm(start)
+    assert cosine > (0.999999 if rank is None else 0.99)
+
+
 def test_where_nothing_beats_the_start_it_is_returned_with_a_warning(monkeypatch):
     X = np.random.default_rng(0).normal(size=(90, 4))
     triplets, _ = make_triplets(X, n_triplets=600, random_state=0)  # by Euclidean distance
@@ -260,7 +274,7 @@ def test_votes_are_those_of_scikit_learn(vehicle):
     X, y = vehicle[0], np.unique(vehicle[1], return_inverse=True)[1]
     F = np.random.default_rng(0).normal(size=(18, 5))
     held_out = np.arange(len(X)) % 3 == 0
-    score = mdaml_folds._vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
+    score = mdaml_folds.vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
     for factor in (np.eye(18), F):
         knn = KNeighborsClassifier(3).fit(X[~held_out] @ factor, y[~held_out])
         elected = knn.predict(X[held_out] @ factor)
@@ -304,7 +318,8 @@ def test_comparisons_of_too_few_points_leave_a_plain_choice(answers):
 def test_large_data_are_searched_on_a_sample(monkeypatch, vehicle, watched):
     monkeypatch.setattr(mdaml_folds, "_MAX_ROWS", 100)
     model = fit(*vehicle)
-    assert max(len(args[0]) for args in watched["make_store"]) <= 100
+    assert [len(args[0]) for args in watched["make_store"]] == [80]  # once, a fifth held out
+    assert set(model.cv_results_["n_splits"]) == {1}
     assert len(model.best_estimator_.weights_) == 846
 
 

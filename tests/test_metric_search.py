@@ -22,6 +22,7 @@ from mdaml.model_selection import (
     Split,
     _trials,
     hit_rate_at_k,
+    knn_accuracy,
     map_at_r,
 )
 
@@ -117,13 +118,13 @@ def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
 def test_second_stage_goes_on_from_the_same_split_only(answers, monkeypatch):
     X, said = answers
     made = []
-    original = _trials.fit
+    original = _trials.Ground.fit
 
-    def watch(model, samples, truth):
-        made.append((model, samples))
-        return original(model, samples, truth)
+    def watch(ground, model):
+        made.append((model, ground.sides[0][0]))
+        return original(ground, model)
 
-    monkeypatch.setattr(_trials, "fit", watch)
+    monkeypatch.setattr(_trials.Ground, "fit", watch)
     cv = PointKFold(2, random_state=0)
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
@@ -155,6 +156,41 @@ def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
     assert staged.best_estimator_.get_params()["init"] == "gmm"
     if staged.best_params_ == whole.best_params_:
         np.testing.assert_array_equal(staged.components_, whole.components_)
+
+
+def test_of_many_labelled_samples_only_the_best_candidates_search_neighbors_again(
+    balance, monkeypatch
+):
+    X, y = balance
+    grid = {"n_modes": [1, 2], "triplet_weight": [30.0, 300.0, 3000.0]}
+    search = partial(MetricSearchCV, MDaML(), grid, cv=2, random_state=0)
+    whole = search().fit(X, y)
+    assert whole.cv_results_["finished"].all()  # few samples: all are fitted to the end
+    monkeypatch.setattr(_trials, "_MANY_SAMPLES", len(X) - 1)
+    staged = search().fit(X, y)
+    finished = staged.cv_results_["finished"]
+    assert finished.sum() == 3
+    scores = [s.cv_results_["mean_test_score"] for s in (staged, whole)]
+    np.testing.assert_array_equal(scores[0][finished], scores[1][finished])
+    np.testing.assert_array_equal(
+        search(warm_start=False).fit(X, y).cv_results_["mean_test_score"], scores[1]
+    )
+
+
+def test_candidates_of_mdaml_score_as_each_would_alone(balance):
+    X, y = balance
+    cv = PointKFold(2, random_state=0)
+    grid = {"n_modes": [1, 3], "n_similar": [2, 5]}
+    search = MetricSearchCV(MDaML(random_state=0), grid, cv=cv, refit=False).fit(X, y)
+    for n, split in enumerate(cv.split(y=y)):
+        train, test = split.train_points, split.test_points
+        for params, score in zip(
+            search.cv_results_["params"],
+            search.cv_results_[f"split{n}_test_score"],
+            strict=True,
+        ):
+            alone = MDaML(**params, random_state=0).fit(X[train], y[train])
+            assert score == knn_accuracy(alone, X[test], y[test], gallery=(X[train], y[train]))
 
 
 def test_results_are_those_of_a_grid_search(answers):

@@ -1,6 +1,7 @@
 """Triplets drawn from class labels, at random or from neighbours."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Literal
@@ -180,6 +181,9 @@ class Classes:
     of: IntArray  # (n_labelled,) class of each place
     first: IntArray  # (n_classes,)
     size: IntArray  # (n_classes,)
+    search: Callable[..., tuple[IntArray, FloatArray]] = field(
+        default=nearest, repr=False, compare=False
+    )  # what finds neighbours, here or on a device
 
     @cached_property
     def bounds(self) -> IntArray:
@@ -201,7 +205,7 @@ class Classes:
         X holds the samples in the order of the places. Nearest first, ties to the lower row; where
         there are fewer, -1 and infinity.
         """
-        return nearest(X, self.bounds, self.rows, n_nearest, same=same)
+        return self.search(X, self.bounds, self.rows, n_nearest, same=same)
 
     def random_triplets(
         self, n_similar: int, n_dissimilar: int, pairing: Pairing, rng: np.random.Generator

@@ -159,14 +159,18 @@ class LabelLearner(MahalanobisTransformer, ABC):
         with show(self):
             report("reading")
             samples, classes = check_supervision(self, ("y",), X, y, **unsupported)
-            self._check_parameters(samples.shape[1])
             assert isinstance(classes, Classes)
-            centred = _centred(samples[classes.rows])
-            with one_blas_thread():
-                components, fitted = self._learn(centred, classes)
-            _check_mapped(samples, components)
-            self._store(X, components, samples.dtype, **fitted)
+            self._fit(X, samples, classes)
         return self
+
+    def _fit(self, X: ArrayLike, samples: FloatArray, classes: Classes) -> None:
+        """Learn from checked samples and labels; X is what was passed, with its names."""
+        self._check_parameters(samples.shape[1])
+        centred = _centred(samples[classes.rows])
+        with one_blas_thread():
+            components, fitted = self._learn(centred, classes)
+        _check_mapped(samples, components)
+        self._store(X, components, samples.dtype, **fitted)
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None: ...

@@ -14,6 +14,7 @@ from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_folds import (
+    THE_START,
     Fold,
     folds_of_classes,
     folds_of_constraints,
@@ -31,8 +32,6 @@ _N_KEPT = 2
 _STRONG_RIDGE = 0.1
 _SHRINKAGES = (0.25, 0.5, 0.75)
 _LEAD = 0.5  # in standard errors, that it takes to replace the defaults
-# So strong that nothing is learned: the metric is the start, up to a multiple.
-THE_START = {"anchor": 1e6}
 
 # The defaults of MDaML first. Few and unlike each other: the more there are, the more chance
 # decides. Random partners with a low weight leave most to the clustering term: right where classes
@@ -117,7 +116,7 @@ class MDaMLCV(WeakLearner):
     cv_results_ : dict
         ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, the chosen one first,
         then the best. Candidates with fewer splits were left out early; their scores are not
-        comparable with the others'.
+        comparable with the others'. Of many samples there is one split, see Notes.
     history_, n_iter_
         Those of the best estimator.
     n_features_in_, feature_names_in_
@@ -135,7 +134,8 @@ class MDaMLCV(WeakLearner):
     :class:`MDaML` then continue on all three splits, with neighbours searched again. With labels,
     the best of all is also tried with a stronger ridge, and moved part of the way back to its
     start. Every step continues from where the previous one ended. The search uses at most 20 000
-    samples.
+    samples; of more labelled samples it holds out a single part, 4000. Candidates share samples,
+    neighbours and first modes.
 
     References
     ----------
@@ -204,7 +204,7 @@ class MDaMLCV(WeakLearner):
                 "features.",
             )
         if "start" in best:
-            best["init_metric"] = other_start(best.pop("start"), samples, said)
+            best["init_metric"] = other_start(best.pop("start"), samples, said, device)
         model = MDaML(
             **{**own, **best},
             device=self.device,

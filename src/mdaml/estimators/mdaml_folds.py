@@ -11,8 +11,7 @@ from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import has_unit_rows
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.matching import to_comparisons
-from mdaml.constraints.nearest import nearest_was_near
+from mdaml.constraints.matching import nearest_was_near, to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.dmlmj import DMLMJ
 from mdaml.estimators.gmml import GMML
@@ -24,7 +23,8 @@ from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.alternation import Alternation, State
 from mdaml.solver.fit import begin_fit, draw_comparisons, first_state
-from mdaml.stores.choice import make_store, nearest_rows_on
+from mdaml.stores.choice import classes_on, make_store, search_under
+from mdaml.stores.shared import SharedClasses, SharedStore
 
 Run = tuple[Alternation, State]  # where a candidate has got to on one split
 Score = Callable[[FloatArray], BoolArray]  # of a factor of the metric
@@ -34,10 +34,16 @@ _N_PARTS = 3
 _MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
 _MAX_COMPARISONS = 1_000_000
 _N_NEIGHBORS = 3  # of the classifier
-_STARTS = {"GMML": GMML(), "LFDA": LFDA(random_state=0), "DMLMJ": DMLMJ(random_state=0)}
+_STARTS: dict[str, Any] = {
+    "GMML": GMML(),
+    "LFDA": LFDA(random_state=0),
+    "DMLMJ": DMLMJ(random_state=0),
+}
+# So strong that nothing is learned: the metric is the start, up to a multiple.
+THE_START = {"anchor": 1e6}
 
 
-def other_start(name: str, X: FloatArray, said: Said) -> FloatArray:
+def other_start(name: str, X: FloatArray, said: Said, device: str | None = None) -> FloatArray:
     """Return the metric that another method learns from labels, made positive definite.
 
     From as many samples at most as the search uses: those methods are of no use as a start if they
@@ -47,9 +53,12 @@ def other_start(name: str, X: FloatArray, said: Said) -> FloatArray:
     if len(said.rows) > _MAX_ROWS:
         some = np.random.RandomState(0).permutation(len(said.rows))[:_MAX_ROWS]
         X, said = X[said.rows[some]], Classes.from_labels("MDaMLCV", said.of[some])
-    y = np.full(len(X), -1)
-    y[said.rows] = said.of
-    M = clone(_STARTS[name]).fit(X, y).get_mahalanobis_matrix().astype(np.float64)
+    learner = clone(_STARTS[name])
+    if name == "GMML":  # no neighbours
+        learner._fit(X, X, said, None)
+    else:
+        learner._fit(X, X, classes_on(device, said, X.shape[1]))
+    M = learner.get_mahalanobis_matrix().astype(np.float64)
     M += 1e-3 * (np.trace(M) / len(M)) * np.eye(len(M))
     # With the mean squared distance that X has, so that margins mean what they mean otherwise.
     variances = np.cov(X.T.astype(np.float64), bias=True).reshape(M.shape)
@@ -66,12 +75,16 @@ class Fold:
     score: Score
     params: dict[str, Any]  # that all candidates share
     seed: int
+    device: str | None = None
 
     def begin(self, params: dict[str, Any]) -> Run:
         """Make the first rounds of a candidate."""
         params = {**self.params, **params}
         if "start" in params:
-            params["init_metric"] = other_start(params.pop("start"), self.X, self.said)
+            name = params.pop("start")
+            params["init_metric"] = other_start(name, self.X, self.said, self.device)
+        if THE_START.items() <= params.items():
+            params["floor"] = 1.0  # one mode: to count them takes longer than all other candidates
         unit = has_unit_rows(self.X)
         spec = check_parameters(MDaML(**params), self.store.shape, self.said, unit_rows=unit)
         rng = np.random.RandomState(self.seed)
@@ -113,35 +126,39 @@ def folds_of_classes(
     params: dict[str, Any],
     rng: np.random.RandomState,
 ) -> list[Fold]:
-    """Hold out a fifth of each class, three times; samples without a label are not used."""
-    rows, of = classes.rows, classes.of
+    """Hold out a fifth of each class, three times; samples without a label are not used.
+
+    Of many samples once: a single part of them tells candidates apart as well as three of a few.
+    """
+    rows, of, n_parts = classes.rows, classes.of, _N_PARTS
     if len(rows) > _MAX_ROWS:
         some = np.sort(rng.permutation(len(rows))[:_MAX_ROWS])
-        rows, of = rows[some], of[some]
+        rows, of, n_parts = rows[some], of[some], 1
     labels = Classes.from_labels("MDaMLCV", of)
     parts = []
-    for held_out in folds(labels, rng)[:_N_PARTS]:
+    for held_out in folds(labels, rng)[:n_parts]:
         train, valid = rows[labels.rows[~held_out]], rows[labels.rows[held_out]]
         y, y_valid = of[labels.rows[~held_out]], of[labels.rows[held_out]]
         if len(valid):
-            score = _vote_score(X[train], y, X[valid], y_valid, device)
-            said = Classes.from_labels("MDaMLCV", y)
-            store = make_store(X[train], device)
-            parts.append(Fold(X[train], store, said, score, params, rng.randint(2**31 - 1)))
+            samples = X[train]
+            score = vote_score(samples, y, X[valid], y_valid, device)
+            said = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
+            store = SharedStore(make_store(samples, device))
+            seed = rng.randint(2**31 - 1)
+            parts.append(Fold(samples, store, said, score, params, seed, device))
     return parts
 
 
-def _vote_score(
+def vote_score(
     X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray, device: str | None = None
 ) -> Score:
     """Return whether the nearest samples under a metric vote for the class of held-out ones."""
-    mean = X.mean(axis=0)
-    samples, held_out = X - mean, X_valid - mean
+    # Not scikit-learn's classifier: its threads wait for each other when other work is going on,
+    # and that took longer than all fits together.
+    search = search_under(device, X_valid, X)
 
     def score(F: FloatArray) -> BoolArray:
-        # Not scikit-learn's classifier: its threads wait for each other when other work is going
-        # on, and that took longer than all fits together.
-        nearest = nearest_rows_on(device, held_out @ F, samples @ F, _N_NEIGHBORS)
+        nearest = search(F, _N_NEIGHBORS)
         votes = np.zeros((len(nearest), int(y.max()) + 1))
         for voter in nearest.T:
             votes[np.arange(len(votes)), y[voter]] += 1
@@ -166,7 +183,7 @@ def folds_of_constraints(
         said = said.select(np.sort(rng.permutation(said.n_constraints)[:_MAX_COMPARISONS]))
     reference = np.concatenate([said.triplets[:, 0], said.pairs[:, 0], said.quadruplets[:, 0]])
     part_of = rng.permutation(said.n_points) % _N_PARTS
-    store, parts = make_store(X, device), []
+    store, parts = SharedStore(make_store(X, device)), []
     for number in range(_N_PARTS):
         out = part_of[reference] == number
         learned, held_out = said.select(~out), said.select(out)

@@ -19,6 +19,7 @@ from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
+from mdaml.stores.shared import SharedStore, SharedStores
 
 # What is chosen where "auto" stands, from the studies of docs/accuracy.md.
 _ANCHORS = (10.0, 2.0, 0.5, 0.1, 0.02, 0.003)  # tried for comparisons
@@ -47,8 +48,19 @@ def resolve(
     return check_parameters(model, shape, classes, unit_rows=unit_rows, found=True), classes
 
 
-def place(model: Any, X: FloatArray, spec: Spec, said: Said, *, copied: bool = False) -> Any:
-    """Return the samples in a store, where they are to be computed with."""
+def place(
+    model: Any,
+    X: FloatArray,
+    spec: Spec,
+    said: Said,
+    *,
+    copied: bool = False,
+    shared: SharedStores | None = None,
+) -> Any:
+    """Return the samples in a store, where they are to be computed with.
+
+    ``shared`` has, and gets, the stores of other fits to the same samples.
+    """
     check_choice(model, "device", model.device, [None, "cpu", "cuda", "auto"])
     limit = check_memory_limit(model, model.memory_limit)
     device = find_device("MDaML(device=...)", model.device)
@@ -56,7 +68,11 @@ def place(model: Any, X: FloatArray, spec: Spec, said: Said, *, copied: bool = F
     def size() -> FitSize:
         return fit_size(X.shape, X.itemsize, spec, said, copied=copied)
 
-    return make_store(X, device, limit, size)
+    if shared is None or limit is not None:
+        return make_store(X, device, limit, size)
+    if device not in shared:
+        shared[device] = SharedStore(make_store(X, device))
+    return shared[device]
 
 
 def classes_of(goal: str, said: Said) -> Classes | None:

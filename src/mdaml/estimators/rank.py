@@ -85,7 +85,7 @@ def classes_without(classes: Classes, held_out: BoolArray) -> Classes:
     """Return the classes without some places; every class must keep a member."""
     of = classes.of[~held_out]
     size = np.bincount(of)
-    return Classes(classes.rows[~held_out], of, np.cumsum(size) - size, size)
+    return Classes(classes.rows[~held_out], of, np.cumsum(size) - size, size, classes.search)
 
 
 def _shuffled_within_classes(classes: Classes, rng: np.random.RandomState) -> IntArray:

@@ -15,8 +15,8 @@ from sklearn.metrics import roc_auc_score
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import match_names
+from mdaml.constraints.matching import nearest_was_near
 from mdaml.constraints.names import get_index
-from mdaml.constraints.nearest import nearest_was_near
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.model_selection._gallery import Metric, Search, map_samples
 from mdaml.model_selection._split import check_constraints

@@ -61,9 +61,9 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, and only the best fifth (at least
-        three) continue from there. This takes about half the time; see Notes. If False, all are
-        fitted to the end. So are, in any case, other estimators, and MDaML with labels and
-        ``sampling="neighbors"``, which runs few rounds anyway.
+        three) continue from there. This takes about half the time. If False, all are fitted to the
+        end. So are, in any case, other estimators, and MDaML with at most 20 000 labelled samples
+        and ``sampling="neighbors"``, which runs few rounds; of more, the best are fitted anew.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral
 from time import perf_counter
 from typing import Any
@@ -13,22 +13,34 @@ from joblib import Parallel, delayed, parallel_config
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_array, check_consistent_length
 
 from mdaml._progress import mute, report
 from mdaml._typing import BoolArray, FloatArray
-from mdaml._validation import ignore_warnings
+from mdaml._validation import has_unit_rows, ignore_warnings
 from mdaml.constraints import Constraints
-from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
+from mdaml.constraints.arguments import (
+    EVERY_FORM,
+    Said,
+    check_forms,
+    check_supervision,
+    constraints_of,
+)
+from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.constraints.names import get_index
 from mdaml.estimators import MDaML
+from mdaml.estimators.mdaml_folds import Score, vote_score
+from mdaml.estimators.mdaml_spec import place, resolve
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split
+from mdaml.stores.choice import is_for_gpu
+from mdaml.stores.shared import SharedClasses, SharedStores
 
 FIRST_ROUNDS = 2
 _KEPT = 1 / 5
 _KEPT_AT_LEAST = 3
+_MANY_SAMPLES = 20_000
 _MOST_MEMORY = 2**29  # bytes of all states that wait for the second stage
 _SAFELY_DEFINITE = 1e-10  # smallest over largest eigenvalue
 
@@ -67,10 +79,18 @@ class Task:
     def can_pause(self, params: Params) -> bool:
         """Return whether a candidate can be fitted for some rounds and go on later."""
         metric = metric_of(self.candidate(params))
-        # Neighbours are searched under the start metric: to go on would be another problem.
-        return isinstance(metric, MDaML) and not (
-            self.has_labels and metric.sampling == "neighbors"
-        )
+        if not isinstance(metric, MDaML):
+            return False
+        # Few rounds in any case, which take long only where samples are many.
+        return not self.has_refresh(metric) or self.X.shape[0] > _MANY_SAMPLES
+
+    def has_refresh(self, metric: MDaML) -> bool:
+        """Return whether a metric is learned from neighbours, which are searched again.
+
+        Before that is where to pause. To go on from the metric that was learned would be another
+        problem: neighbours are searched under the start metric first.
+        """
+        return self.has_labels and metric.sampling == "neighbors"
 
     def sides(self, split: Split) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Return samples and truth to learn from, and those that are held out."""
@@ -93,6 +113,67 @@ class Task:
         if not np.isfinite(value):
             raise ValueError(f"scoring must return a finite number, got {value}.")
         return value
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One split of a task, with what all candidates that are tried there have in common."""
+
+    task: Task
+    split: Split
+
+    @cached_property
+    def sides(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Samples and truth to learn from, and those that are held out."""
+        return self.task.sides(self.split)
+
+    @cached_property
+    def stores(self) -> SharedStores:
+        """The samples to learn from, where they were computed with."""
+        return {}
+
+    def fit(self, model: Any) -> Any:
+        """Fit a candidate; those of MDaML share samples, neighbours and first modes."""
+        if type(model) is not MDaML:
+            return fit(model, *self.sides[0])
+        samples, given = self._checked
+        spec, said = resolve(model, samples.shape, given, unit_rows=has_unit_rows(samples))
+        store = place(model, samples, spec, said, shared=self.stores)
+        with store.threads():  # after the fit, too: threads of BLAS are slow to wake
+            model._learn_in(self.sides[0][0], store, spec, said)
+        return model
+
+    @cached_property
+    def _checked(self) -> tuple[FloatArray, Said]:
+        """The samples and the supervision as MDaML takes them."""
+        X, truth = self.sides[0]
+        given = {"y": truth} if self.task.has_labels else {"y": None, "constraints": truth}
+        samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
+        return samples, SharedClasses.of_classes(said) if isinstance(said, Classes) else said
+
+    def score(self, model: Any) -> float:
+        """Return how well a model does on what is held out."""
+        (X, _), (held_out, _) = self.sides
+        votes = self.task.scoring == "knn_accuracy" and type(model) is MDaML
+        if votes and is_for_gpu(model.device, len(held_out), *X.shape):
+            return float(np.mean(self._votes(model.components_.T)))
+        return self.task.score(model, *self.sides)
+
+    @cached_property
+    def _votes(self) -> Score:
+        """What says of a factor of a metric, on a GPU, whether neighbours vote rightly."""
+        _, truth = self.sides[0]
+        held_out, asked = self.sides[1]
+        known, labelled = find_labelled(truth), find_labelled(asked)
+        codes = np.unique(np.concatenate([truth[known], asked[labelled]]), return_inverse=True)[1]
+        n_known, samples = int(known.sum()), self._checked[0][known]
+        queries = check_array(held_out, dtype=samples.dtype)[labelled]
+        return vote_score(samples, codes[:n_known], queries, codes[n_known:], "auto")
+
+    def forget(self) -> None:
+        """Free what can be made again."""
+        for name in ("sides", "stores", "_checked", "_votes"):
+            self.__dict__.pop(name, None)
 
 
 def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
@@ -135,18 +216,19 @@ def try_all(
     In stages, all make a few rounds, and only the best go on, from where they stopped.
     """
     n_kept = max(_KEPT_AT_LEAST, int(np.ceil(_KEPT * len(candidates))))
+    grounds = [Ground(task, split) for split in splits]
     if not in_stages or len(candidates) <= n_kept:
-        whole = [[(task, params, split) for split in splits] for params in candidates]
+        whole = [[(ground, params) for ground in grounds] for params in candidates]
         return _run(whole, n_jobs), np.ones(len(candidates), bool)
     limit = _MOST_MEMORY // (len(candidates) * len(splits))
-    short = [[(task, params, split, limit) for split in splits] for params in candidates]
+    short = [[(ground, params, limit) for ground in grounds] for params in candidates]
     trials = _run(short, n_jobs)
     means = [np.mean([trial.score for trial in row]) for row in trials]
     best = np.sort(np.argsort(-np.array(means), kind="stable")[:n_kept])
     rest = [
         [
-            (task, candidates[c], split, None, trial)
-            for split, trial in zip(splits, trials[c], strict=True)
+            (ground, candidates[c], None, trial)
+            for ground, trial in zip(grounds, trials[c], strict=True)
         ]
         for c in best
     ]
@@ -163,13 +245,14 @@ def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list
         # Not a job for each split: here every fit can be reported.
         total = sum(map(len, by_split))
         report("fits", 0, total)
-        columns = [
-            [
-                _try_and_tell(call, place * len(column) + n, total)
-                for n, call in enumerate(column, 1)
-            ]
-            for place, column in enumerate(by_split)
-        ]
+        columns = []
+        for place, column in enumerate(by_split):
+            numbers = range(place * len(column) + 1, (place + 1) * len(column) + 1)
+            columns.append(
+                [_try_and_tell(call, n, total) for n, call in zip(numbers, column, strict=True)]
+            )
+            if len(by_split) * _n_bytes(column[0][0].task.X) > _MOST_MEMORY:
+                column[0][0].forget()
     else:
         columns = []
         with parallel_config("loky", inner_max_num_threads=1):
@@ -190,10 +273,13 @@ def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Attempt]:
     return [_try(*call) for call in calls]
 
 
+def _n_bytes(X: Any) -> float:
+    return 8.0 * X.shape[0] * X.shape[1]
+
+
 def _try(
-    task: Task,
+    ground: Ground,
     params: Params,
-    split: Split,
     short: int | None = None,
     before: Attempt | None = None,
 ) -> Attempt:
@@ -202,13 +288,12 @@ def _try(
     ``short``: the first rounds only, and keep at most so many bytes to go on from. ``before``: the
     trial of these first rounds.
     """
-    learned, held_out = task.sides(split)
     start = perf_counter()
     try:
-        model = _make(task, params, short is not None, before)
+        model = _make(ground.task, params, short is not None, before)
         # Candidates are meant to differ; what is wrong with one shows in its score.
         with ignore_warnings(UserWarning):
-            fit(model, *learned)
+            ground.fit(model)
     except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         what = f"{_described(params)} cannot be fitted."
         if type(error) in (ValueError, TypeError):
@@ -216,9 +301,11 @@ def _try(
         error.add_note(what)
         raise
     seconds = perf_counter() - start
-    state = None if short is None else _state(metric_of(model), short)
+    state, metric = None, metric_of(model)
+    if short is not None and not ground.task.has_refresh(metric):
+        state = _state(metric, short)
     seconds += 0.0 if before is None else before.seconds
-    return Attempt(task.score(model, learned, held_out), seconds, state)
+    return Attempt(ground.score(model), seconds, state)
 
 
 def _make(task: Task, params: Params, short: bool, before: Attempt | None) -> Any:
@@ -228,6 +315,9 @@ def _make(task: Task, params: Params, short: bool, before: Attempt | None) -> An
     if not short and state is None:
         return candidate
     metric = metric_of(candidate)
+    if task.has_refresh(metric):
+        metric.set_params(n_refresh=0)
+        return candidate
     n_rounds = 10 if metric.max_iter == "auto" else metric.max_iter
     if not isinstance(n_rounds, Integral) or n_rounds <= FIRST_ROUNDS:
         return candidate

@@ -1,7 +1,8 @@
 """Which store a fit uses: decided before it starts, by device, size and limit of memory."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from mdaml.stores.mixture import MAX_ROWS_FOR_START
 SMALL_BYTES = 2**25
 _FIXED_BYTES = 2**26  # blocks and buffers of every thread
 _WORTH_A_GPU = 1e9  # products of a search for neighbours
+_GPU = "cuda"
 
 
 def make_store(
@@ -211,14 +213,46 @@ def find_device(caller: str, device: str | None) -> str | None:
     return device
 
 
+def is_for_gpu(device: str | None, n_queries: int, n_rows: int, n_features: int) -> bool:
+    """Return whether neighbours are to be searched on a GPU: there is one, and it pays."""
+    is_large = float(n_queries) * n_rows * n_features >= _WORTH_A_GPU
+    # A model may be used on a machine without the GPU it was fitted on.
+    return is_large and device in ("cuda", "auto") and bool(find_device("the search", "auto"))
+
+
+def search_under(
+    device: str | None, queries: FloatArray, gallery: FloatArray
+) -> Callable[[FloatArray, int], IntArray]:
+    """Return what finds the nearest rows of a gallery for each query under the metric of F.
+
+    On a GPU, where that pays, queries and gallery stay there from one metric to the next.
+    """
+    if is_for_gpu(device, len(queries), *gallery.shape):
+        from mdaml.stores.torch.neighbors import Gallery
+
+        kept = Gallery.on(queries, gallery, _GPU)
+        return lambda F, n_nearest: kept.nearest(n_nearest, F)
+    mean = gallery.mean(axis=0)
+    queries, gallery = queries - mean, gallery - mean
+    return lambda F, n_nearest: nearest_rows(queries @ F, gallery @ F, n_nearest)[0]
+
+
 def nearest_rows_on(
     device: str | None, queries: FloatArray, gallery: FloatArray, n_nearest: int
 ) -> IntArray:
     """Return the nearest rows of a gallery for each query, searched on a GPU where that pays."""
-    is_large = len(queries) * len(gallery) * queries.shape[1] >= _WORTH_A_GPU
-    # A model may be used on a machine without the GPU it was fitted on.
-    if not (is_large and device in ("cuda", "auto") and find_device("the search", "auto")):
+    if not is_for_gpu(device, len(queries), *gallery.shape):
         return nearest_rows(queries, gallery, n_nearest)[0]
-    from mdaml.stores.torch import neighbors
+    from mdaml.stores.torch.neighbors import Gallery
 
-    return neighbors.nearest_rows(queries, gallery, n_nearest, "cuda")
+    return Gallery.on(queries, gallery, _GPU).nearest(n_nearest)
+
+
+def classes_on(device: str | None, classes: Classes, n_features: int) -> Classes:
+    """Return classes whose neighbours are searched on a GPU where that pays."""
+    n = len(classes.rows)
+    if not is_for_gpu(device, n, n, n_features):
+        return classes
+    from mdaml.stores.torch.neighbors import nearest
+
+    return replace(classes, search=partial(nearest, device=_GPU))

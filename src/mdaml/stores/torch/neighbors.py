@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
+from mdaml.kernels.pairs import pair_sq_dists as host_sq_dists
 from mdaml.stores.torch import pairs
 
 _BLOCK = 2**28  # values at a time
@@ -56,18 +57,48 @@ def nearest_places(
     return found[0], found[1]
 
 
-def nearest_rows(queries: FloatArray, gallery: FloatArray, n_nearest: int, device: str) -> IntArray:
-    """Return the nearest rows of a gallery for each query, ties to the earlier row."""
-    n, mean = len(queries), gallery.mean(axis=0)
-    rows = np.concatenate([queries - mean, gallery - mean], dtype=np.float32)
-    size = np.array([n, len(gallery)])  # two classes, of which each looks in the other one
-    of = np.repeat([0, 1], size)
-    classes = Classes(np.arange(len(rows)), of, np.array([0, n]), size)
-    Y = torch.tensor(rows, device=device)
-    wanted = min(n_nearest, len(gallery))
-    search = _Search(Y, torch.tensor(of, device=device).int(), classes, False, wanted)
-    everyone = torch.arange(n, device=device)
-    return search.among(everyone, slice(n, None)).cpu().numpy() - n
+def nearest(
+    Z: FloatArray, bounds: IntArray, rows: IntArray, n_nearest: int, *, same: bool, device: str
+) -> tuple[IntArray, FloatArray]:
+    """Do what :func:`mdaml.kernels.neighbors.nearest` does, on a device, for few enough pairs.
+
+    Which are near is decided in single precision, ties go to the lower place.
+    """
+    first, of, size = np.unique(bounds[:, 0], return_inverse=True, return_counts=True)
+    classes = Classes(rows, of, first, size)
+    Y = torch.tensor(Z, device=device).float()
+    search = _Search(Y, torch.tensor(of, device=device).int(), classes, same, n_nearest)
+    found = search.exact().cpu().numpy()
+    pairs_found = np.column_stack([np.repeat(np.arange(len(Z)), n_nearest), found.ravel()])
+    sq_dists = host_sq_dists(Z, np.maximum(pairs_found, 0)).reshape(found.shape)
+    return found, np.where(found >= 0, sq_dists, np.inf)
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Queries and the rows among which their nearest are searched, under any number of metrics."""
+
+    rows: torch.Tensor  # (n_queries + n_rows, d) the queries first
+    n_queries: int
+
+    @classmethod
+    def on(cls, queries: FloatArray, gallery: FloatArray, device: str) -> "Gallery":
+        """Copy queries and gallery to a device, less the mean of the gallery."""
+        mean = gallery.mean(axis=0)
+        rows = np.concatenate([queries - mean, gallery - mean], dtype=np.float32)
+        return cls(torch.tensor(rows, device=device), len(queries))
+
+    def nearest(self, n_nearest: int, F: FloatArray | None = None) -> IntArray:
+        """Return the nearest rows of each query under the metric of F, ties to the earlier row."""
+        n, device = self.n_queries, self.rows.device
+        Y = self.rows if F is None else self.rows @ torch.tensor(F).to(self.rows)
+        size = np.array([n, len(Y) - n])  # two classes, of which each looks in the other one
+        of = np.repeat([0, 1], size)
+        classes = Classes(np.arange(len(Y)), of, np.array([0, n]), size)
+        wanted = min(n_nearest, len(Y) - n)
+        search = _Search(Y, torch.tensor(of, device=device).int(), classes, False, wanted)
+        everyone = torch.arange(n, device=device)
+        return search.among(everyone, slice(n, None)).cpu().numpy() - n
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""Samples that several fits share: what these have in common is made once."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.labels import Classes, Pairing
+from mdaml.constraints.value import Constraints
+
+# Results of each kind that are kept. Weights are small; the others are as large as a fit. Two are
+# enough for fits that begin alike: the common beginning, and where the last one went.
+_N_WEIGHTS, _N_OTHERS = 8, 2
+
+
+@dataclass
+class _Recent:
+    """The last few results, by what they were made of."""
+
+    most: int
+    made: OrderedDict[Hashable, tuple[Any, Any]] = field(default_factory=OrderedDict)
+
+    def once(self, key: Hashable, make: Callable[[], Any], alive: Any = None) -> Any:
+        """Return what was made for a key, or make it; ``alive`` are arrays whose id is in a key."""
+        if key not in self.made:
+            self.made[key] = make(), alive
+            if len(self.made) > self.most:
+                self.made.popitem(last=False)
+        self.made.move_to_end(key)
+        return self.made[key][0]
+
+
+class SharedStore:
+    """A store for several fits to the same samples, one after the other.
+
+    Equal requests get equal answers, so no result depends on what was asked before: neighbours
+    under a metric, comparisons grouped and coloured, and the first weights in the modes.
+    """
+
+    def __init__(self, store: Any, memory: dict[str, _Recent] | None = None) -> None:
+        self._store = store
+        self._memory = memory or {
+            "weights": _Recent(_N_WEIGHTS),
+            "neighbors": _Recent(_N_OTHERS),
+            "compared": _Recent(_N_OTHERS),
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def compare(self, said: Constraints) -> "SharedStore":
+        """See :class:`~mdaml.solver.store.Store`, here and below."""
+        parts = (said.quadruplets, said.weights) if len(said.quadruplets) else (said.triplets,)
+        key = tuple(id(part) for part in parts)
+        made = self._memory["compared"].once(key, lambda: self._store.compare(said), parts)
+        return SharedStore(made, self._memory)
+
+    def nearest(
+        self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
+    ) -> tuple[IntArray, IntArray]:
+        key = (F.shape, F.tobytes(), id(classes), n_similar, n_dissimilar)
+        return self._memory["neighbors"].once(
+            key, lambda: self._store.nearest(F, classes, n_similar, n_dissimilar), classes
+        )
+
+    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+        return self._drawn("count_modes", (most,), rng)
+
+    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Any:
+        return self._drawn("mixture_weights", (n_modes, eta), rng)
+
+    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Any:
+        return self._drawn("kmeans_weights", (n_modes, eta), rng)
+
+    def _drawn(self, name: str, args: tuple[Any, ...], rng: np.random.RandomState) -> Any:
+        """Return what the store draws, and leave the generator as if it had been drawn now."""
+
+        def draw() -> tuple[Any, Any]:
+            return getattr(self._store, name)(*args, rng), rng.get_state()
+
+        made, after = self._memory["weights"].once((name, *args, _state(rng)), draw)
+        rng.set_state(after)
+        return made
+
+
+SharedStores: TypeAlias = dict[str | None, SharedStore]  # of the same samples, by device
+
+
+@dataclass(frozen=True)
+class SharedClasses(Classes):
+    """Classes for several fits: the same neighbours are joined to the same triplets, once."""
+
+    recent: _Recent = field(default_factory=lambda: _Recent(_N_OTHERS), compare=False)
+
+    @classmethod
+    def of_classes(cls, classes: Classes) -> "SharedClasses":
+        """Return the same classes, to be shared."""
+        return cls(classes.rows, classes.of, classes.first, classes.size)
+
+    def neighbor_triplets(self, near: IntArray, far: IntArray, pairing: Pairing) -> IntArray:
+        make = super().neighbor_triplets
+        return self.recent.once(
+            (id(near), id(far), pairing), lambda: make(near, far, pairing), (near, far)
+        )
+
+
+def _state(rng: np.random.RandomState) -> tuple[Any, ...]:
+    name, key, *rest = rng.get_state()
+    return (name, np.asarray(key).tobytes(), *rest)
