@@ -170,7 +170,7 @@ def test_no_held_out_point_is_a_reference_in_a_fit(answers, watched):
 class KnownScores:
     """A split on which the score of every candidate is known beforehand."""
 
-    store, said = SimpleNamespace(shape=(50, 2)), None
+    store, said, n_at_once = SimpleNamespace(shape=(50, 2)), None, 1
 
     def __init__(self, score):
         self.right, self.n_begun = score, 0

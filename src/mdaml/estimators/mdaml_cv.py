@@ -22,6 +22,7 @@ from mdaml.estimators.mdaml_folds import (
 )
 from mdaml.estimators.mdaml_spec import SHRINKAGE, auto_anchors, check_low_rank, classes_of
 from mdaml.kernels.products import one_blas_thread
+from mdaml.kernels.threads import side_by_side
 from mdaml.stores.choice import find_device
 
 Params = dict[str, Any]  # of MDaML; "start" names another method whose metric is the start
@@ -242,18 +243,19 @@ def search(
     n_samples = min(part.store.shape[0] for part in parts)
     tried = [params for params in candidates if params.get("n_modes", 1) <= n_samples]
     first, rest = parts[:n_first], parts[n_first:]
-    runs: list[list[Any]] = []
-    for params in tried:
-        report("candidates", len(runs), len(tried))
-        with mute():
-            runs.append([part.begin(params) for part in first])
+    runs = _begin_all(first, tried)
     scores = [_scores(first, run) for run in runs]
     kept = list(dict.fromkeys([0, *_ranked(scores, range(len(tried)))[:_N_KEPT]]))
+
+    def go_on(c: int) -> list[Any]:
+        with mute():
+            begun = runs[c] + [part.begin(tried[c]) for part in rest]
+            return [part.go_on(run) for part, run in zip(parts, begun, strict=True)]
+
+    ended = side_by_side(go_on, [(c,) for c in kept], parts[0].n_at_once)
     for n, c in enumerate(kept):
         report("best candidates", n, len(kept))
-        with mute():
-            runs[c] += [part.begin(tried[c]) for part in rest]
-            runs[c] = [part.go_on(run) for part, run in zip(parts, runs[c], strict=True)]
+        runs[c] = next(ended)
         scores[c] = _scores(parts, runs[c])
     best = _ranked(scores, kept)[0]
     if isinstance(parts[0].said, Classes) and tried[best] != THE_START:
@@ -271,6 +273,22 @@ def search(
     others = _ranked(scores, [c for c in range(len(tried)) if c not in finalists])
     order = dict.fromkeys([chosen, *finalists, *others])
     return [tried[c] for c in order], [scores[c] for c in order]
+
+
+def _begin_all(parts: Sequence[Fold], tried: Sequence[Params]) -> list[list[Any]]:
+    """Return the first rounds of all candidates on some parts, by candidate."""
+
+    def begin(params: Params) -> list[Any]:
+        with mute():
+            return [part.begin(params) for part in parts]
+
+    runs: list[list[Any]] = []
+    report("candidates", 0, len(tried))
+    begun = side_by_side(begin, [(params,) for params in tried], parts[0].n_at_once)
+    for run in begun:
+        runs.append(run)
+        report("candidates", len(runs), len(tried))
+    return runs
 
 
 def _clearly_better(right: Sequence[BoolArray], other: Sequence[BoolArray]) -> bool:

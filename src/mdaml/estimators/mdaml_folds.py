@@ -23,7 +23,7 @@ from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.alternation import Alternation, State
 from mdaml.solver.fit import begin_fit, draw_comparisons, first_state
-from mdaml.stores.choice import classes_on, make_store, search_under
+from mdaml.stores.choice import classes_on, make_store, n_fits_at_once, search_under
 from mdaml.stores.shared import SharedClasses, SharedStore
 
 Run = tuple[Alternation, State]  # where a candidate has got to on one split
@@ -76,6 +76,11 @@ class Fold:
     params: dict[str, Any]  # that all candidates share
     seed: int
     device: str | None = None
+
+    @property
+    def n_at_once(self) -> int:
+        """How many candidates to begin at a time."""
+        return n_fits_at_once(self.device, self.store.shape)
 
     def begin(self, params: dict[str, Any]) -> Run:
         """Make the first rounds of a candidate."""

@@ -5,16 +5,19 @@ other busy process, that made a fit two to a hundred times slower; it also forbi
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache
 from itertools import pairwise
+from typing import Any, TypeVar
 
 # Elementary operations, about half a millisecond, below which a thread is not worth waking: the
 # scheduler often takes tens of milliseconds to move a woken thread to a free core.
 GRAIN = 1_000_000
+
+Result = TypeVar("Result")
 
 
 def n_threads() -> int:
@@ -49,6 +52,26 @@ def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> 
     loop(0, cuts[1], *args)
     for other in others:
         other.result()
+
+
+def side_by_side(
+    call: Callable[..., Result], items: Sequence[tuple[Any, ...]], n_at_once: int
+) -> Iterator[Result]:
+    """Yield ``call(*item)`` for each item in order, several at a time, the first one by itself.
+
+    For calls that mostly wait, such as for a device. The first one compiles what all need.
+    """
+    if n_at_once == 1 or len(items) < 3:
+        yield from (call(*item) for item in items)
+        return
+    yield call(*items[0])
+    with ThreadPoolExecutor(n_at_once, "mdaml-calls") as pool:
+        made = [pool.submit(copy_context().run, call, *item) for item in items[1:]]
+        try:
+            yield from (one.result() for one in made)
+        finally:
+            for one in made:  # after an error, or when nobody wants the rest
+                one.cancel()
 
 
 @cache

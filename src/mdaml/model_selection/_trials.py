@@ -31,10 +31,11 @@ from mdaml.constraints.names import get_index
 from mdaml.estimators import MDaML
 from mdaml.estimators.mdaml_folds import Score, vote_score
 from mdaml.estimators.mdaml_spec import place, resolve
+from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split
-from mdaml.stores.choice import is_for_gpu
+from mdaml.stores.choice import is_for_gpu, n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStores
 
 FIRST_ROUNDS = 2
@@ -131,6 +132,14 @@ class Ground:
     def stores(self) -> SharedStores:
         """The samples to learn from, where they were computed with."""
         return {}
+
+    @property
+    def n_at_once(self) -> int:
+        """How many candidates to try at a time."""
+        model = self.task.estimator
+        if type(model) is not MDaML:
+            return 1
+        return n_fits_at_once(model.device, (len(self.split.train_points), self.task.X.shape[1]))
 
     def fit(self, model: Any) -> Any:
         """Fit a candidate; those of MDaML share samples, neighbours and first modes."""
@@ -247,12 +256,13 @@ def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list
         report("fits", 0, total)
         columns = []
         for place, column in enumerate(by_split):
-            numbers = range(place * len(column) + 1, (place + 1) * len(column) + 1)
-            columns.append(
-                [_try_and_tell(call, n, total) for n, call in zip(numbers, column, strict=True)]
-            )
-            if len(by_split) * _n_bytes(column[0][0].task.X) > _MOST_MEMORY:
-                column[0][0].forget()
+            ground, made = column[0][0], []
+            for attempt in side_by_side(_try_quietly, column, ground.n_at_once):
+                made.append(attempt)
+                report("fits", place * len(column) + len(made), total)
+            columns.append(made)
+            if len(by_split) * _n_bytes(ground.task.X) > _MOST_MEMORY:
+                ground.forget()
     else:
         columns = []
         with parallel_config("loky", inner_max_num_threads=1):
@@ -262,11 +272,9 @@ def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _try_and_tell(call: tuple[Any, ...], number: int, total: int) -> Attempt:
+def _try_quietly(*call: Any) -> Attempt:
     with mute():
-        attempt = _try(*call)
-    report("fits", number, total)
-    return attempt
+        return _try(*call)
 
 
 def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Attempt]:

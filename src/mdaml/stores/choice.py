@@ -22,6 +22,8 @@ SMALL_BYTES = 2**25
 _FIXED_BYTES = 2**26  # blocks and buffers of every thread
 _WORTH_A_GPU = 1e9  # products of a search for neighbours
 _GPU = "cuda"
+_MOST_FITS = 4  # at a time, on a GPU
+_MODES_OF_A_FIT, _PAIRS_OF_A_SAMPLE, _COMPARISONS_OF_A_SAMPLE = 10, 20, 100  # at most, mostly
 
 
 def make_store(
@@ -211,6 +213,21 @@ def find_device(caller: str, device: str | None) -> str | None:
     if device == "auto":
         return "cuda" if has_gpu else None
     return device
+
+
+def n_fits_at_once(device: str | None, shape: tuple[int, int]) -> int:
+    """Return how many fits to samples of a shape, with few neighbours each, to make at a time.
+
+    On a GPU several: between its kernels each waits for small matrices to be decomposed here.
+    """
+    if device not in ("cuda", "auto") or find_device("the search", "auto") is None:
+        return 1
+    import torch
+
+    n, d = shape
+    size = FitSize(n, d, _MODES_OF_A_FIT, 4, _PAIRS_OF_A_SAMPLE * n, _COMPARISONS_OF_A_SAMPLE * n)
+    spare = 0.5 * torch.cuda.mem_get_info()[0]
+    return max(min(_MOST_FITS, int(spare / size.needed_on_device())), 1)
 
 
 def is_for_gpu(device: str | None, n_queries: int, n_rows: int, n_features: int) -> bool:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,19 +23,21 @@ class _Recent:
 
     most: int
     made: OrderedDict[Hashable, tuple[Any, Any]] = field(default_factory=OrderedDict)
+    lock: Any = field(default_factory=Lock, repr=False)
 
     def once(self, key: Hashable, make: Callable[[], Any], alive: Any = None) -> Any:
         """Return what was made for a key, or make it; ``alive`` are arrays whose id is in a key."""
-        if key not in self.made:
-            self.made[key] = make(), alive
-            if len(self.made) > self.most:
-                self.made.popitem(last=False)
-        self.made.move_to_end(key)
-        return self.made[key][0]
+        with self.lock:  # fits that go on side by side wait for what one of them makes
+            if key not in self.made:
+                self.made[key] = make(), alive
+                if len(self.made) > self.most:
+                    self.made.popitem(last=False)
+            self.made.move_to_end(key)
+            return self.made[key][0]
 
 
 class SharedStore:
-    """A store for several fits to the same samples, one after the other.
+    """A store for several fits to the same samples, one after the other or side by side.
 
     Equal requests get equal answers, so no result depends on what was asked before: neighbours
     under a metric, comparisons grouped and coloured, and the first weights in the modes.
