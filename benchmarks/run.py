@@ -151,7 +151,7 @@ Behind each of ours: literal seconds / ours and, in brackets, tidy seconds / our
     return rows
 
 
-def synthetic(n_samples, n_features, per_sample, pairing="zip"):
+def synthetic(n_samples, n_features, per_sample, pairing="zip", dtype="float64"):
     """Ten noisy classes and random triplets, a fixed number per sample.
 
     "zip" makes all pairs distinct, the worst case; "grid" is the default of MDaML.
@@ -161,13 +161,19 @@ def synthetic(n_samples, n_features, per_sample, pairing="zip"):
     X = 2 * rng.normal(size=(10, n_features))[y] + rng.normal(size=(n_samples, n_features))
     if pairing == "grid":
         per_sample = round(per_sample**0.5)
-    return X, sample_triplets(y, per_sample, per_sample, pairing=pairing, random_state=0)
+    triplets = sample_triplets(y, per_sample, per_sample, pairing=pairing, random_state=0)
+    return X.astype(dtype), triplets
 
 
 GROWTH = {
     # what grows: (values, arguments of synthetic, modes)
     "triplets": ([10, 30, 100, 300], lambda v: (5000, 20, v), lambda _: K),
     "samples": ([5_000, 15_000, 50_000, 150_000], lambda v: (v, 20, 20), lambda _: K),
+    "many samples": (
+        [20_000, 80_000, 320_000, 1_000_000],
+        lambda v: (v, 32, 10, "zip", "float32"),
+        lambda _: K,
+    ),
     "features": ([16, 32, 64, 128, 256], lambda v: (5000, v, 20), lambda _: K),
     "modes": ([5, 10, 20, 40, 80], lambda _: (20_000, 20, 20), lambda v: v),
 }
@@ -181,12 +187,13 @@ def growth():
         for value in values:
             X, triplets = synthetic(*arguments(value))
             model = MDaML(modes(value), anchor=0.0, max_iter=3, tol=0, random_state=0)
-            times.append(seconds(partial(model.fit, X, triplets=triplets), 3)[0])
+            repeats = 3 if len(X) <= 300_000 else 1
+            times.append(seconds(partial(model.fit, X, triplets=triplets), repeats)[0])
             starts.append(seconds(partial(mixture_weights, X, modes(value)), 1)[0])
         slope = np.polyfit(np.log(values), np.log(times), 1)[0]
         cells = "  ".join(f"{v}: {t:.3f}s" for v, t in zip(values, times, strict=True))
-        print(f"{what:9s} exponent {slope:5.2f}   {cells}", flush=True)
-        print(f"{'':9s} of which mixture start: {'  '.join(f'{t:.3f}s' for t in starts)}")
+        print(f"{what:12s} exponent {slope:5.2f}   {cells}", flush=True)
+        print(f"{'':12s} of which mixture start: {'  '.join(f'{t:.3f}s' for t in starts)}")
         result[what] = {
             "values": values,
             "seconds": times,
