@@ -1,21 +1,26 @@
 """What a fit over Dask workers costs: weak scaling, and the terms that a prediction is made of.
 
-weak     The same load for each worker process of one thread: 1 with T triplets, 2 with 2 T.
+work     Weak scaling in processor time: a whole fit with 1 worker, and with 2 and twice the data.
+         Tasks run one after another in this process; every worker has a clock.
+weak     Rounds from triplets by the clock, on worker processes of one thread.
 terms    Processor time of one thread for each kind of work on the 64th part of 10^9 triplets, and
          of driver and scheduler for a task; from these, the time of such a fit on 64 workers.
 
 ``python benchmarks/cluster.py [PART ...] [--out FILE]``; all by default. Wall times mean little
-beside other busy processes; terms are processor times and mean more.
+beside other busy processes; processor times mean more.
 """
 
 import argparse
 import json
 import os
+import pickle
 import platform
 import time
 import warnings
 from functools import partial
+from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from distributed import Client, LocalCluster
@@ -27,7 +32,8 @@ from mdaml.distributed import fit
 from mdaml.kernels.products import one_blas_thread
 from mdaml.kernels.threads import threads_at_most
 from mdaml.stores.dask import shard as shards
-from mdaml.stores.dask.cluster import Cluster
+from mdaml.stores.dask.cluster import Cluster, Part
+from mdaml.stores.dask.neighbors import Cell, Some
 from mdaml.stores.dask.plan import make_plan
 
 K, D, SIMILAR, DISSIMILAR = 10, 64, 5, 10
@@ -53,25 +59,161 @@ def load(n_samples, n_features=D):
     return X.astype(np.float32), triplets.reshape(-1, 3)
 
 
-def one_fit(client, X, triplets, n_rounds=4):
-    """Seconds of the rounds of a fit, without start and shipping; the first round warms up."""
+def embeddings(n_samples, n_features=D, n_directions=12):
+    """Ten classes of twenty kinds, in random order: like embeddings, of twelve directions."""
+    rng = np.random.default_rng(0)
+    y, kind = rng.integers(0, 10, n_samples), rng.integers(0, 20, n_samples)
+    directions = rng.normal(size=(n_directions, n_features)) / n_directions**0.5
+    kinds = 1.5 * rng.normal(size=(10, 20, n_directions))
+    X = (kinds[y, kind] + rng.normal(size=(n_samples, n_directions))) @ directions
+    return (X + 0.1 * rng.normal(size=X.shape)).astype(np.float32), y
+
+
+def problem(form, n_samples):
+    """X and what is said of it: triplets, or labels with neighbours to be searched twice."""
+    if form == "labels":
+        X, y = embeddings(n_samples)
+        return X, {"y": y}
+    X, triplets = load(n_samples)
+    return X, {"triplets": triplets}
+
+
+def model(n_rounds=4, **options):
+    # A given anchor: to choose one takes more fits, and how many depends on the data.
+    options |= {"n_similar": SIMILAR, "n_dissimilar": DISSIMILAR, "anchor": 0.0, "random_state": 0}
+    return MDaML(K, max_iter=n_rounds, max_inner_iter=5, tol=0, init="kmeans", **options)
+
+
+class OneByOne(Cluster):
+    """Workers in this process, one after another: seconds of each, of what is sent, of tasks."""
+
+    n_workers = None  # hides the property
+
+    def __init__(self, n_workers):
+        self.n_workers, self._keys = n_workers, count()
+        self.work, self.sending = np.zeros(n_workers), np.zeros(n_workers)
+        self.calls, self.n_tasks, self.n_passes, self._there = {}, 0, 0, set()
+
+    def __exit__(self, *_):
+        pass
+
+    def place(self, n_shards):
+        self._workers = list(range(n_shards))
+
+    def task(self, index, function, *args):
+        args = [self._arrived(arg, index) for arg in args]
+        begin = time.thread_time()
+        with threads_at_most(1):
+            value = function(*args)
+        took = time.thread_time() - begin
+        self.work[index] += took
+        # What a task is called on the dashboard, or the method of a store.
+        name = args[1] if function in (shards.call, shards.call_sums) else function.__name__
+        self.calls.setdefault(name, [[] for _ in self.work])[index].append(took)
+        self.n_tasks += 1
+        return Part((next(self._keys), index), value)
+
+    def fetch(self, parts):
+        self.n_passes += 1
+        return [part.future for part in parts]
+
+    def _arrived(self, arg, index):
+        """Return an argument; one of another worker is written and read again, once."""
+        if isinstance(arg, list | tuple):
+            return [self._arrived(one, index) for one in arg]
+        if not isinstance(arg, Part):
+            return arg
+        key, home = arg.key
+        if home != index and (key, index) not in self._there:
+            self._there.add((key, index))
+            begin = time.thread_time()
+            buffers = []
+            text = pickle.dumps(arg.future, protocol=5, buffer_callback=buffers.append)
+            buffers = [bytearray(buffer) for buffer in buffers]  # as they come off the wire
+            pickle.loads(text, buffers=buffers)
+            self.sending[[home, index]] += (time.thread_time() - begin) / 2
+        return arg.future
+
+
+def worked(form, n_workers, n_samples):
+    """Processor seconds of a whole fit: the busiest worker, the driver, and what each sends."""
+    X, said = problem(form, n_samples * n_workers)
+    there = OneByOne(n_workers)
+    with (
+        patch("mdaml.distributed.Cluster", lambda *_: there),
+        patch("mdaml.distributed.check_client", lambda client: client),
+    ):
+        begin = time.thread_time()
+        fit(model(), X, **said)
+        driver = time.thread_time() - begin - there.work.sum() - there.sending.sum()
+    seconds = {name: max(map(sum, by)) for name, by in there.calls.items()}
+    return {
+        # Of the busiest worker, for each kind of work.
+        "seconds": seconds | {"sending": float(there.sending.max()), "driver": float(driver)},
+        "trial": {name: max(map(np.median, there.calls[name])) for name in TRIALS},
+        "n_trials": {name: len(there.calls[name][0]) for name in TRIALS},
+        "n_tasks": there.n_tasks,
+    }
+
+
+# How often these are done depends on the data: a fit with twice as many may need more or fewer.
+TRIALS = ("loss_and_half", "losses_along", "project")
+
+
+def work(n_samples, repeats=3):
+    """Efficiency of 2 workers with twice the data, from triplets and from labels.
+
+    Least seconds of several fits for each kind of work, and as many trials with 2 workers as with
+    1: trials take their median.
+    """
+    result = {}
+    for form in ("triplets", "labels"):
+        print(f"\nWhole fit from {form}: {n_samples} rows of {D} features a worker", flush=True)
+        worked(form, 1, 1000)  # compiles
+        runs = [[worked(form, n, n_samples) for n in (1, 2)] for _ in range(repeats)]
+        n_trials, least = runs[0][0]["n_trials"], []
+        for n, column in enumerate(zip(*runs, strict=True), 1):
+            seconds = {
+                name: min(run["seconds"][name] for run in column) for name in column[0]["seconds"]
+            }
+            seconds |= {
+                name: n_trials[name] * min(run["trial"][name] for run in column) for name in TRIALS
+            }
+            least.append(seconds)
+            print(f"{n} worker(s): {sum(seconds.values()):.2f} s of processor time, of which")
+            largest = sorted(seconds.items(), key=lambda item: -item[1])[:12]
+            print("  ", ", ".join(f"{name} {t:.2f}" for name, t in largest), flush=True)
+        parts = {
+            "neighbours": ["improved", "_exactly", "missing", "among", "joined", "chosen", "of"],
+            "trials": TRIALS,
+            "driver": ["driver"],
+            "all": list(least[0]),
+        }
+        totals = {
+            part: [sum(seconds.get(name, 0.0) for name in names) for seconds in least]
+            for part, names in parts.items()
+        }
+        totals["all"][1] = sum(least[1].values())
+        for part, (one, two) in totals.items():
+            if one > 0:
+                print(f"{part:12s} {one:6.2f} s, {two:6.2f} s: efficiency {one / two:.2f}")
+        tasks = [run["n_tasks"] for run in runs[0]]
+        result[form] = {"n_samples": n_samples, "seconds": least, "parts": totals, "tasks": tasks}
+        result[form]["efficiency"] = totals["all"][0] / totals["all"][1]
+    return result
+
+
+def one_fit(client, n_samples):
+    """Seconds of a fit to triplets by the clock, and of its rounds; the first round warms up."""
+    X, said = problem("triplets", n_samples)
     ends, busy = [], []
 
     def note(*_):
         ends.append(time.perf_counter())
         busy.append(max(client.run(time.process_time).values()))
 
-    model = MDaML(
-        K,
-        max_iter=n_rounds,
-        max_inner_iter=5,
-        tol=0,
-        init="kmeans",
-        random_state=0,
-        callback=note,
-    )
     begin = time.perf_counter()
-    fit(model, X, triplets=triplets, client=client)
+    fit(model(callback=note), X, **said, client=client)
     return {
         "fit": time.perf_counter() - begin,
         "until_first_round": ends[0] - begin,
@@ -81,25 +223,20 @@ def one_fit(client, X, triplets, n_rounds=4):
 
 
 def weak(n_samples, repeats=3):
-    """Rounds of 5 steps with 1 and with 2 worker processes, each with as many rows and triplets."""
-    print(
-        f"\nWeak scaling: {n_samples} rows of {D} features and {50 * n_samples} triplets a worker"
-    )
-    result = {}
+    """Fits with 1 and with 2 worker processes, each with as many rows, by the clock."""
+    print(f"\nBy the clock: {n_samples} rows of {D} features, {50 * n_samples} triplets a worker")
+    result = {"load": os.getloadavg()[0], "n_samples": n_samples}
     for n_workers in (1, 2):
-        X, triplets = load(n_samples * n_workers)
         with cluster(n_workers) as workers, Client(workers) as client:
-            best = min(
-                (one_fit(client, X, triplets) for _ in range(repeats)), key=lambda r: r["round"]
-            )
-        result[n_workers] = best
+            fits = [one_fit(client, n_samples * n_workers) for _ in range(repeats)]
+        result[n_workers] = best = {name: min(f[name] for f in fits) for name in fits[0]}
         print(
-            f"{n_workers} worker(s): round {best['round']:.3f} s, of which the busiest worker "
-            f"computes {best['busy']:.3f} s; fit {best['fit']:.2f} s",
+            f"{n_workers} worker(s): fit {best['fit']:.2f} s, a round {best['round']:.3f} s, "
+            f"of which the busiest worker computes {best['busy']:.3f} s",
             flush=True,
         )
     result["efficiency"] = result[1]["round"] / result[2]["round"]
-    print(f"efficiency {result['efficiency']:.2f}")
+    print(f"efficiency of a round {result['efficiency']:.2f}")
     return result
 
 
@@ -152,7 +289,7 @@ def terms(n_samples):
     }
     with threads_at_most(1), one_blas_thread():
         seconds = {name: processor_seconds(call) for name, call in work.items()}
-    seconds |= {"group": grouping, "plan": planning}
+    seconds |= {"group": grouping, "plan": planning, "neighbours_turn": a_turn(n_samples)}
     print(
         f"\nOne thread, {n_samples} rows, {n_pairs} pairs, {len(triplets)} triplets, d={D}, K={K}"
     )
@@ -167,6 +304,21 @@ def terms(n_samples):
         "task": task_cost(),
     }
     return measured | {"predicted": predict(measured)}
+
+
+def a_turn(n_samples):
+    """Processor time of a turn of the search for neighbours, when rows know some of them."""
+    wanted, seconds = (SIMILAR, DISSIMILAR), 0.0
+    for n in (2000, n_samples):  # the first compiles
+        X, y = embeddings(n)
+        order = np.argsort(y, kind="stable")
+        cell = Cell.of(Some.of(order, y[order], X[order]), wanted)
+        with threads_at_most(1):
+            for turn in range(2):
+                begin = time.process_time()
+                cell = cell.improved([], [turn, 0])
+                seconds = time.process_time() - begin
+    return seconds
 
 
 def task_cost(n_passes=20):
@@ -241,7 +393,26 @@ def predict(measured, n_workers=64, n_rounds=10, bandwidth=1.25e9, rounds_of_wei
         for name, value in parts.items():
             print(f"{label:10s} {name:42s} {value:7.2f} s")
     print(f"{n_rounds} rounds and start: {total:.0f} s")
-    return {"start": start, "round": a_round, "total": total}
+    labels = a_search(measured, n_workers, bandwidth)
+    return {"start": start, "round": a_round, "total": total, "neighbours": labels}
+
+
+def a_search(measured, n_workers, bandwidth, n_turns=4, copies=4):
+    """Seconds of a search for the neighbours of labelled rows, as many on each worker."""
+    n, seconds, task = measured["n_samples"], measured["seconds"], measured["task"]
+    lists = 8 * (SIMILAR + DISSIMILAR + 1)
+    parts = {
+        "comparing": n_turns * seconds["neighbours_turn"],
+        # Rows with their lists, and copies of neighbours that lie elsewhere.
+        "rows on the wire": n_turns * n * (4 * D + lists + copies * 4 * D) / bandwidth,
+        "driver and scheduler, two tasks for every two shards": n_turns
+        * 2
+        * n_workers**2
+        * task["per_shard"],
+    }
+    for name, value in parts.items():
+        print(f"{'a search':10s} {name:52s} {value:7.2f} s")
+    return parts
 
 
 def machine():
@@ -255,14 +426,15 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["weak", "terms"])
+    parser.add_argument("parts", nargs="*", default=["work", "weak", "terms"])
     parser.add_argument("--samples", type=int, help="rows for each worker")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     args = parser.parse_args()
-    known = {"weak": (weak, 100_000), "terms": (terms, 312_500)}
+    known = {"work": (work, 60_000), "weak": (weak, 100_000), "terms": (terms, 312_500)}
     if unknown := set(args.parts) - set(known):
         parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join(known)}")
-    figures = {"machine": machine()}
+    kept = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
+    figures = kept | {"machine": machine()}  # parts that are not run again are kept
     for part in args.parts:
         measure, n_samples = known[part]
         figures[part] = measure(args.samples or n_samples)

@@ -16,9 +16,11 @@ from mdaml import GMML, Constraints, MDaML
 from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
 from mdaml.distributed import _kind, fit
+from mdaml.kernels.neighbor_graph import improve
 from mdaml.solver.spec import Spec
 from mdaml.stores.dask import cluster as cluster_module
 from mdaml.stores.dask.cluster import Cluster, add
+from mdaml.stores.dask.neighbors import Cell, Cells, Some, find_neighbors
 from mdaml.stores.dask.plan import cut_rows
 from mdaml.stores.dask.store import DaskStore
 from mdaml.stores.memory import MemoryStore
@@ -189,17 +191,97 @@ def test_neighbours_over_shards_are_those_of_one_memory(random_problem, seed, n_
             np.testing.assert_array_equal(got, wanted)
 
 
-def test_nearly_all_neighbours_of_large_shards_are_found(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, classes = rng.normal(size=(1500, 3)), Classes.from_labels("test", rng.integers(0, 3, 1500))
-    said = Constraints.of_triplets(np.array([[i, i + 1, i + 2] for i in range(0, 1400, 70)]), 1500)
-    store = split(X, said, 3)[0]
-    exact = store.nearest(np.eye(3), classes, 3, 5)
+@pytest.fixture
+def small_cells(monkeypatch):
+    """Let few rows be searched as many are: in turns, in cells and leaves."""
     monkeypatch.setattr("mdaml.constraints.labels._EXACT_UP_TO", 100)
     monkeypatch.setattr("mdaml.kernels.neighbor_graph._LEAF", 64)
-    for got, true in zip(store.nearest(np.eye(3), classes, 3, 5), exact, strict=True):
-        assert (got[:, :, None] == true[:, None, :]).any(axis=1).mean() > 0.93
-        assert np.all(got >= 0)
+    monkeypatch.setattr("mdaml.stores.dask.neighbors._ROWS_OF_A_CELL", 100)
+
+
+def search(X, y, n_shards, F=None, cluster=None):
+    """Return the neighbours that shards find, 3 of the same class and 5 of others."""
+    classes, cuts = Classes.from_labels("test", y), np.linspace(0, len(X), n_shards + 1).astype(int)
+    own = [X[begin:end] for begin, end in pairwise(cuts)]
+    F = np.eye(X.shape[1]) if F is None else F
+    return find_neighbors(cluster or Serial(n_shards), own, cuts, F, classes, (3, 5))
+
+
+def true_neighbors(X, y):
+    classes = Classes.from_labels("test", y)
+    Y = X[classes.rows]
+    return [classes.nearest(Y, n, same=same)[0] for n, same in ((3, True), (5, False))]
+
+
+@pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("n_shards", [1, 2, 7])
+@pytest.mark.parametrize("distance", [0.5, 20.0])
+@pytest.mark.parametrize("sizes", [[1200, 900, 600], [2690, 9, 1], [30] * 90], ids=str)
+def test_the_wanted_share_of_the_true_neighbours_is_found_shard_by_shard(sizes, distance, n_shards):
+    rng = np.random.default_rng(0)
+    y = rng.permuted(np.repeat(np.arange(len(sizes)), sizes))
+    y[:50] = -1  # without a label
+    X = rng.normal(size=(len(y), 6)) + distance * rng.normal(size=(len(sizes), 6))[y]
+    for got, true in zip(search(X, y, n_shards), true_neighbors(X, y), strict=True):
+        real = true >= 0
+        hits = (got[:, :, None] == true[:, None, :]).any(axis=1)[real]
+        assert hits.mean() >= 0.95 - 0.02  # the sample that ends the search has 400 rows
+        np.testing.assert_array_equal((got >= 0).any(axis=1), real.any(axis=1))
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_classes_that_cells_keep_apart_find_each_other():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 600)
+    X = rng.normal(size=(1200, 2)) + 1e4 * y[:, None]
+    near, far = search(X, y, 2)
+    assert np.all(near >= 0)
+    assert np.all((far < 600) == (np.arange(1200) >= 600)[:, None])
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_neighbours_come_nearest_first_and_are_the_same_each_time():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1500, 3)).astype(np.float32), rng.integers(0, 3, 1500)
+    F, first = np.diag([1.0, 3.0, 0.0]), None
+    for _ in range(2):
+        found = search(X, y, 4, F)
+        first = first or found
+        for one, other in zip(first, found, strict=True):
+            np.testing.assert_array_equal(one, other)
+    Y = X[Classes.from_labels("test", y).rows] @ F
+    for places in first:
+        dists = np.linalg.norm(Y[:, None] - Y[places], axis=2)
+        assert np.all(np.diff(dists, axis=1) >= -1e-6)
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_every_worker_compares_about_as_many_rows_however_many_shards_there_are(monkeypatch):
+    sizes = []
+
+    def counted(X, bounds, rows, members, *args):
+        sizes.append((len(members), len(X)))
+        return improve(X, bounds, rows, members, *args)
+
+    monkeypatch.setattr("mdaml.stores.dask.neighbors.improve", counted)
+    rng = np.random.default_rng(0)
+    for n_shards in (2, 8):
+        y = rng.integers(0, 3, 1000 * n_shards)
+        search(rng.normal(size=(len(y), 2)), y, n_shards)
+    members, compared = np.array(sizes).T
+    assert np.all(np.abs(members - 1000) <= 50)
+    assert np.all(compared <= 1000 + 512 + 600)  # members, landmarks, neighbours elsewhere
+
+
+@pytest.mark.parametrize("values", [1, 2, 1000])
+def test_cells_are_even_also_where_rows_are_equal(values):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, values, (4000, 1)) * np.ones((1, 3), np.float32)
+    some = Some.of(np.arange(4000), np.zeros(4000), X)
+    cells = Cells.grow(some.take(np.arange(0, 4000, 2)), 5, rng)
+    sizes = np.bincount(cells.of(Cell.of(some, (3, 5))), minlength=5)
+    assert sizes.sum() == 4000
+    assert np.all(np.abs(sizes - 800) < 80)
 
 
 @pytest.mark.parametrize("n_rows", [2000, 50])
@@ -469,6 +551,16 @@ def test_the_fit_on_a_cluster_is_that_of_one_memory(client, answers):
     X, said, options = answers[0], forms(answers)["labels"], {"n_components": 2, "max_iter": 1}
     local = model(**options).fit(X, **said)
     assert_same(local, fit(model(**options), X, **said, client=client, n_shards=5))
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_neighbours_on_a_cluster_are_those_of_shards_in_this_process(client):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(900, 3)), rng.integers(0, 3, 900)
+    cluster = Cluster(client, 60.0)
+    cluster.place(3)
+    for got, wanted in zip(search(X, y, 3, cluster=cluster), search(X, y, 3), strict=True):
+        np.testing.assert_array_equal(got, wanted)
 
 
 @quick

@@ -138,7 +138,6 @@ def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
 
 _MOST_PARTNERS = 1_000_000
 _EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
-Found = tuple[IntArray, FloatArray]  # places, -1 where there are fewer, and squared distances
 
 
 def nearest_places(
@@ -146,23 +145,19 @@ def nearest_places(
 ) -> tuple[IntArray, IntArray]:
     """Return the nearest places of each place in its class, and outside; -1 where there are fewer.
 
-    X holds the samples in the order of the places.
+    X holds the samples in the order of the places. Of many, at least the share ``recall`` is found.
     """
-    near, far = find_nearest(X, classes, n_similar, n_dissimilar, recall)
+    if classes.are_few or recall >= 1.0:
+        near, far = (
+            classes.nearest(X, n, same=same)
+            for n, same in ((n_similar, True), (n_dissimilar, False))
+        )
+    else:
+        from mdaml.kernels.neighbor_graph import nearly_nearest  # few fits are so large
+
+        wanted = (n_similar, n_dissimilar)
+        near, far = nearly_nearest(X, classes.bounds, classes.rows, wanted, recall)
     return near[0], far[0]
-
-
-def find_nearest(
-    X: FloatArray, classes: "Classes", n_similar: int, n_dissimilar: int, recall: float = 0.95
-) -> tuple[Found, Found]:
-    """Return nearest places and distances; of many samples at least the share ``recall``."""
-    if len(X) <= _EXACT_UP_TO or recall >= 1.0:
-        near = classes.nearest(X, n_similar, same=True)
-        return near, classes.nearest(X, n_dissimilar, same=False)
-    from mdaml.kernels.neighbor_graph import nearly_nearest  # few fits are so large
-
-    wanted = (n_similar, n_dissimilar)
-    return nearly_nearest(X, classes.bounds, classes.rows, wanted, recall)
 
 
 def _repeated(found: IntArray) -> IntArray:
@@ -190,6 +185,11 @@ class Classes:
         """For each place the first place of its class and the one behind its last."""
         return np.column_stack([self.first, self.first + self.size])[self.of]
 
+    @property
+    def are_few(self) -> bool:
+        """Whether neighbours are searched among all rows."""
+        return len(self.rows) <= _EXACT_UP_TO
+
     def random_others(self, places: IntArray, n: int, rng: np.random.Generator) -> IntArray:
         """Draw n places of other classes for each of some places; distinct where there are enough.
 
@@ -199,13 +199,21 @@ class Classes:
         drawn = _distinct_integers(rng, len(self.rows) - own, n)
         return drawn + np.where(drawn >= first[:, None], own[:, None], 0)
 
-    def nearest(self, X: FloatArray, n_nearest: int, *, same: bool) -> tuple[IntArray, FloatArray]:
+    def nearest(
+        self,
+        X: FloatArray,
+        n_nearest: int,
+        *,
+        same: bool,
+        queries: tuple[int, int] | None = None,
+    ) -> tuple[IntArray, FloatArray]:
         """Return the nearest places of each place, in its class or outside, and squared distances.
 
         X holds the samples in the order of the places. Nearest first, ties to the lower row; where
-        there are fewer, -1 and infinity.
+        there are fewer, -1 and infinity. Of all places, or of a range of them.
         """
-        return self.search(X, self.bounds, self.rows, n_nearest, same=same)
+        part = {} if queries is None else {"queries": queries}
+        return self.search(X, self.bounds, self.rows, n_nearest, same=same, **part)
 
     def random_triplets(
         self, n_similar: int, n_dissimilar: int, pairing: Pairing, rng: np.random.Generator

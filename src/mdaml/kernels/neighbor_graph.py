@@ -11,6 +11,7 @@ do not depend on the number of threads.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +24,34 @@ _LEAF = 512  # rows of a leaf, at most
 _QUERIES = 128  # rows of a leaf whose distances are computed at once: they stay in the cache
 _POOLED = 6  # of each kind, so many neighbours of a row are shown to its leaf; no list is shorter
 _MOST_ROUNDS = 24
-_N_TRIED = 400  # rows whose neighbours are searched exactly, to see how many were found
+N_TRIED = 400  # rows whose neighbours are searched exactly, to see how many were found
+TREES, MOST_TURNS = 3, _MOST_ROUNDS // 3  # of a search in parts: rounds of a turn, and turns
 
 Found = tuple[IntArray, FloatArray]
+
+
+class Known(NamedTuple):
+    """The nearest that some rows know so far: those of their class, then those of others."""
+
+    places: IntArray  # (m, k) nearest first in either part; -1 for none
+    dists: FloatArray  # (m, k)
+    split: int  # where others begin
+
+    @classmethod
+    def none(cls, n_rows: int, wanted: tuple[int, int]) -> "Known":
+        """Return lists for as many as are wanted of both kinds, without any in them."""
+        n_near, n_far = (max(n, _POOLED) for n in wanted)
+        shape = (n_rows, n_near + n_far)
+        return cls(np.full(shape, -1, np.int32), np.full(shape, np.inf, np.float32), n_near)
+
+    def shares(self, true: "Known", wanted: tuple[int, int]) -> list[float]:
+        """Return which shares of the true neighbours of both kinds are known."""
+        shares = []
+        for begin, n in ((0, wanted[0]), (self.split, wanted[1])):
+            asked, have = (lists.places[:, begin : begin + n] for lists in (true, self))
+            hits = (asked[:, :, None] == have[:, None, :]).any(axis=2) & (asked >= 0)
+            shares.append(float(hits.sum() / max((asked >= 0).sum(), 1)))
+        return shares
 
 
 def nearly_nearest(
@@ -38,8 +64,8 @@ def nearly_nearest(
     at least the share ``recall`` of either kind was found, as far as a sample tells, or after 24.
     """
     rng, ranges = np.random.default_rng(0), (np.array([0, len(X)]), _class_cuts(bounds))
-    Z = _scaled(X)
-    tried = np.sort(rng.permutation(len(Z))[:_N_TRIED])
+    Z, _ = _scaled(X)
+    tried = np.sort(rng.permutation(len(Z))[:N_TRIED])
     with one_blas_thread():
         true = _true_neighbors(Z, bounds, tried, wanted)
         # Renumbered within classes so that rows which lie together do so in memory too.
@@ -47,20 +73,69 @@ def nearly_nearest(
         number = np.argsort(order)
         lists = _Lists.empty(Z[order], bounds, wanted)
         del Z
-        tried, true = number[tried], np.where(true >= 0, number[true], -1)
+        tried = number[tried]
+        true = true._replace(places=np.where(true.places >= 0, number[true.places], -1))
         for turn in range(_MOST_ROUNDS):
             lists.join(*_grow(lists.Z, ranges[turn % 2], rng))
-            if min(lists.shares(tried, true, wanted)) >= recall:
+            if min(lists.known(tried).shares(true, wanted)) >= recall:
                 break
-        lists.complete(rng)
+        lists.complete(np.arange(len(X)), rng)
         return lists.finish(X, order, rows, wanted)
 
 
-def _scaled(X: FloatArray) -> FloatArray:
-    """Return a copy in single precision, centred, with entries of at most 1."""
+def improve(
+    X: FloatArray,
+    bounds: IntArray,
+    rows: IntArray,
+    members: IntArray,
+    known: Known,
+    rng: np.random.Generator,
+) -> Known:
+    """Return better lists of some places, the members: a turn of a search in parts.
+
+    X has the members and all places that they know; its rows, bounds and numbers as for
+    :func:`nearly_nearest`. Members are compared in the leaves of three trees over them: over all,
+    within each class, over all.
+    """
+    Z, size = _scaled(X)
+    with one_blas_thread():
+        order, _ = _grow(Z, _class_cuts(bounds), rng)
+        number = np.argsort(order).astype(np.int32)
+        lists = _Lists.empty(Z[order], bounds, (known.split, known.places.shape[1] - known.split))
+        del Z
+        among = number[members]
+        lists.places[among] = np.where(known.places >= 0, number[known.places], -1)
+        lists.sq_dists[among] = (known.dists / size) ** 2
+        among.sort()
+        of_class = _class_cuts(np.searchsorted(among, bounds[among]))
+        for turn in range(TREES):
+            cuts = of_class if turn % 2 else np.array([0, len(among)])
+            leaves, cuts = _grow(lists.Z[among], cuts, rng)
+            lists.join(among[leaves], cuts)
+        lists.complete(among, rng)
+        near, far = lists.finish(X, order, rows, (known.split, lists.places.shape[1] - known.split))
+    return known._replace(
+        places=np.hstack([near[0][members], far[0][members]]),
+        dists=np.sqrt(np.hstack([near[1][members], far[1][members]])).astype(np.float32),
+    )
+
+
+def known_exactly(
+    X: FloatArray, bounds: IntArray, tried: IntArray, wanted: tuple[int, int]
+) -> Known:
+    """Return the nearest of some places, searched among all."""
+    Z, size = _scaled(X)
+    with one_blas_thread():
+        true = _true_neighbors(Z, bounds, tried, wanted)
+    return true._replace(dists=size * true.dists)
+
+
+def _scaled(X: FloatArray) -> tuple[FloatArray, float]:
+    """Return a copy in single precision, centred, with entries of at most 1, and the unit."""
     Z = X - X.mean(axis=0)
-    Z /= max(float(Z.max()), -float(Z.min()), float(np.finfo(Z.dtype).tiny))
-    return Z.astype(np.float32, copy=False)
+    size = max(float(Z.max()), -float(Z.min()), float(np.finfo(Z.dtype).tiny))
+    Z /= size
+    return Z.astype(np.float32, copy=False), size
 
 
 def _class_cuts(bounds: IntArray) -> IntArray:
@@ -120,10 +195,11 @@ class _Lists:
 
     @classmethod
     def empty(cls, Z: FloatArray, bounds: IntArray, wanted: tuple[int, int]) -> "_Lists":
-        n_near, n_far = (max(n, _POOLED) for n in wanted)
-        shape = (len(Z), n_near + n_far)
-        places, sq_dists = np.full(shape, -1, np.int32), np.full(shape, np.inf, np.float32)
-        return cls(Z, bounds, places, sq_dists, n_near)
+        return cls(Z, bounds, *Known.none(len(Z), wanted))
+
+    def known(self, some: IntArray) -> Known:
+        """Return the lists of some rows."""
+        return Known(self.places[some], np.sqrt(self.sq_dists[some]), self.split)
 
     def join(self, order: IntArray, cuts: IntArray) -> None:
         """Compare the rows of each leaf with each other and with the neighbours they have."""
@@ -146,19 +222,9 @@ class _Lists:
             args = (members[some], members[some], own[some], candidates, half[some])
             _keep(*args, left[some] @ right.T, self.places, self.sq_dists, self.split)
 
-    def shares(self, tried: IntArray, true: IntArray, wanted: tuple[int, int]) -> list[float]:
-        """Return which shares of the true neighbours of both kinds some rows have."""
-        ours = self.places[tried]
-        shares = []
-        for begin, n in ((0, wanted[0]), (self.split, wanted[1])):
-            asked, have = true[:, begin : begin + n], ours[:, begin : begin + n]
-            hits = (asked[:, :, None] == have[:, None, :]).any(axis=2) & (asked >= 0)
-            shares.append(float(hits.sum() / max((asked >= 0).sum(), 1)))
-        return shares
-
-    def complete(self, rng: np.random.Generator) -> None:
-        """Compare rows that no leaf gave any of another class with a sample of every class."""
-        alone = np.flatnonzero(self.places[:, self.split] < 0).astype(np.int32)
+    def complete(self, members: IntArray, rng: np.random.Generator) -> None:
+        """Compare members that no leaf gave any of another class with a sample of every class."""
+        alone = members[self.places[members, self.split] < 0].astype(np.int32)
         firsts = np.unique(self.bounds[:, 0])[:_LEAF]
         some = np.union1d(rng.permutation(len(self.Z))[:_LEAF], firsts).astype(np.int32)
         for first, last in blocks(0, len(alone), _LEAF):
@@ -185,8 +251,8 @@ def _distinct(places: IntArray) -> IntArray:
 
 def _true_neighbors(
     Z: FloatArray, bounds: IntArray, tried: IntArray, wanted: tuple[int, int]
-) -> IntArray:
-    """Return the nearest places of some places, searched among all; laid out as lists are."""
+) -> Known:
+    """Return the nearest places of some places, searched among all."""
     lists, middle = _Lists.empty(Z[tried], bounds[tried], wanted), np.zeros_like(Z[0])
 
     def search(begin: int, end: int) -> None:
@@ -200,7 +266,7 @@ def _true_neighbors(
             _keep(some, names, own, candidates, half, left @ right.T, *found)
 
     share(search, len(tried), len(tried) * len(Z))
-    return lists.places
+    return lists.known(np.arange(len(tried)))
 
 
 def _factors(

@@ -28,7 +28,7 @@ def nearest_rows(
     # Two classes, of which each looks in the other one.
     bounds = np.repeat([[0, n], [n, len(Z)]], [n, len(gallery)], axis=0)
     n_nearest = min(n_nearest, len(gallery))
-    found, sq_dists = nearest(Z, bounds, np.arange(len(Z)), n_nearest, same=False, n_queries=n)
+    found, sq_dists = nearest(Z, bounds, np.arange(len(Z)), n_nearest, same=False, queries=(0, n))
     return found - n, sq_dists
 
 
@@ -39,27 +39,26 @@ def nearest(
     n_nearest: int,
     *,
     same: bool,
-    n_queries: int | None = None,
+    queries: tuple[int, int] | None = None,
 ) -> tuple[IntArray, FloatArray]:
     """Nearest samples of the own class (but oneself) or, unless `same`, of all other classes.
 
     ``bounds[i]`` holds the first place of i's class and the one behind its last. Returns places and
     squared distances, both (n, n_nearest), nearest first; ties go to the lower of ``rows``. Where
-    there are too few, the rest is -1 and infinite. Of all samples, or of the first `n_queries`.
+    there are too few, the rest is -1 and infinite. Of all samples, or of a range of them.
     """
-    n = len(Z) if n_queries is None else n_queries
-    found = np.full((n, n_nearest), -1, np.int64)
-    sq_dists = np.full((n, n_nearest), np.inf)
+    begin, end = queries or (0, len(Z))
+    found = np.full((end - begin, n_nearest), -1, np.int64)
+    sq_dists = np.full((end - begin, n_nearest), np.inf)
     half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
 
     def search(first_block, last_block):
-        blocks = _blocks(first_block, last_block, Z, bounds, 0, n, same)
-        for queries, candidates, products in blocks:
-            _keep_nearest(
-                *queries, *candidates, products, Z, half_norms, bounds, rows, same, found, sq_dists
-            )
+        blocks = _blocks(first_block, last_block, Z, bounds, begin, end, same)
+        for (q0, q1), candidates, products in blocks:
+            lists = found[q0 - begin : q1 - begin], sq_dists[q0 - begin : q1 - begin]
+            _keep_nearest(q0, q1, *candidates, products, Z, half_norms, bounds, rows, same, *lists)
 
-    _share_blocks(search, Z, bounds, n, same)
+    _share_blocks(search, Z, bounds, end - begin, same)
     return found, sq_dists
 
 
@@ -162,7 +161,7 @@ def _keep_nearest(
     for c in range(c0 + 1, c1):
         largest = max(largest, half_norms[c])
     for q in range(q0, q1):
-        inner, places, dists = products[q - q0], found[q], sq_dists[q]
+        inner, places, dists = products[q - q0], found[q - q0], sq_dists[q - q0]
         slack = half_norms[q] - 2.0 * rounding * (half_norms[q] + largest)
         for part in range(2):
             # Own class, or what comes before and after it.

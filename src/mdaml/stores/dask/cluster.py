@@ -107,7 +107,7 @@ class Cluster:
         """Return a part for each shard; columns are lists with an entry for each, or shared."""
         shared = [
             # It is sent once, then from worker to worker.
-            self.task(0, _same, column)
+            self.task(0, same, column)
             if isinstance(column, np.ndarray) and column.nbytes > LARGE
             else column
             for column in columns
@@ -237,7 +237,8 @@ def _read(arg: Any) -> Any:
     return arg.value if isinstance(arg, Carried) else arg
 
 
-def _same(value: FloatArray) -> FloatArray:
+def same(value: Any) -> Any:
+    """Return a value, which then is on a worker and goes on from there."""
     return value
 
 

@@ -14,7 +14,6 @@ from sklearn.utils import check_array
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude, has_unit_rows
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.constraints.labels import Classes, find_nearest
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import near_graph
 from mdaml.kernels.products import one_blas_thread, rows_times, transposed_times
@@ -232,9 +231,6 @@ def estimated_weights(
     return shard.store.given_weights(weights_from(estimate, rows), eta)
 
 
-# Neighbours.
-
-
 def map_rows(own: FloatArray, rows: Any, F: FloatArray) -> FloatArray:
     """Return some own rows under a metric."""
     return own[rows] if is_identity(F) else rows_times(own[rows], F)
@@ -243,57 +239,6 @@ def map_rows(own: FloatArray, rows: Any, F: FloatArray) -> FloatArray:
 def mapped(shard: Shard, basis: FloatArray) -> Shard:
     """Return a shard whose rows are mapped by a basis."""
     return replace(shard, store=shard.store.mapped(basis))
-
-
-Found = tuple[IntArray, FloatArray]  # rows of X, -1 where there are fewer, and squared distances
-
-
-def nearest_among(
-    parts: Sequence[FloatArray],
-    rows: IntArray,
-    codes: IntArray,
-    n_similar: int,
-    n_dissimilar: int,
-) -> tuple[Found, Found]:
-    """Return the nearest of the same and of other classes, for each of some rows and among them."""
-    order = np.lexsort([rows, codes])
-    Y, of = np.concatenate(parts)[order], np.unique(codes[order], return_inverse=True)[1]
-    size = np.bincount(of)
-    among, back = Classes(rows[order], of, np.cumsum(size) - size, size), np.argsort(order)
-    found = []
-    with one_blas_thread():
-        for places, sq_dists in find_nearest(Y, among, n_similar, n_dissimilar):
-            near = np.where(places >= 0, among.rows[places], -1)
-            found.append((near[back], sq_dists[back]))
-    return found[0], found[1]
-
-
-def merge_nearest(
-    rows: Sequence[IntArray], found: Sequence[tuple[Found, Found]], classes: Classes
-) -> tuple[IntArray, IntArray]:
-    """Return the nearest places of each place, of all that were found among different rows."""
-    place = np.full(int(classes.rows.max()) + 1, -1)
-    place[classes.rows] = np.arange(len(classes.rows))
-    merged = []
-    for kind in (0, 1):
-        n = found[0][kind][0].shape[1]
-        owner = np.concatenate([np.repeat(place[r], n) for r in rows])
-        near = np.concatenate([f[kind][0].ravel() for f in found])
-        dists = np.concatenate([f[kind][1].ravel() for f in found])
-        real = near >= 0
-        owner, near, dists = owner[real], near[real], dists[real]
-        order = np.lexsort([near, dists, owner])
-        owner, near = owner[order], near[order]
-        # A row of one's own shard is found again in every other: of equal neighbours keep one.
-        first = np.append(True, (owner[1:] != owner[:-1]) | (near[1:] != near[:-1]))
-        owner, near = owner[first], near[first]
-        begins = np.searchsorted(owner, np.arange(len(classes.rows)))
-        rank = np.arange(len(owner)) - begins[owner]
-        out = np.full((len(classes.rows), n), -1)
-        kept = rank < n
-        out[owner[kept], rank[kept]] = place[near[kept]]
-        merged.append(out)
-    return merged[0], merged[1]
 
 
 # Weights.

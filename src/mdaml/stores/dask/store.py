@@ -19,6 +19,7 @@ from mdaml.kernels.products import one_blas_thread
 from mdaml.stores.arrays import scale_weights
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Part
+from mdaml.stores.dask.neighbors import find_neighbors
 from mdaml.stores.dask.plan import Plan, Survey, make_plan
 from mdaml.stores.dask.rows import Rows, pieces
 from mdaml.stores.memory import MemoryStore, leading_axes
@@ -301,25 +302,9 @@ class DaskStore:
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:
-        """Search between every two shards, and keep the nearest that each row found anywhere."""
-        cluster, codes = self.cluster, np.full(self.shape[0], -1)
-        codes[classes.rows] = classes.of
-        labelled = [np.flatnonzero(codes[b:e] >= 0) for b, e in pairwise(self.cuts.tolist())]
-        mapped = [
-            cluster.task(i, shard.map_rows, part, rows, F)
-            for i, (part, rows) in enumerate(zip(self.own, labelled, strict=True))
-        ]
-        named = [rows + begin for rows, begin in zip(labelled, self.cuts, strict=False)]
-        found = []
-        for s in range(len(mapped)):
-            for t in range(s + 1, len(mapped)) if len(mapped) > 1 else [s]:
-                sides = list(dict.fromkeys([s, t]))
-                rows = np.concatenate([named[side] for side in sides])
-                parts = [mapped[side] for side in sides]
-                args = (parts, rows, codes[rows], n_similar, n_dissimilar)
-                found.append((rows, cluster.task(s, shard.nearest_among, *args)))
-        results = cluster.fetch([part for _, part in found])
-        return shard.merge_nearest([rows for rows, _ in found], results, classes)
+        """Search shard by shard, as in one memory."""
+        wanted = n_similar, n_dissimilar
+        return find_neighbors(self.cluster, self.own, self.cuts, F, classes, wanted)
 
     def count_modes(self, most: int, rng: np.random.RandomState) -> int:
         some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
