@@ -237,7 +237,7 @@ class MahalanobisTransformer(
             stored = components.astype(dtype, copy=False)
         # In blocks: features may be so many that a copy does not fit into memory. Not by
         # np.negative(rows, out=rows), which NumPy 2.4 gets wrong where rows have strides.
-        for first, last in blocks(0, *stored.shape[:1], rows_per_block(stored.shape[1], 8)):
+        for first, last in blocks(0, len(stored), rows_per_block(stored.shape[1], 8)):
             rows = stored[first:last]
             largest = np.abs(rows).argmax(axis=1)
             rows *= np.where(rows[np.arange(len(rows)), largest] < 0, -1.0, 1.0)[:, None]
