@@ -354,6 +354,7 @@ def _number_classes(labels: npt.NDArray[Any]) -> tuple[int, IntArray]:
         if int(labels.max()) - int(lowest) <= 4 * len(labels):
             above = (labels - lowest).astype(np.int64, copy=False)
             seen = np.bincount(above) > 0
-            return int(np.count_nonzero(seen)), (np.cumsum(seen) - 1)[above]
+            codes = above if seen.all() else (np.cumsum(seen) - 1)[above]
+            return int(np.count_nonzero(seen)), codes
     distinct, codes = np.unique(labels, return_inverse=True)
     return len(distinct), codes

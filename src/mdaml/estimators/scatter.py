@@ -165,6 +165,19 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
     return R
 
 
+def relative_eigh(A: FloatArray, B: FloatArray, what: str) -> tuple[FloatArray, FloatArray]:
+    """Return γ, ascending, and columns v with ``A v = γ B v`` and ``v^T B v = 1``.
+
+    A singular B, the scatter of ``what``, is refused in words.
+    """
+    cholesky(B, what)
+    # By LAPACK itself: scipy.linalg.eigh takes as long again to prepare the call of a small one.
+    values, V, info = scipy.linalg.lapack.dsygvd(A, B)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"dsygvd did not converge: {info}.")
+    return values, V
+
+
 def whitened(X: FloatArray, R: FloatArray) -> FloatArray:
     """Return ``X R^{-1}`` for an upper triangular R."""
     solved = scipy.linalg.solve_triangular(R, X.T, trans="T", check_finite=False)
