@@ -364,6 +364,18 @@ def test_history_has_the_start_and_three_values_per_round(local):
     assert outcome.status is Status.MAX_ITER
 
 
+def test_a_first_round_that_is_known_is_not_made_again_and_changes_nothing(local):
+    alternation, start, seen = local.alternation, local.start(), []
+    made = alternation.run(start, max_iter=1, tol=0.0)
+    options = {"max_iter": 3, "tol": 0.0, "callback": lambda *args: seen.append(args)}
+    plain, resumed = (alternation.run(start, made=known, **options) for known in (None, made))
+    assert resumed.history == plain.history
+    assert (resumed.n_iter, resumed.status) == (plain.n_iter, plain.status)
+    np.testing.assert_array_equal(resumed.state.F, plain.state.F)
+    assert seen[:3] == seen[3:]
+    assert len(made.history) == 4  # and is left as it was
+
+
 def test_no_rounds_return_the_start(local):
     start = local.start()
     outcome = local.alternation.run(start, max_iter=0, tol=0.0)

@@ -594,6 +594,21 @@ def test_classes_hold_the_labelled_rows_sorted_by_class_and_then_by_row():
         assert end - begin == np.sum(y == y[classes.rows[place]])
 
 
+@given(
+    st.sampled_from(["int8", "uint8", "int64", "uint64"]),
+    st.lists(st.integers(0, 255), min_size=3, max_size=30),
+    st.booleans(),
+)
+def test_integer_labels_are_numbered_as_by_a_sort(dtype, numbers, at_the_top):
+    limits = np.iinfo(dtype)
+    base = max(int(limits.max) - 255, int(limits.min)) if at_the_top else int(limits.min)
+    y = np.array([base + number for number in numbers], dtype)
+    n_classes, codes = labels._number_classes(y)
+    distinct, wanted = np.unique(y, return_inverse=True)
+    assert n_classes == len(distinct)
+    np.testing.assert_array_equal(codes, wanted)
+
+
 @pytest.mark.parametrize("kind", [str, float, object])
 def test_classes_depend_on_the_order_of_labels_only(kind):
     y = np.array([2, 1, 2, 3, 1, 2])

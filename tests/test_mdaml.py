@@ -336,6 +336,9 @@ def test_pandas_output_and_feature_names(toy):
     assert list(model.transform(frame).columns) == ["mdaml0", "mdaml1"]
     assert list(model.get_feature_names_out()) == ["mdaml0", "mdaml1"]
     assert list(model.feature_names_in_) == ["length", "width"]
+    model.fit(*toy)  # an array has no names
+    assert model.n_features_in_ == 2
+    assert not hasattr(model, "feature_names_in_")
 
 
 def test_a_refused_fit_leaves_the_model_unfitted(toy):

@@ -3,6 +3,7 @@
 import literal
 import numpy as np
 import pytest
+from sklearn.mixture import GaussianMixture
 
 from mdaml.kernels.modes import sequential_weights
 from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
@@ -252,6 +253,25 @@ def test_a_floor_of_zero_changes_no_bit(varied):
 def test_a_floor_of_one_gives_all_comparisons_the_same_weight(varied):
     _, local = varied(0)
     np.testing.assert_array_equal(local.store.importances(local.modes.weights, 1.0), 1.0)
+
+
+# The mixture
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_modes", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixture_is_that_of_scikit_learn(seed, n_modes, dtype):
+    X = clouds(n_samples=150).astype(dtype)
+    options = {"covariance_type": "diag", "reg_covar": 1e-3, "init_params": "k-means++"}
+    peer = GaussianMixture(n_modes, max_iter=20, tol=1e-2, random_state=seed, **options).fit(X)
+    found = mixture.estimate_mixture(X, n_modes, np.random.RandomState(seed))
+    tolerance = 1e-9 if dtype == np.float64 else 1e-3
+    weights = mixture.weights_from(found, X)
+    assert weights.dtype == dtype
+    np.testing.assert_allclose(weights, peer.predict_proba(X), atol=tolerance)
+    np.testing.assert_allclose(found.means, peer.means_, rtol=tolerance, atol=tolerance)
+    assert found.bic(X) == pytest.approx(peer.bic(X), rel=tolerance)
 
 
 # Counting modes

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -174,13 +175,14 @@ def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: in
     return given.astype(np.float64)
 
 
-def check_magnitude(X: Any) -> None:
-    """Refuse centred samples whose squared distances, multiplied once more, overflow or vanish."""
+def check_magnitude(X: Any) -> float:
+    """Refuse centred samples whose squared distances, multiplied once more, overflow or vanish.
+
+    Return their largest absolute value.
+    """
     largest = max(float(X.max()), -float(X.min()))
     precision = str(X.dtype).removeprefix("torch.")  # tensors are welcome
-    limit = float(np.finfo(precision).max) ** 0.25
-    # Metrics grow as samples shrink: twelfth powers, in double precision, must not overflow.
-    least = max(float(np.finfo(precision).tiny) ** 0.25, 1e-25)
+    least, limit = _usual_range(precision)
     if 0.0 < largest < least:
         raise ValueError(
             f"X has values no more than {largest:.1e} away from their mean; below {least:.1e} "
@@ -191,6 +193,15 @@ def check_magnitude(X: Any) -> None:
             f"X has values up to {largest:.1e} away from their mean; beyond {limit:.1e} fourth "
             f"powers overflow in {precision}. Scale the features, for instance by StandardScaler."
         )
+    return largest
+
+
+@cache
+def _usual_range(precision: str) -> tuple[float, float]:
+    """Return between which magnitudes, but zero, samples are computed with."""
+    numbers = np.finfo(precision)
+    # Metrics grow as samples shrink: twelfth powers, in double precision, must not overflow.
+    return max(float(numbers.tiny) ** 0.25, 1e-25), float(numbers.max) ** 0.25
 
 
 def _parameter(owner: object, name: str) -> str:

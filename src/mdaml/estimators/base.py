@@ -19,6 +19,7 @@ from mdaml._validation import warn
 from mdaml.estimators.handover import Handover
 from mdaml.estimators.packing import PackedRows
 from mdaml.estimators.scores import Scores
+from mdaml.kernels.products import blocks, rows_per_block
 
 SITE = "https://mdaml.github.io/mdaml"
 _FLOATS = [np.float64, np.float32]
@@ -234,14 +235,19 @@ class MahalanobisTransformer(
         """
         with np.errstate(over="ignore"):  # checked below
             stored = components.astype(dtype, copy=False)
-        # Row by row: features may be so many that a copy does not fit into memory. Not by
-        # np.negative(row, out=row), which NumPy 2.4 gets wrong where rows have strides.
-        for row in stored:
-            if row[np.abs(row).argmax()] < 0:
-                row *= -1.0
+        # In blocks: features may be so many that a copy does not fit into memory. Not by
+        # np.negative(rows, out=rows), which NumPy 2.4 gets wrong where rows have strides.
+        for first, last in blocks(0, len(stored), rows_per_block(stored.shape[1], 8)):
+            rows = stored[first:last]
+            largest = np.abs(rows).argmax(axis=1)
+            rows *= np.where(rows[np.arange(len(rows)), largest] < 0, -1.0, 1.0)[:, None]
         fitted["components_"] = stored
         self._check_finite(fitted)
-        if X is not None:
+        if type(X) is np.ndarray:
+            # What scikit-learn would find out, which takes it as long as a small product.
+            fitted["n_features_in_"] = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+        elif X is not None:
             validate_data(self, X, skip_check_array=True)
         for name, value in fitted.items():
             setattr(self, name, value)

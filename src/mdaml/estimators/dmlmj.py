@@ -3,14 +3,13 @@
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.linalg
 
 from mdaml._typing import FloatArray
 from mdaml._validation import check_integer, check_number, check_random_state
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.rank import Rank, best_rank, check_rank, folds, holdout
-from mdaml.estimators.scatter import cholesky, ridged, weighted_scatter
+from mdaml.estimators.scatter import relative_eigh, ridged, weighted_scatter
 
 _SAME, _OTHER = "same-class neighbours", "other-class neighbours"
 
@@ -171,8 +170,7 @@ def regularised(covariance: FloatArray, reg: float | Literal["original"], what: 
 
 def jeffrey_directions(P: FloatArray, N: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return λ and, as rows, v of ``N v = λ P v``, ``v^T P v = 1``: the largest λ + 1/λ first."""
-    cholesky(P, _SAME)  # only to refuse a singular matrix in words
-    values, V = scipy.linalg.eigh(N, P, check_finite=False)
+    values, V = relative_eigh(N, P, _SAME)
     values, rows = values[::-1], V.T[::-1]
     values = np.maximum(values, len(values) * np.finfo(values.dtype).eps * values[0])
     order = np.lexsort((-values, -(values + 1.0 / values)))

@@ -81,6 +81,7 @@ class GMML(PairLearner):
     """
 
     takes_sparse: ClassVar = True
+    sorted_by_class: ClassVar = True
     default_grid: ClassVar = [{"t": [0.1, 0.3, 0.5, 0.7, 0.9]}]
 
     def __init__(
@@ -137,7 +138,7 @@ def geometric_mean_factor(S: FloatArray, D: FloatArray, t: float) -> FloatArray:
     """
     R = cholesky(S, "similar pairs")
     inner = R @ D @ R.T
-    w, U = scipy.linalg.eigh(0.5 * (inner + inner.T), check_finite=False)
+    w, U = np.linalg.eigh(0.5 * (inner + inner.T))
     scaled = U * np.maximum(w, 0.0) ** (0.5 * t)
     F: FloatArray = scipy.linalg.solve_triangular(R, scaled, check_finite=False)
     return F

@@ -3,14 +3,13 @@
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.linalg
 
 from mdaml._typing import FloatArray
 from mdaml._validation import check_number, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.learners import PairLearner
-from mdaml.estimators.scatter import cholesky, ridged, scatters
+from mdaml.estimators.scatter import cholesky, relative_eigh, ridged, scatters
 
 
 class KISSME(PairLearner):
@@ -72,6 +71,7 @@ class KISSME(PairLearner):
     """
 
     takes_sparse: ClassVar = True
+    sorted_by_class: ClassVar = True
     default_grid: ClassVar = [{"reg": [1e-6, 1e-3, 1e-2, 0.1, 1.0]}]
 
     def __init__(self, *, reg: float = 1e-6) -> None:
@@ -102,16 +102,15 @@ def likelihood_ratio(S: FloatArray, D: FloatArray) -> FloatArray:
 
     With ``D v = γ S v`` and ``V^T S V = I`` it is ``V diag(1 - 1/γ) V^T``: no inverse.
     """
-    cholesky(S, "similar pairs")  # these two only to refuse singular matrices in words
-    cholesky(D, "dissimilar pairs")
-    ratios, V = scipy.linalg.eigh(D, S, check_finite=False)
+    ratios, V = relative_eigh(D, S, "similar pairs")
+    cholesky(D, "dissimilar pairs")  # only to refuse a singular matrix in words
     raw = (V * (1.0 - 1.0 / ratios)) @ V.T
     return 0.5 * (raw + raw.T)
 
 
 def clipped_components(raw: FloatArray) -> FloatArray:
     """Return L with ``L.T @ L`` the positive semi-definite matrix nearest to ``raw``."""
-    w, V = scipy.linalg.eigh(raw, check_finite=False)
+    w, V = np.linalg.eigh(raw)
     positive = w > len(w) * np.finfo(w.dtype).eps * np.abs(w).max()
     if not positive.any():
         raise ValueError(

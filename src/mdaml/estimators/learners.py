@@ -1,13 +1,13 @@
 """Learners that see centred samples and checked supervision, and return a linear map."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from mdaml._progress import report, show
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, persons_of
 from mdaml.constraints.labels import Classes
@@ -110,14 +110,17 @@ class PairLearner(WeakLearner):
     The near pair of a triplet or quadruplet is taken for similar, the far pair for dissimilar.
     """
 
+    sorted_by_class: ClassVar[bool] = False  # how samples with labels come
+
     def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
         if persons is not None:
             raise TypeError(f"{type(self).__name__} does not weigh persons; got who=. MDaML does.")
         self._check_parameters(samples.shape[1])
-        centred = _centred(samples)
         with one_blas_thread():
+            sorted_by = said.rows if self.sorted_by_class and isinstance(said, Classes) else None
+            centred, largest = _centred(samples, sorted_by)
             components, fitted = self._learn(centred, said)
-        _check_mapped(samples, components)
+        _check_mapped(samples, components, largest)
         self._store(X, components, samples.dtype, **fitted)
 
     @abstractmethod
@@ -125,7 +128,10 @@ class PairLearner(WeakLearner):
 
     @abstractmethod
     def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
-        """Return components and further attributes for centred samples in double precision."""
+        """Return components and further attributes for centred samples in double precision.
+
+        Those of classes are in the order of their places where ``sorted_by_class`` says so.
+        """
 
 
 class LabelLearner(MahalanobisTransformer, ABC):
@@ -166,10 +172,10 @@ class LabelLearner(MahalanobisTransformer, ABC):
     def _fit(self, X: ArrayLike, samples: FloatArray, classes: Classes) -> None:
         """Learn from checked samples and labels; X is what was passed, with its names."""
         self._check_parameters(samples.shape[1])
-        centred = _centred(samples[classes.rows])
         with one_blas_thread():
+            centred, largest = _centred(samples, classes.rows)
             components, fitted = self._learn(centred, classes)
-        _check_mapped(samples, components)
+        _check_mapped(samples, components, largest)
         self._store(X, components, samples.dtype, **fitted)
 
     @abstractmethod
@@ -183,25 +189,35 @@ class LabelLearner(MahalanobisTransformer, ABC):
         """
 
 
-def _centred(samples: Any) -> Any:
-    """Return samples less their mean, in double precision: scatter matrices need it.
+def _centred(samples: Any, rows: IntArray | None) -> tuple[Any, float]:
+    """Return samples, or some of their rows, less their mean; and a bound of all absolute values.
 
-    Sparse samples stay as they are: without their zeros they would be dense.
+    In double precision: scatter matrices need it. Sparse samples are not centred: without their
+    zeros they would be dense.
     """
     if issparse(samples):
-        check_magnitude(samples)
-        return csr_array(samples, dtype=np.float64)
-    mean = samples.mean(axis=0, dtype=np.float64)
-    shifted: FloatArray = np.subtract(samples, mean, order="C")  # rounding sees translations
-    check_magnitude(shifted)
-    return shifted
+        chosen = samples if rows is None else samples[rows]
+        return csr_array(chosen, dtype=np.float64), check_magnitude(samples)
+    shifted: FloatArray = samples if rows is None else np.take(samples, rows, axis=0)
+    # A product with ones: sums of columns row by row take five times as long.
+    mean = (np.ones(len(shifted)) @ shifted) / len(shifted)
+    in_place = shifted is not samples and shifted.dtype == np.float64
+    # Rounding sees translations.
+    shifted = np.subtract(shifted, mean, out=shifted if in_place else None, order="C")
+    bound = check_magnitude(shifted) + float(np.abs(mean).max())
+    return shifted, bound if len(shifted) == len(samples) else np.inf
 
 
-def _check_mapped(samples: Any, components: FloatArray) -> None:
-    """Refuse a map after which the samples would overflow in their precision."""
+def _check_mapped(samples: Any, components: FloatArray, at_most: float) -> None:
+    """Refuse a map after which the samples would overflow in their precision.
+
+    ``at_most`` is a bound of their absolute values; mostly it is enough.
+    """
+    limit, length = float(np.finfo(samples.dtype).max), float(np.abs(components).sum(axis=1).max())
+    if at_most * length <= limit:
+        return
     largest = max(float(samples.max()), -float(samples.min()))
-    reach = largest * float(np.abs(components).sum(axis=1).max())
-    if reach > float(np.finfo(samples.dtype).max):
+    if largest * length > limit:
         raise ValueError(
             f"X has values up to {largest:.1e}, which overflow in {samples.dtype} when the learned "
             "map is applied. Scale the features, for instance by StandardScaler."

@@ -3,14 +3,13 @@
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import scipy.linalg
 
 from mdaml._typing import FloatArray
 from mdaml._validation import check_choice, check_integer, check_number, check_random_state
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
 from mdaml.estimators.rank import Rank, best_rank, check_rank, folds
-from mdaml.estimators.scatter import cholesky, ridged
+from mdaml.estimators.scatter import relative_eigh, ridged
 from mdaml.kernels.affinity import affinity_laplacian_product
 from mdaml.kernels.products import transposed_times
 
@@ -180,8 +179,7 @@ def local_scatters(
 
 def fisher_directions(within: FloatArray, between: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return λ and columns v of ``S_b v = λ S_w v``, ``v^T S_w v = 1``, the largest λ first."""
-    cholesky(within, "same-class samples")  # only to refuse a singular matrix in words
-    values, V = scipy.linalg.eigh(between, within, check_finite=False)
+    values, V = relative_eigh(between, within, "same-class samples")
     return values[::-1], V[:, ::-1]
 
 

@@ -354,13 +354,13 @@ class MDaML(WeakLearner):
         unit_rows, keep = has_unit_rows(samples), persons is not None
         spec, said = resolve(self, samples.shape, said, unit_rows=unit_rows, keep=keep)
         store = place(self, samples, spec, weighable(said, persons))
-        fit = self._learn_in(X, store, spec, said, persons)
-        if spec.metric is None:
-            warn_of_scales(samples)
-        # A metric of low rank also leaves out what nobody asked about.
-        start = None if isinstance(spec.metric, str) else spec.metric
-        if isinstance(said, Constraints) and spec.rank is None and start is spec.metric:
-            warn_if_hardly_learned(samples, fit.comparisons, start, self.components_)
+        with store.threads():
+            fit = self._learn_in(X, store, spec, said, persons)
+            if spec.metric is None:
+                warn_of_scales(samples)
+            # A metric of low rank also leaves out what nobody asked about.
+            if isinstance(said, Constraints) and spec.rank is None:
+                warn_if_hardly_learned(samples, fit.comparisons, spec.metric, self.components_)
         return fit
 
     def _learn_in(

@@ -22,14 +22,15 @@ from mdaml.estimators.rank import folds
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.alternation import Alternation, State
-from mdaml.solver.fit import begin_fit, draw_comparisons, first_state
+from mdaml.solver.fit import begin_fit, draw_comparisons, run_from_start
 from mdaml.stores.choice import classes_on, make_store, n_fits_at_once, search_under
 from mdaml.stores.shared import SharedClasses, SharedStore
 
 Run = tuple[Alternation, State]  # where a candidate has got to on one split
 Score = Callable[[FloatArray], BoolArray]  # of a factor of the metric
 
-_ROUNDS, _TOL = 2, 1e-4  # at a time; after the first of them most candidates are left out
+# Rounds at a time; after the first two most candidates are left out.
+_SHORT: dict[str, Any] = {"max_iter": 2, "tol": 1e-4}
 _N_PARTS = 3
 _MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
 _MAX_COMPARISONS = 1_000_000
@@ -94,7 +95,7 @@ class Fold:
         spec = check_parameters(MDaML(**params), self.store.shape, self.said, unit_rows=unit)
         rng = np.random.RandomState(self.seed)
         alternation, _, F, modes = begin_fit(spec, self.store, self.said, rng)
-        return _advance(alternation, first_state(alternation, F, modes))
+        return alternation, run_from_start(alternation, F, modes, **_SHORT).state
 
     def go_on(self, run: Run) -> Run:
         """Make further rounds; neighbours are searched again."""
@@ -121,7 +122,7 @@ class Fold:
 
 
 def _advance(alternation: Alternation, state: State) -> Run:
-    return alternation, alternation.run(state, max_iter=_ROUNDS, tol=_TOL).state
+    return alternation, alternation.run(state, **_SHORT).state
 
 
 def folds_of_classes(

@@ -74,22 +74,27 @@ def warn_of_scales(X: FloatArray) -> None:
 
 
 def warn_if_hardly_learned(
-    X: FloatArray, comparisons: Constraints, start: FloatArray | None, L: FloatArray
+    X: FloatArray, comparisons: Constraints, start: FloatArray | str | None, L: FloatArray
 ) -> None:
     """Warn of a metric that agrees with its own comparisons hardly better than the start does.
 
-    ``start`` is a positive definite matrix, or None for the Euclidean distance.
+    ``start`` is a positive definite matrix, or None for the Euclidean distance. A whitened start
+    has learned from X already.
     """
+    if isinstance(start, str):
+        return
     some = slice(None, None, max(1, comparisons.n_constraints // _N_CHECKED))
-    given, weights = comparisons.comparisons()[some], comparisons.weights[some]
+    of_triplets = len(comparisons.triplets) > 0  # all of them, or quadruplets
+    given = (comparisons.triplets if of_triplets else comparisons.quadruplets)[some]
+    weights = comparisons.weights[some]
     rows, places = X, given
     if len(X) > given.size:  # map only those that are named
         named, places = np.unique(given, return_inverse=True)
-        rows, places = X[named], places.reshape(-1, 4)
-    before = _agreement(
-        rows if start is None else rows @ np.linalg.cholesky(start), places, weights
-    )
-    after = _agreement(rows @ L.T.astype(X.dtype), places, weights)
+        rows, places = X[named], places.reshape(given.shape)
+    near, far = places[:, :2], places[:, ::2] if of_triplets else places[:, 2:]
+    pairs = [np.array(near, order="C"), np.array(far, order="C")]
+    before = _agreement(rows if start is None else rows @ np.linalg.cholesky(start), pairs, weights)
+    after = _agreement(rows @ L.T.astype(X.dtype), pairs, weights)
     if after < min(before + _HARDLY, 1.0 - _HARDLY):
         warn(
             f"The learned distance agrees with {after:.1%} of the comparisons, that before "
@@ -99,6 +104,7 @@ def warn_if_hardly_learned(
         )
 
 
-def _agreement(Y: FloatArray, comparisons: IntArray, weights: FloatArray) -> float:
-    near, far = (pair_sq_dists(Y, pairs) for pairs in np.split(comparisons, 2, axis=1))
+def _agreement(Y: FloatArray, pairs: list[IntArray], weights: FloatArray) -> float:
+    """Return the weight of the comparisons whose near pair, the first, is nearer than the far."""
+    near, far = (pair_sq_dists(Y, each) for each in pairs)
     return float(np.average(near < far, weights=weights))

@@ -21,6 +21,7 @@ from mdaml.kernels.pairs import laplacian_product
 from mdaml.kernels.products import transposed_times
 
 _SPARSE_PAIRS = 1 << 16  # whose differences are held at a time
+_SMALL_PRODUCT = 1 << 25  # multiplications, about a millisecond, that need no threads
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,12 @@ class PairScatter:
 
 
 def scatters(X: Any, said: Said) -> tuple[PairScatter, PairScatter]:
-    """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are."""
+    """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are.
+
+    The samples of classes are in the order of their places.
+    """
     if isinstance(said, Classes):
-        return class_scatters(X[said.rows], said)
+        return class_scatters(X, said)
     similar, dissimilar = to_pair_sets(said)
     scatter = _sparse_pair_scatter if issparse(X) else pair_scatter
     return scatter(X, similar), scatter(X, dissimilar)
@@ -115,16 +119,20 @@ def _moments(X: Any, classes: Classes) -> tuple[FloatArray, FloatArray]:
     if issparse(X):
         weighed = X.multiply(classes.size[classes.of][:, None].astype(np.float64))
         return (X.T @ X).toarray(), (X.T @ weighed).toarray()
-    if len(X) < 32 * len(classes.size):  # small classes: two products beat a loop over many
+    n_classes, d = len(classes.size), X.shape[1]
+    if len(X) < max(32, d) * n_classes:  # small classes: two products beat a loop over many
         weighed = X * classes.size[classes.of][:, None]
         return transposed_times(X, X), transposed_times(X, weighed)
-    shape = X.shape[1], X.shape[1]
-    moment, weighed = np.zeros(shape), np.zeros(shape)
-    for first, size in zip(classes.first, classes.size, strict=True):
+    of_classes = np.empty((n_classes, d, d))
+    ranges = zip(classes.first.tolist(), classes.size.tolist(), of_classes, strict=True)
+    for first, size, own in ranges:
         members = X[first : first + size]
-        of_class = transposed_times(members, members)
-        moment += of_class
-        weighed += size * of_class
+        if members.size * d <= _SMALL_PRODUCT:
+            np.matmul(members.T, members, out=own)
+        else:
+            own[:] = transposed_times(members, members)
+    both = np.stack([np.ones(n_classes), classes.size]) @ of_classes.reshape(n_classes, -1)
+    moment, weighed = both.reshape(2, d, d)
     return moment, weighed
 
 
@@ -142,11 +150,11 @@ def ridged(scatter: FloatArray, reg: float, what: str) -> FloatArray:
 def cholesky(scatter: FloatArray, what: str) -> FloatArray:
     """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix in words."""
     try:
-        R: FloatArray = scipy.linalg.cholesky(scatter, check_finite=False)
-        pivots = np.square(np.diagonal(R))
+        R: FloatArray = np.linalg.cholesky(scatter).T
+        pivots = np.square(R.diagonal())
         # Dependent features leave pivots of rounding errors, not zeros.
         singular = pivots.min() <= 100 * len(R) * np.finfo(R.dtype).eps * pivots.max()
-    except scipy.linalg.LinAlgError:
+    except np.linalg.LinAlgError:
         singular = True
     if singular:
         raise ValueError(
@@ -155,6 +163,19 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
             "features by PCA first."
         )
     return R
+
+
+def relative_eigh(A: FloatArray, B: FloatArray, what: str) -> tuple[FloatArray, FloatArray]:
+    """Return γ, ascending, and columns v with ``A v = γ B v`` and ``v^T B v = 1``.
+
+    A singular B, the scatter of ``what``, is refused in words.
+    """
+    cholesky(B, what)
+    # By LAPACK itself: scipy.linalg.eigh takes as long again to prepare the call of a small one.
+    values, V, info = scipy.linalg.lapack.dsygvd(A, B)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"dsygvd did not converge: {info}.")
+    return values, V
 
 
 def whitened(X: FloatArray, R: FloatArray) -> FloatArray:

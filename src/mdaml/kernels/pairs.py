@@ -89,8 +89,7 @@ def _four_pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
 def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
     """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision.
 
-    Four pairs at a time, so that their rows come from memory side by side; those of an anchor are
-    neighbours here, so that its row is read from the first cache.
+    Four pairs at a time, so that their rows come from memory side by side.
     """
     for n in range(0, end - begin - 3, 4):
         p = begin + n
@@ -113,6 +112,28 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
             diff = Y[pairs[p, 0], c] - Y[pairs[p, 1], c]
             total += scales[c] * diff * diff
         out[p - begin] = total
+
+
+@fast_loop
+def anchor_sq_dists(begin, end, Y, ahead, scales, pairs, out):
+    """As above for pairs of one anchor, whose row is read once for four of them."""
+    i = pairs[begin, 0]
+    for n in range(0, end - begin - 3, 4):
+        p = begin + n
+        for q in range(p + ahead, min(p + ahead + 4, len(pairs)) if ahead > 0 else 0):
+            prefetch_row(Y, pairs[q, 1])
+        j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
+        s0 = s1 = s2 = s3 = Y.dtype.type(0)
+        for c in range(Y.shape[1]):
+            d0, d1 = Y[i, c] - Y[j0, c], Y[i, c] - Y[j1, c]
+            d2, d3 = Y[i, c] - Y[j2, c], Y[i, c] - Y[j3, c]
+            s0 += scales[c] * d0 * d0
+            s1 += scales[c] * d1 * d1
+            s2 += scales[c] * d2 * d2
+            s3 += scales[c] * d3 * d3
+        out[n], out[n + 1], out[n + 2], out[n + 3] = s0, s1, s2, s3
+    rest = (end - begin) // 4 * 4
+    pair_sq_dists_loop(begin + rest, end, Y, ahead, scales, pairs, out[rest:])
 
 
 def laplacian_product(

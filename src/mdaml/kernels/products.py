@@ -130,10 +130,12 @@ def weighted_gram(Y: Any, weights: FloatArray) -> FloatArray:
 
 def _blockwise(Y, V, weights):
     """Sum over blocks of rows; arrays that are large or made in blocks are cut further."""
-    if len(Y) <= _ROWS_AT_ONCE and weights is None and isinstance(Y, np.ndarray):
-        return (Y.T @ V).astype(np.float64, copy=False) + 0.0  # as below, without its overhead
     n_blocks = min(max(len(Y) // _ROWS_PER_BLOCK, 1), _MAX_BLOCKS)
     n_rows = max(_ROWS_AT_ONCE, rows_per_block(max(Y.shape[1], V.shape[1]), Y.dtype.itemsize))
+    if n_blocks == 1 and len(Y) <= n_rows and isinstance(Y, np.ndarray):
+        # As below, without its overhead.
+        right = V if weights is None else V * weights[:, None].astype(Y.dtype)
+        return (Y.T @ right).astype(np.float64, copy=False) + 0.0
     partial = np.zeros((n_blocks, Y.shape[1], V.shape[1]))
     cost = Y.size * V.shape[1] // 8
     share(_transposed_times, len(partial), cost, Y, V, weights, n_rows, partial)

@@ -45,9 +45,14 @@ def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> 
 
     ``cost`` estimates the elementary operations of the whole; small work stays in this thread.
     """
-    n_shares = max(1, min(n_threads(), _allowed.get(), n_items, cost // GRAIN))
-    cuts = [n_items * part // n_shares for part in range(n_shares + 1)]
     loop = getattr(loop, "compiled", loop)  # not by every thread for itself
+    n_shares = min(n_items, cost // GRAIN)
+    if n_shares > 1:
+        n_shares = min(n_shares, n_threads(), _allowed.get())
+    if n_shares <= 1:
+        loop(0, n_items, *args)
+        return
+    cuts = [n_items * part // n_shares for part in range(n_shares + 1)]
     others = [_pool().submit(loop, begin, end, *args) for begin, end in pairwise(cuts[1:])]
     loop(0, cuts[1], *args)
     for other in others:

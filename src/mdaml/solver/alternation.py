@@ -84,20 +84,30 @@ class Alternation:
         )
 
     def run(
-        self, state: State, *, max_iter: int, tol: float, callback: Callback | None = None
+        self,
+        state: State,
+        *,
+        max_iter: int,
+        tol: float,
+        callback: Callback | None = None,
+        made: Outcome | None = None,
     ) -> Outcome:
         """Improve centres, weights and metric in turn until the objective settles.
 
         Algorithm 2. The objective is recorded after the start and after every move; a move that
-        does not lower it, because nothing is left to gain but rounding, is not made.
+        does not lower it, because nothing is left to gain but rounding, is not made. ``made`` is
+        the outcome of the first round, where that has been made already.
         """
         history, status, n_iter = [state.value], Status.MAX_ITER, 0
         while n_iter < max_iter and status is Status.MAX_ITER:
             before = state.value
-            for move in (self.move_centers, self.move_weights, self.move_metric):
-                candidate = move(state)
-                state = candidate if candidate.value < state.value else state
-                history.append(state.value)
+            if made is not None:
+                state, history, made = made.state, list(made.history), None
+            else:
+                for move in (self.move_centers, self.move_weights, self.move_metric):
+                    candidate = move(state)
+                    state = candidate if candidate.value < state.value else state
+                    history.append(state.value)
             n_iter += 1
             if callback is not None and callback(n_iter, state.value):
                 status = Status.STOPPED

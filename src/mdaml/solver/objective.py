@@ -82,9 +82,13 @@ class Anchor:
         """Return the term, given ``F^T A^-1 F``."""
         return self.strength * (float(gram.trace()) - log_det(gram) - len(gram))
 
+    @cached_property
+    def _log_det(self) -> float:
+        return log_det(self.precision)
+
     def beside_trace(self, log_det_metric: FloatArray | float, d: int) -> Any:
         """Return the term without its trace, given ``log det M`` of full rank."""
-        own = log_det(self.precision) * (d if len(self.precision) == 1 else 1)
+        own = self._log_det * (d if len(self.precision) == 1 else 1)
         return -self.strength * (log_det_metric + own + d)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from mdaml._typing import FloatArray
-from mdaml.solver.alternation import Alternation, State
+from mdaml.solver.alternation import Alternation, Outcome, State
 from mdaml.solver.modes import Modes
 from mdaml.solver.objective import NO_ANCHOR, Anchor, Space
 from mdaml.solver.spaces import FullRank, GeodesicPath, LowRank
@@ -157,8 +157,10 @@ def start_modes(spec: Spec, store: Store, rng: np.random.RandomState) -> Modes:
     return Modes((sums / masses[:, None]).astype(store.dtype), weights)
 
 
-def better_start(alternation: Alternation, state: State) -> State:
+def better_start(alternation: Alternation, state: State) -> tuple[State, Outcome | None]:
     """Return a start or, where that is far better, the one at the best multiple of its metric.
+
+    And the first round from there, where that had to be made to decide.
 
     Squared distances grow with the number of features, the margin of a triplet does not. From a
     start hundreds of margins wide the first steps shrink a few directions much too far; the best
@@ -169,13 +171,15 @@ def better_start(alternation: Alternation, state: State) -> State:
     # Deviates from the paper (11): it starts at the identity in any case.
     multiple, other = rescaled(alternation, state)
     if multiple > MUCH_WIDER or state.value > FAR_BETTER * other.value:
-        return other
+        return other, None
     if state.value <= BETTER * other.value:
-        return state
+        return state, None
     from_here, from_there = (
-        alternation.run(start, max_iter=1, tol=0.0).state.value for start in (state, other)
+        alternation.run(start, max_iter=1, tol=0.0) for start in (state, other)
     )
-    return other if from_here > BETTER * from_there else state
+    if from_here.state.value > BETTER * from_there.state.value:
+        return other, from_there
+    return state, from_here
 
 
 def rescaled(alternation: Alternation, state: State) -> tuple[float, State]:
