@@ -39,7 +39,7 @@ class Loop:
 
 def _njit(fastmath: frozenset[str]) -> Callable[[Any], Any]:
     def make(numba: Any) -> Callable[[Any], Any]:
-        compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False)
+        compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False, no_cfunc_wrapper=True)
         return lambda function: _with_cache(compiled(function))
 
     return make

@@ -157,27 +157,30 @@ def _keep_nearest(
     q0, q1, c0, c1, products, Z, half_norms, bounds, rows, same, found, sq_dists
 ):  # fmt: skip
     n_nearest = found.shape[1]
-    rounding = (8.0 + Z.shape[1]) * np.finfo(Z.dtype).eps
+    # Not np.finfo, which takes long to compile.
+    rounding = (8.0 + Z.shape[1]) * (2.0**-52 if Z.itemsize == 8 else 2.0**-23)
     largest = half_norms[c0]
     for c in range(c0 + 1, c1):
-        largest = max(largest, half_norms[c])
+        largest = half_norms[c] if half_norms[c] > largest else largest
     for q in range(q0, q1):
         inner, places, dists = products[q - q0], found[q], sq_dists[q]
         slack = half_norms[q] - 2.0 * rounding * (half_norms[q] + largest)
         for part in range(2):
             # Own class, or what comes before and after it.
             if same:
-                low, high = max(c0, bounds[q, 0]), min(c1, bounds[q, 1] if part == 0 else 0)
+                low, high = bounds[q, 0], bounds[q, 1] if part == 0 else 0
             elif part == 0:
-                low, high = c0, min(c1, bounds[q, 0])
+                low, high = c0, bounds[q, 0]
             else:
-                low, high = max(c0, bounds[q, 1]), c1
+                low, high = bounds[q, 1], c1
+            low, high = c0 if low < c0 else low, c1 if high > c1 else high
             c = low
             while c < high:
-                stop = min(c + 16, high)
+                stop = c + 16 if c + 16 < high else high
                 lowest = np.inf
                 for e in range(c, stop):
-                    lowest = min(lowest, half_norms[e] - inner[e - c0])
+                    half = half_norms[e] - inner[e - c0]
+                    lowest = half if half < lowest else lowest
                 if 2.0 * (lowest + slack) <= dists[n_nearest - 1]:
                     for e in range(c, stop):
                         bound = 2.0 * (half_norms[e] - inner[e - c0] + slack)

@@ -29,8 +29,8 @@ def smooth_hinge(x):
     Eq. (8): 0 above 1, ``1/2 - x`` below 0, ``(1 - x)**2 / 2`` between. With ``u = max(1 - x, 0)``
     and ``m = min(u, 1)`` all three are ``m (u - m/2)``, and the slope is ``-m``: no branches.
     """
-    short = max(1.0 - x, 0.0)
-    slope = min(short, 1.0)
+    short = 1.0 - x if x < 1.0 else 0.0  # max and min would be functions to compile
+    slope = short if short < 1.0 else 1.0
     return slope * (short - 0.5 * slope), slope
 
 
@@ -68,6 +68,7 @@ def pair_sq_dists(
     dtype: npt.DTypeLike = np.float64,
 ) -> FloatArray:
     """Squared distance of the two rows of Y that each pair names, columns scaled if so wanted."""
+    pairs = np.ascontiguousarray(pairs, np.int32)  # as in Comparisons: compiled once
     out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
     args = (Y, pairs_ahead(Y), scales, pairs, out)
