@@ -74,11 +74,20 @@ def _sequential_weights(
         # cost nothing share all the weight.
         total = 0.0
         for k in range(n_modes):
-            ratio = lowest / cost[k] if cost[k] > lowest else 1.0
-            # The paper's value of eta needs no logarithm.
-            cost[k] = np.sqrt(ratio) if eta == 3.0 else ratio ** (1.0 / (eta - 1.0))
-            total += cost[k]
-        for k in range(n_modes):
-            weight = cost[k] / total
-            weights[i, k] = weight
-            powers[i, k] = weight * weight * weight if eta == 3.0 else weight**eta
+            cost[k] = lowest / cost[k] if cost[k] > lowest else 1.0
+        if eta == 3.0:  # the paper's value needs no logarithm
+            for k in range(n_modes):
+                cost[k] = np.sqrt(cost[k])
+                total += cost[k]
+            for k in range(n_modes):
+                weight = cost[k] / total
+                weights[i, k] = weight
+                powers[i, k] = weight * weight * weight
+        else:
+            for k in range(n_modes):
+                cost[k] = np.log(cost[k]) / (eta - 1.0)
+                total += np.exp(cost[k])
+            log_total = np.log(total)
+            for k in range(n_modes):
+                weights[i, k] = np.exp(cost[k] - log_total)
+                powers[i, k] = np.exp(eta * (cost[k] - log_total))

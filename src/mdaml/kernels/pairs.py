@@ -29,8 +29,8 @@ def smooth_hinge(x):
     Eq. (8): 0 above 1, ``1/2 - x`` below 0, ``(1 - x)**2 / 2`` between. With ``u = max(1 - x, 0)``
     and ``m = min(u, 1)`` all three are ``m (u - m/2)``, and the slope is ``-m``: no branches.
     """
-    short = 1.0 - x if x < 1.0 else 0.0  # max and min would be functions to compile
-    slope = short if short < 1.0 else 1.0
+    short = max(1.0 - x, 0.0)
+    slope = min(short, 1.0)
     return slope * (short - 0.5 * slope), slope
 
 
