@@ -287,6 +287,23 @@ def outer_loop(x):
     return inner_loop(x)
 
 
+def twice(x):
+    return 2 * x
+
+
+def test_a_file_with_code_for_other_types_is_not_run(tmp_path, monkeypatch):
+    # As two processes leave it that compiled the loop for two types at the same moment.
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    loop = exact_loop(twice)
+    assert (loop(2), loop(0.25)) == (4, 0.5)
+    of_integers, of_reals = sorted(tmp_path.rglob("*.nbc"))
+    of_integers.write_bytes(of_reals.read_bytes())
+    for _ in range(2):  # the second time from the file that the first one replaced
+        again = exact_loop(twice)
+        assert isinstance(again(2), int)
+        assert again(0.25) == 0.5
+
+
 # Losses, slopes and products
 
 

@@ -4,6 +4,7 @@
 its first call. Then it is compiled, and so are the loops that it calls.
 """
 
+import gc
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,10 +40,32 @@ class Loop:
 
 def _njit(fastmath: frozenset[str]) -> Callable[[Any], Any]:
     def make(numba: Any) -> Callable[[Any], Any]:
-        compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False)
-        return lambda function: _with_cache(compiled(function))
+        # A wrapper to be called from C is never needed, and takes time to compile.
+        compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False, no_cfunc_wrapper=True)
+        return lambda function: _without_collector(_with_cache(compiled(function)))
 
     return make
+
+
+def _without_collector(compiled: Any) -> Any:
+    """Let the collector of garbage rest while the loop is compiled.
+
+    It would go through the millions of objects of the compiler again and again, which took an
+    eighth of the time. They are let go by their counts of references, most of them.
+    """
+    compile_loop = compiled.compile
+
+    def compile_undisturbed(types: Any) -> Any:
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            return compile_loop(types)
+        finally:
+            if was_on:  # neither by the user, nor by a loop that calls this one, switched off
+                gc.enable()
+
+    compiled.compile = compile_undisturbed
+    return compiled
 
 
 def _with_cache(compiled: Any) -> Any:
@@ -55,16 +78,18 @@ def _with_cache(compiled: Any) -> Any:
     class SafeCache(FunctionCache):
         """Numba's own, which compiles where it cannot read, and goes on where it cannot write."""
 
-        def load_overload(self, *args: Any) -> Any:
+        def load_overload(self, types: Any, *args: Any) -> Any:
             try:
-                found = super().load_overload(*args)
+                found = super().load_overload(types, *args)
             except _DAMAGE as error:
                 _warn_once(error)
                 found = None
                 with suppress(OSError):
                     self.flush()  # an empty file in place of the damaged one
-            if found is None:
+            # Of two processes that save at the same time, one may overwrite the file of the other.
+            if found is None or found.signature.args != tuple(types):
                 interrupt("compiling, once")
+                return None
             return found
 
         def save_overload(self, *args: Any) -> None:
@@ -109,7 +134,8 @@ fast_loop: Any = partial(Loop, make=_njit(frozenset({"reassoc", "contract", "nsz
 # Sums stay in the order written: where a term is added to many entries, vector units need no other.
 # Reordered ones came out differently from compiled code and from the same code out of its cache.
 ordered_loop: Any = partial(Loop, make=_njit(frozenset({"contract", "nsz", "nnan"})))
-# Nothing is reordered: for logarithms and comparisons.
+# Nothing is reordered: for logarithms and comparisons. Loops over integers take the first kind all
+# the same: Numba compiles what they call, such as np.empty, once for each kind.
 exact_loop: Any = partial(Loop, make=_njit(frozenset()))
 # Code generation in LLVM, for what Python cannot say.
 intrinsic: Any = partial(Loop, make=lambda numba: numba.extending.intrinsic)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import exact_loop
+from mdaml.kernels.compiling import fast_loop
 from mdaml.kernels.threads import share
 
 
@@ -17,28 +17,10 @@ def near_graph(
     pairs: IntArray, first: IntArray, last: IntArray, n_samples: int
 ) -> tuple[Any, Any, Any]:
     """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
-    n_ends = 2 * int(np.count_nonzero(first < last))
-    place = np.zeros(n_samples + 2, np.int64)
-    samples, rows = np.empty(n_ends, np.int32), np.empty(n_ends, np.int32)
-    _list_ends(pairs, first, last, place, samples, rows)
-    return place[:-1], samples, rows
-
-
-@exact_loop
-def _list_ends(pairs, first, last, place, samples, rows):
-    """Sort by counting; ``place[i + 1]`` moves from where sample i begins to where it ends."""
-    for p in range(len(pairs)):
-        if first[p] < last[p]:
-            place[pairs[p, 0] + 2] += 1
-            place[pairs[p, 1] + 2] += 1
-    for i in range(2, len(place)):
-        place[i] += place[i - 1]
-    for p in range(len(pairs)):
-        if first[p] < last[p]:
-            for end in range(2):
-                i = pairs[p, end] + 1
-                samples[place[i]], rows[place[i]] = pairs[p, 1 - end], p
-                place[i] += 1
+    near = np.flatnonzero(first < last).astype(np.int32)
+    ends = np.asarray(pairs[near], np.int32).ravel()  # those of a pair are neighbours
+    order, indptr = counting_sort(ends, n_samples)
+    return indptr.astype(np.int64), ends[order ^ 1], near[order >> 1]
 
 
 def greedy_colors(indptr: IntArray, samples: IntArray) -> IntArray:
@@ -48,7 +30,7 @@ def greedy_colors(indptr: IntArray, samples: IntArray) -> IntArray:
     return color
 
 
-@exact_loop
+@fast_loop
 def _color(indptr, samples, color, taken):
     """Colour the samples; ``taken[c] == i``: a neighbour of i has colour c."""
     for i in range(len(indptr) - 1):
@@ -63,51 +45,56 @@ def _color(indptr, samples, color, taken):
 
 def count_pairs(triplets: IntArray, n_samples: int) -> int:
     """How many distinct pairs (anchor, other) triplets have."""
-    order, bounds = _by_anchor(triplets, n_samples)
-    partners = np.empty(2 * len(order), np.int32)
-    n_pairs = np.zeros(len(bounds) - 1, np.int64)
-    args = (triplets, order, bounds, partners, n_samples, n_pairs)
-    share(_distinct_partners, len(n_pairs), 20 * len(order), *args)
-    return int(n_pairs.sum())
+    return int(_pair_counts(triplets, n_samples)[-1].sum())
 
 
 def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
     """Arrays of :class:`mdaml.constraints.Comparisons`: pairs, first, last, far, groups."""
-    order, bounds = _by_anchor(triplets, n_samples)
-    partners = np.empty(2 * len(order), np.int32)
-    n_pairs = np.zeros(len(bounds) - 1, np.int64)
-    cost = 20 * len(order)
-    args = (triplets, order, bounds, partners, n_samples)
-    share(_distinct_partners, len(n_pairs), cost, *args, n_pairs)
+    triplets, order, bounds, partners, n_pairs = _pair_counts(triplets, n_samples)
     groups = np.concatenate([[0], np.cumsum(n_pairs)])
-    widest = int(np.diff(bounds).max(initial=0))
     pairs = np.empty((groups[-1], 2), np.int32)
     place = index_type(len(order))
-    first, last = np.empty(groups[-1], place), np.empty(groups[-1], place)
+    first, last = np.zeros(groups[-1], place), np.zeros(groups[-1], place)
     n_far = np.empty(len(n_pairs), np.int64)
     far = np.empty(len(order), np.int32)
-    lists = (widest, groups, pairs, first, last, far, n_far)
-    share(_group_triplets, len(n_pairs), cost, *args, *lists)
-    kept = np.empty(n_far.sum(), far.dtype)
-    _compact(bounds, groups, first, last, far, n_far, kept)
-    return pairs, first, last, kept, groups
+    args = (triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far)
+    share(_group_triplets, len(n_pairs), 20 * len(order), *args)
+    del args, order, partners
+    # Close the gaps between the lists of the groups.
+    gaps = np.diff(bounds) - n_far
+    closer = np.repeat((np.cumsum(gaps) - gaps).astype(place), n_pairs)
+    first -= closer
+    last -= closer
+    of_list = np.resize([True, False], 2 * len(gaps))
+    return pairs, first, last, far[np.repeat(of_list, np.stack([n_far, gaps], 1).ravel())], groups
 
 
-def _by_anchor(triplets, n_samples):
-    """Stable counting sort: triplets ``order[bounds[g]:bounds[g + 1]]`` share their anchor."""
+def _pair_counts(triplets, n_samples):
+    """Triplets by anchor: themselves, order, bounds, partners of anchors, how many are distinct.
+
+    The triplets ``order[bounds[g]:bounds[g + 1]]`` share their anchor.
+    """
+    triplets = triplets.view()
+    triplets.flags.writeable = False  # one type of array: compiled once
     order, bounds = counting_sort(triplets[:, 0], n_samples)
-    return order, bounds[np.append(True, np.diff(bounds) > 0)]
+    bounds = bounds[np.append(True, np.diff(bounds) > 0)]
+    partners = np.empty(2 * len(order), np.int32)
+    n_pairs = np.zeros(len(bounds) - 1, np.int64)
+    args = (triplets, order, bounds, partners, n_samples, n_pairs)
+    share(_distinct_partners, len(n_pairs), 20 * len(order), *args)
+    return triplets, order, bounds, partners, n_pairs
 
 
 def counting_sort(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
     """Sort integers below ``n_keys``: a stable order, and where each of them begins in it."""
+    keys = np.ascontiguousarray(keys, index_type(n_keys))  # one type of array: compiled once
     kind = index_type(len(keys))
     order, place = np.empty(len(keys), kind), np.zeros(n_keys + 2, kind)
     _sort_by_count(keys, order, place)
     return order, place[:-1]
 
 
-@exact_loop
+@fast_loop
 def _sort_by_count(keys, order, place):
     """Write a stable order; ``place[k + 1]`` moves from where key k begins to where it ends."""
     for t in range(len(keys)):
@@ -168,7 +155,7 @@ def _order(keys, n_keys):
     return counting_sort(keys, n_keys)[0]
 
 
-@exact_loop
+@fast_loop
 def _number(major, minor, order, places):
     """Give numbers to the distinct keys in their order; return how many there are."""
     number = -1
@@ -180,33 +167,35 @@ def _number(major, minor, order, places):
     return number + 1
 
 
-@exact_loop
+@fast_loop
 def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples, counts):
     """Sort the distinct partners of each anchor into its own part of ``partners``."""
     seen_by = np.empty(n_samples, np.int64)
     for i in range(n_samples):
         seen_by[i] = -1
     for g in range(begin, end):
-        start, n = 2 * bounds[g], 0
-        for place in range(bounds[g], bounds[g + 1]):
+        start, stop = bounds[g], bounds[g + 1]
+        free = 2 * start
+        for place in range(start, stop):
+            t = order[place]
             for role in range(1, 3):
-                member = triplets[order[place], role]
+                member = triplets[t, role]
                 if seen_by[member] != g:
                     seen_by[member] = g
-                    partners[start + n] = member
-                    n += 1
-        counts[g] = n
-        _sort(partners, start, n)
+                    partners[free] = member
+                    free += 1
+        counts[g] = free - 2 * start
+        _sort(partners, 2 * start, free)
 
 
-@exact_loop
-def _sort(values, start, n):
-    """Sort n integers in place: Shell's sort, few of them or nearly sorted are the rule."""
+@fast_loop
+def _sort(values, start, stop):
+    """Sort integers in place: Shell's sort, few of them or nearly sorted are the rule."""
     gap = 1
-    while gap < n // 3:
+    while gap < (stop - start) // 9:
         gap = 3 * gap + 1
     while gap > 0:
-        for place in range(start + gap, start + n):
+        for place in range(start + gap, stop):
             value, hole = values[place], place
             while hole >= start + gap and values[hole - gap] > value:
                 values[hole] = values[hole - gap]
@@ -215,78 +204,60 @@ def _sort(values, start, n):
         gap //= 3
 
 
-@exact_loop
+@fast_loop
 def _group_triplets(
-    begin, end, triplets, order, bounds, partners, n_samples, widest, groups, pairs, first, last,
-    far, n_far,
-):  # fmt: skip
-    """List the far pairs of each near pair, sorted; equal lists within an anchor are kept once."""
+    begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far
+):
+    """List the far pairs of each near pair, sorted; equal lists within an anchor are kept once.
+
+    ``first`` and ``last`` are all zero before.
+    """
     row_of = np.empty(n_samples, np.int64)  # row in pairs of each partner of the current anchor
-    members, by_far = np.empty(widest, np.int64), np.empty(widest, np.int64)
     for g in range(begin, end):
-        start, n = bounds[g], bounds[g + 1] - bounds[g]
-        for m in range(n):
-            members[m] = order[start + m]
-        for row in range(groups[g], groups[g + 1]):
-            pairs[row, 0] = triplets[members[0], 0]
-            pairs[row, 1] = partners[2 * start + row - groups[g]]
-            row_of[pairs[row, 1]] = row
-        # Two stable counting sorts, by far and then by near pair, leave each list sorted.
-        for role in range(2, 0, -1):
-            for row in range(groups[g], groups[g + 1]):
-                last[row] = 0
-            for m in range(n):
-                last[row_of[triplets[members[m], role]]] += 1
-            place = 0 if role == 2 else start
-            for row in range(groups[g], groups[g + 1]):
-                first[row] = place
-                place, last[row] = place + last[row], place
-            if role == 2:
-                for m in range(n):
-                    row = row_of[triplets[members[m], 2]]
-                    by_far[last[row]] = members[m]
-                    last[row] += 1
-            else:
-                for m in range(n):
-                    row = row_of[triplets[by_far[m], 1]]
-                    far[last[row]] = row_of[triplets[by_far[m], 2]]
-                    last[row] += 1
-        n_far[g] = _keep_distinct(groups[g], groups[g + 1], first, last, far, start)
+        start, stop, row0, row1 = bounds[g], bounds[g + 1], groups[g], groups[g + 1]
+        anchor = triplets[order[start], 0]
+        for row in range(row0, row1):
+            partner = partners[2 * start + row - row0]
+            pairs[row, 0], pairs[row, 1] = anchor, partner
+            row_of[partner] = row
+        # A counting sort by near pair; ``last`` moves from where a list begins to where it ends.
+        for place in range(start, stop):
+            last[row_of[triplets[order[place], 1]]] += 1
+        free = start
+        for row in range(row0, row1):
+            first[row] = free
+            free += last[row]
+            last[row] = first[row]
+        for place in range(start, stop):
+            t = order[place]
+            row = row_of[triplets[t, 1]]
+            far[last[row]] = row_of[triplets[t, 2]]
+            last[row] += 1
+        n_far[g] = _keep_distinct(row0, row1, first, last, far, start)
 
 
-@exact_loop
+@fast_loop
 def _keep_distinct(begin, end, first, last, far, start):
-    """Move the lists of one anchor together, each list that equals the one before only once."""
+    """Sort the lists of one anchor, and move together each that does not equal the one before."""
     kept_first = kept_last = start
     for row in range(begin, end):
-        n = last[row] - first[row]
+        place = np.int64(first[row])  # as other callers of _sort have it: compiled once
+        n = last[row] - place
         if n == 0:
             continue
+        _sort(far, place, place + n)
         same = n == kept_last - kept_first
         for e in range(n if same else 0):
-            same = same and far[first[row] + e] == far[kept_first + e]
+            same = same and far[place + e] == far[kept_first + e]
         if not same:
             kept_first, kept_last = kept_last, kept_last + n
             for e in range(n):
-                far[kept_first + e] = far[first[row] + e]
+                far[kept_first + e] = far[place + e]
         first[row], last[row] = kept_first, kept_last
     return kept_last - start
 
 
-@exact_loop
-def _compact(bounds, groups, first, last, far, n_far, kept):
-    """Close the gaps between the lists of the groups."""
-    place = 0
-    for g in range(len(n_far)):
-        for n in range(n_far[g]):
-            kept[place + n] = far[bounds[g] + n]
-        for row in range(groups[g], groups[g + 1]):
-            first[row] += place - bounds[g]
-            last[row] += place - bounds[g]
-        place += n_far[g]
-
-
-@exact_loop
+@fast_loop
 def group_lists(near, begin, indptr, others, n_others):
     """Arrays of ``Comparisons`` that join every near partner of an anchor with every other.
 
@@ -320,7 +291,7 @@ def group_lists(near, begin, indptr, others, n_others):
     return pairs, first, last, far[:f], groups
 
 
-@exact_loop
+@fast_loop
 def _count_near(near, anchor):
     n_near = 0
     for n in range(near.shape[1]):

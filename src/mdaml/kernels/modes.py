@@ -57,7 +57,7 @@ def _sequential_weights(
     begin, end, start, weights, powers, large, costs, indptr, samples, pairs, losses, order, eta
 ):
     n_modes = weights.shape[1]
-    cost, logs = np.empty(n_modes), np.empty(n_modes)
+    cost = np.empty(n_modes)
     for position in range(start + begin, start + end):
         i = order[position]
         if large and position + 2 < start + end:
@@ -74,30 +74,26 @@ def _sequential_weights(
                     cost[k] += loss * powers[j, k]
         lowest = cost[0]
         for k in range(1, n_modes):
-            lowest = min(lowest, cost[k])
-        if lowest > 0.0 and eta == 3.0:  # the paper's value needs no logarithm
-            total = 0.0
+            if cost[k] < lowest:
+                lowest = cost[k]
+        # Relative to the lowest, so that nothing overflows, however close eta is to 1; modes that
+        # cost nothing share all the weight.
+        total = 0.0
+        for k in range(n_modes):
+            cost[k] = lowest / cost[k] if cost[k] > lowest else 1.0
+        if eta == 3.0:  # the paper's value needs no logarithm
             for k in range(n_modes):
-                cost[k] = np.sqrt(lowest / cost[k])
+                cost[k] = np.sqrt(cost[k])
                 total += cost[k]
             for k in range(n_modes):
-                share_of_k = cost[k] / total
-                weights[i, k] = share_of_k
-                powers[i, k] = share_of_k * share_of_k * share_of_k
-        elif lowest > 0.0:
-            # Relative to the lowest, so that nothing overflows, however close eta is to 1.
-            total = 0.0
+                weight = cost[k] / total
+                weights[i, k] = weight
+                powers[i, k] = weight * weight * weight
+        else:
             for k in range(n_modes):
-                logs[k] = np.log(lowest / cost[k]) / (eta - 1.0)
-                total += np.exp(logs[k])
+                cost[k] = np.log(cost[k]) / (eta - 1.0)
+                total += np.exp(cost[k])
             log_total = np.log(total)
             for k in range(n_modes):
-                weights[i, k] = np.exp(logs[k] - log_total)
-                powers[i, k] = np.exp(eta * (logs[k] - log_total))
-        else:  # modes that cost nothing share all the weight
-            n_free = 0
-            for k in range(n_modes):
-                n_free += cost[k] == 0.0
-            for k in range(n_modes):
-                weights[i, k] = 1.0 / n_free if cost[k] == 0.0 else 0.0
-                powers[i, k] = weights[i, k] ** eta
+                weights[i, k] = np.exp(cost[k] - log_total)
+                powers[i, k] = np.exp(eta * (cost[k] - log_total))

@@ -156,8 +156,11 @@ def _keep_nearest(
     q0, q1, c0, c1, products, Z, half_norms, bounds, rows, same, found, sq_dists
 ):  # fmt: skip
     n_nearest = found.shape[1]
-    rounding = (8.0 + Z.shape[1]) * np.finfo(Z.dtype).eps
-    largest = np.max(half_norms[c0:c1])
+    # Not np.finfo, which takes long to compile.
+    rounding = (8.0 + Z.shape[1]) * (2.0**-52 if Z.itemsize == 8 else 2.0**-23)
+    largest = half_norms[c0]
+    for c in range(c0 + 1, c1):
+        largest = half_norms[c] if half_norms[c] > largest else largest
     bests = np.empty(n_nearest + same)  # one more, if a sample may meet itself
     memory, close = np.empty(c1 - c0), np.empty(c1 - c0 + 1, np.intp)
     for q in range(q0, q1):
@@ -166,11 +169,12 @@ def _keep_nearest(
         for part in range(2):
             # Own class, or what comes before and after it.
             if same:
-                low, high = max(c0, bounds[q, 0]), min(c1, bounds[q, 1] if part == 0 else 0)
+                low, high = bounds[q, 0], bounds[q, 1] if part == 0 else 0
             elif part == 0:
-                low, high = c0, min(c1, bounds[q, 0])
+                low, high = c0, bounds[q, 0]
             else:
-                low, high = max(c0, bounds[q, 1]), c1
+                low, high = bounds[q, 1], c1
+            low, high = c0 if low < c0 else low, c1 if high > c1 else high
             if low >= high:
                 continue
             # Half of the squared distance less a constant. Views that begin at zero: only loops

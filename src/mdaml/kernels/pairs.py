@@ -70,6 +70,7 @@ def pair_sq_dists(
     dtype: npt.DTypeLike = np.float64,
 ) -> FloatArray:
     """Squared distance of the two rows of Y that each pair names, columns scaled if so wanted."""
+    pairs = np.ascontiguousarray(pairs, np.int32)  # as in Comparisons: compiled once
     out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
     args = (Y, pairs_ahead(Y), scales, pairs, out)
@@ -93,20 +94,24 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
     """
     for n in range(0, end - begin - 3, 4):
         p = begin + n
-        for q in range(p + ahead, min(p + ahead + 4, len(pairs)) if ahead > 0 else 0):
-            prefetch_row(Y, pairs[q, 1])
+        if ahead > 0 and p + ahead + 4 <= len(pairs):
+            for q in range(p + ahead, p + ahead + 4):
+                prefetch_row(Y, pairs[q, 1])
         i0, i1, i2, i3 = pairs[p, 0], pairs[p + 1, 0], pairs[p + 2, 0], pairs[p + 3, 0]
         j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
         s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
         for c in range(Y.shape[1]):
+            scale = scales[c]
             d0, d1 = Y[i0, c] - Y[j0, c], Y[i1, c] - Y[j1, c]
             d2, d3 = Y[i2, c] - Y[j2, c], Y[i3, c] - Y[j3, c]
-            s0 += scales[c] * d0 * d0
-            s1 += scales[c] * d1 * d1
-            s2 += scales[c] * d2 * d2
-            s3 += scales[c] * d3 * d3
+            s0 += scale * d0 * d0
+            s1 += scale * d1 * d1
+            s2 += scale * d2 * d2
+            s3 += scale * d3 * d3
         out[n], out[n + 1], out[n + 2], out[n + 3] = s0, s1, s2, s3
     for p in range(begin + (end - begin) // 4 * 4, end):
+        if ahead > 0 and p + ahead < len(pairs):
+            prefetch_row(Y, pairs[p + ahead, 1])
         total = Y.dtype.type(0)
         for c in range(Y.shape[1]):
             diff = Y[pairs[p, 0], c] - Y[pairs[p, 1], c]
@@ -120,8 +125,9 @@ def anchor_sq_dists(begin, end, Y, ahead, scales, pairs, out):
     i = pairs[begin, 0]
     for n in range(0, end - begin - 3, 4):
         p = begin + n
-        for q in range(p + ahead, min(p + ahead + 4, len(pairs)) if ahead > 0 else 0):
-            prefetch_row(Y, pairs[q, 1])
+        if ahead > 0 and p + ahead + 4 <= len(pairs):
+            for q in range(p + ahead, p + ahead + 4):
+                prefetch_row(Y, pairs[q, 1])
         j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
         s0 = s1 = s2 = s3 = Y.dtype.type(0)
         for c in range(Y.shape[1]):
@@ -164,8 +170,9 @@ def subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
     """Subtract from a row of ``product`` the weighted rows of the partners of an anchor."""
     real, p = Y.dtype.type, begin
     while p < end:
-        for q in range(p + ahead, min(p + ahead + 4, len(pairs)) if ahead > 0 else 0):
-            prefetch_row(Y, pairs[q, 1])
+        if ahead > 0 and p + ahead + 4 <= len(pairs):
+            for q in range(p + ahead, p + ahead + 4):
+                prefetch_row(Y, pairs[q, 1])
         if p + 4 <= end:
             j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
             w0, w1, w2, w3 = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]

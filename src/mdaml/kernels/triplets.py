@@ -106,9 +106,11 @@ def _triplet_slopes(
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         anchor_sq_dists(offset, stop, Y, ahead, scales, pairs, sq_dists)
-        slopes[offset:stop] = 0.0
+        for p in range(offset, stop):
+            slopes[p] = 0.0
         current, n_far, n_padded = -1, 0, 0
-        for p in near_pairs[: _find_near(offset, stop, first, last, near_pairs)]:
+        for m in range(_find_near(offset, stop, first, last, near_pairs)):
+            p = near_pairs[m]
             near = sq_dists[p - offset] + (margin - 1.0)
             if last[p] - first[p] == 1:  # a list of one needs no copy
                 q = far[first[p]]
@@ -122,7 +124,8 @@ def _triplet_slopes(
                     slopes[far[current + n]] -= far_slopes[n]
                 current, n_far = first[p], last[p] - first[p]
                 n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
-                far_slopes[:n_padded] = 0.0
+                for n in range(n_padded):
+                    far_slopes[n] = 0.0
             weight, total, pull = pair_weights[p], 0.0, 0.0
             for n in range(n_padded):
                 value, slope = smooth_hinge(far_dists[n] - near)
@@ -234,5 +237,6 @@ def _gather(sq_dists, far, first, last, offset, out):
     n_padded = (last - first + 7) // 8 * 8
     for n in range(last - first):
         out[n] = sq_dists[far[first + n] - offset]
-    out[last - first : n_padded] = np.inf
+    for n in range(last - first, n_padded):
+        out[n] = np.inf
     return n_padded
