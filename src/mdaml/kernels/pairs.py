@@ -138,8 +138,14 @@ def anchor_sq_dists(begin, end, Y, ahead, scales, pairs, out):
             s2 += scales[c] * d2 * d2
             s3 += scales[c] * d3 * d3
         out[n], out[n + 1], out[n + 2], out[n + 3] = s0, s1, s2, s3
-    rest = (end - begin) // 4 * 4
-    pair_sq_dists_loop(begin + rest, end, Y, ahead, scales, pairs, out[rest:])
+    for p in range(begin + (end - begin) // 4 * 4, end):
+        if ahead > 0 and p + ahead < len(pairs):
+            prefetch_row(Y, pairs[p + ahead, 1])
+        total, j = Y.dtype.type(0), pairs[p, 1]
+        for c in range(Y.shape[1]):
+            diff = Y[i, c] - Y[j, c]
+            total += scales[c] * diff * diff
+        out[p - begin] = total
 
 
 def laplacian_product(
