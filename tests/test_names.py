@@ -48,7 +48,8 @@ def test_constraints_take_names_and_are_matched_by_them(frame, triplets):
     np.testing.assert_array_equal(said.triplets, triplets)
     other = frame.iloc[::-1]
     one, two = (MDaML(n_modes=1, random_state=0).fit(X, constraints=said) for X in (frame, other))
-    np.testing.assert_allclose(one.components_, two.components_, rtol=1e-6)
+    # In another order of rows sums are rounded differently, and every step passes that on.
+    np.testing.assert_allclose(one.components_, two.components_, atol=1e-5)
     assert triplet_accuracy(one, frame, said) == triplet_accuracy(one, other, said)
     found = MetricSearchCV(MDaML(n_modes=1), {"eta": [2.0]}, cv=2, random_state=0)
     assert found.fit(other, constraints=said).best_score_ > 0.5

@@ -220,7 +220,7 @@ def n_fits_at_once(device: str | None, shape: tuple[int, int]) -> int:
 
     On a GPU several: between its kernels each waits for small matrices to be decomposed here.
     """
-    if device not in ("cuda", "auto") or find_device("the search", "auto") is None:
+    if device not in ("cuda", "auto") or find_device("the search", "auto") != "cuda":
         return 1
     import torch
 
