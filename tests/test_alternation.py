@@ -368,7 +368,7 @@ def test_a_first_round_that_is_known_is_not_made_again_and_changes_nothing(local
     alternation, start, seen = local.alternation, local.start(), []
     made = alternation.run(start, max_iter=1, tol=0.0)
     options = {"max_iter": 3, "tol": 0.0, "callback": lambda *args: seen.append(args)}
-    plain, resumed = (alternation.run(start, made=known, **options) for known in (None, made))
+    plain, resumed = (alternation.run(begun, **options) for begun in (start, made))
     assert resumed.history == plain.history
     assert (resumed.n_iter, resumed.status) == (plain.n_iter, plain.status)
     np.testing.assert_array_equal(resumed.state.F, plain.state.F)

@@ -163,11 +163,14 @@ def test_the_multiple_is_taken_where_it_is_far_better_or_better_after_a_round(
             return replace(state, value=reached[state.value])
 
     monkeypatch.setattr(start_module, "rescaled", lambda *_: (multiple, other))
-    found, made = better_start(Rounds(*vars(alternation).values()), start)
-    assert found is (other if taken else start)
-    assert (made is None) == (after_a_round is None)
-    if made is not None:
-        assert made.history == [found.value] * 3 + [reached[found.value]]
+    rounds, wanted = Rounds(*vars(alternation).values()), other if taken else start
+    found = better_start(rounds, start)
+    if after_a_round is None:
+        assert found is wanted
+    else:
+        assert found.history == [wanted.value] * 3 + [reached[wanted.value]]
+    monkeypatch.setattr(start_module, "_FEW_SAMPLES", 0)
+    assert better_start(rounds, start) is wanted
 
 
 # Other starts

@@ -22,7 +22,7 @@ from mdaml.estimators.rank import folds
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.alternation import Alternation, State
-from mdaml.solver.fit import begin_fit, draw_comparisons, run_from_start
+from mdaml.solver.fit import begin_at, begin_fit, draw_comparisons
 from mdaml.stores.choice import classes_on, make_store, n_fits_at_once, search_under
 from mdaml.stores.shared import SharedClasses, SharedStore
 
@@ -95,7 +95,7 @@ class Fold:
         spec = check_parameters(MDaML(**params), self.store.shape, self.said, unit_rows=unit)
         rng = np.random.RandomState(self.seed)
         alternation, _, F, modes = begin_fit(spec, self.store, self.said, rng)
-        return alternation, run_from_start(alternation, F, modes, **_SHORT).state
+        return alternation, alternation.run(begin_at(alternation, F, modes), **_SHORT).state
 
     def go_on(self, run: Run) -> Run:
         """Make further rounds; neighbours are searched again."""

@@ -85,30 +85,33 @@ class Alternation:
 
     def run(
         self,
-        state: State,
+        begun: State | Outcome,
         *,
         max_iter: int,
         tol: float,
         callback: Callback | None = None,
-        made: Outcome | None = None,
     ) -> Outcome:
         """Improve centres, weights and metric in turn until the objective settles.
 
         Algorithm 2. The objective is recorded after the start and after every move; a move that
-        does not lower it, because nothing is left to gain but rounding, is not made. ``made`` is
-        the outcome of the first round, where that has been made already.
+        does not lower it, because nothing is left to gain but rounding, is not made. Begins at a
+        state, or with the outcome of the first round, where that has been made already.
         """
-        history, status, n_iter = [state.value], Status.MAX_ITER, 0
+        made = isinstance(begun, Outcome)
+        state, history = (
+            (begun.state, list(begun.history))
+            if isinstance(begun, Outcome)
+            else (begun, [begun.value])
+        )
+        del begun  # the first round can free it
+        status, n_iter = Status.MAX_ITER, 0
         while n_iter < max_iter and status is Status.MAX_ITER:
-            before = state.value
-            if made is not None:
-                state, history, made = made.state, list(made.history), None
-            else:
-                for move in (self.move_centers, self.move_weights, self.move_metric):
-                    candidate = move(state)
-                    state = candidate if candidate.value < state.value else state
-                    history.append(state.value)
-            n_iter += 1
+            before = history[0] if made else state.value
+            for move in () if made else (self.move_centers, self.move_weights, self.move_metric):
+                candidate = move(state)
+                state = candidate if candidate.value < state.value else state
+                history.append(state.value)
+            n_iter, made = n_iter + 1, False
             if callback is not None and callback(n_iter, state.value):
                 status = Status.STOPPED
             elif before - state.value <= tol * abs(before):

@@ -11,7 +11,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.solver.alternation import Alternation, Outcome
+from mdaml.solver.alternation import Alternation, Outcome, State
 from mdaml.solver.choice import choose_anchor
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.modes import Modes
@@ -238,21 +238,19 @@ def _run(
         return spec.callback is not None and bool(spec.callback(n_before + n, value))
 
     report("rounds", n_before, most)
-    options: dict[str, Any] = {"max_iter": spec.max_iter, "tol": spec.tol, "callback": tell}
-    if later:
-        return alternation.run(alternation.start(F, modes), **options)
-    return run_from_start(alternation, F, modes, **options)
-
-
-def run_from_start(
-    alternation: Alternation, F: FloatArray, modes: Modes, **options: Any
-) -> Outcome:
-    """Run the alternation from a start, which is scaled where that is wanted."""
-    if not alternation.spec.scale_metric:
+    return alternation.run(
         # Held by no name, so that the first round can free it.
-        return alternation.run(alternation.start(F, modes), **options)
-    state, made = better_start(alternation, alternation.start(F, modes))
-    return alternation.run(state, made=made, **options)
+        alternation.start(F, modes) if later else begin_at(alternation, F, modes),
+        max_iter=spec.max_iter,
+        tol=spec.tol,
+        callback=tell,
+    )
+
+
+def begin_at(alternation: Alternation, F: FloatArray, modes: Modes) -> State | Outcome:
+    """Return a start, scaled where that is wanted, or its first round if that has been made."""
+    state = alternation.start(F, modes)
+    return better_start(alternation, state) if alternation.spec.scale_metric else state
 
 
 def _gather(alternation: Alternation, comparisons: Constraints, passes: list[Outcome]) -> Fit:

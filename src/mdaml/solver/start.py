@@ -22,6 +22,7 @@ START_SQ_DIST = 10.0
 BETTER, FAR_BETTER = 4.0, 10.0  # times lower is the objective
 MUCH_WIDER = 10.0  # times longer are squared distances
 NARROWEST = 3.0  # margins, the mean squared distance
+_FEW_SAMPLES = 50_000  # of which both first rounds are kept
 ANCHOR_SQ_DIST = 3.0  # margins, the mean squared distance at the anchor; see docs/accuracy.md
 
 
@@ -157,10 +158,10 @@ def start_modes(spec: Spec, store: Store, rng: np.random.RandomState) -> Modes:
     return Modes((sums / masses[:, None]).astype(store.dtype), weights)
 
 
-def better_start(alternation: Alternation, state: State) -> tuple[State, Outcome | None]:
+def better_start(alternation: Alternation, state: State) -> State | Outcome:
     """Return a start or, where that is far better, the one at the best multiple of its metric.
 
-    And the first round from there, where that had to be made to decide.
+    Or the first round from there, where that had to be made to decide.
 
     Squared distances grow with the number of features, the margin of a triplet does not. From a
     start hundreds of margins wide the first steps shrink a few directions much too far; the best
@@ -171,15 +172,21 @@ def better_start(alternation: Alternation, state: State) -> tuple[State, Outcome
     # Deviates from the paper (11): it starts at the identity in any case.
     multiple, other = rescaled(alternation, state)
     if multiple > MUCH_WIDER or state.value > FAR_BETTER * other.value:
-        return other, None
+        return other
     if state.value <= BETTER * other.value:
-        return state, None
-    from_here, from_there = (
-        alternation.run(start, max_iter=1, tol=0.0) for start in (state, other)
-    )
-    if from_here.state.value > BETTER * from_there.state.value:
-        return other, from_there
-    return state, from_here
+        return state
+    here, from_here = _first_round(alternation, state)
+    there, from_there = _first_round(alternation, other)
+    return from_there if here > BETTER * there else from_here
+
+
+def _first_round(alternation: Alternation, start: State) -> tuple[float, State | Outcome]:
+    """Return the objective after a round, and that round or, of many samples, the start again.
+
+    Two rounds beside each other would be the most memory that a fit takes.
+    """
+    made = alternation.run(start, max_iter=1, tol=0.0)
+    return made.state.value, made if alternation.store.shape[0] <= _FEW_SAMPLES else start
 
 
 def rescaled(alternation: Alternation, state: State) -> tuple[float, State]:
