@@ -31,7 +31,7 @@ def summarise(records):
             row
             | {
                 "status": "ok",
-                "seconds": median(fact["seconds"] for fact in facts),
+                "seconds": median(fact["cpu_seconds"] for fact in facts),
                 "accuracy": mean(fact["accuracy"] for fact in facts),
                 "satisfied": mean(fact["satisfied"] for fact in facts),
                 "peak_mb": max(fact["peak_mb"] for fact in facts),
@@ -193,7 +193,7 @@ def draw(rows, path):
             handles |= draw_panel(panel, here, name)
         for panel in panels.flat[len(sets) :]:
             panel.axis("off")
-        block.supxlabel("seconds of a fit, one thread", fontsize=8)
+        block.supxlabel("processor seconds of a fit, one thread", fontsize=8)
         block.supylabel("3-NN accuracy, %", fontsize=8)
     order = [method for method in (*STYLES, REFERENCE) if method in handles]
     figure.legend(
