@@ -120,6 +120,7 @@ def _listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen()  # who comes before the server runs waits and is not refused
     except OSError as error:
         made.close()
         raise ValueError(
