@@ -90,7 +90,8 @@ def _four_pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
 def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
     """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision.
 
-    Four pairs at a time, so that their rows come from memory side by side.
+    Four pairs at a time, so that their rows come from memory side by side; those of an anchor are
+    neighbours here, so that its row is read from the first cache.
     """
     for n in range(0, end - begin - 3, 4):
         p = begin + n
@@ -115,35 +116,6 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
         total = Y.dtype.type(0)
         for c in range(Y.shape[1]):
             diff = Y[pairs[p, 0], c] - Y[pairs[p, 1], c]
-            total += scales[c] * diff * diff
-        out[p - begin] = total
-
-
-@fast_loop
-def anchor_sq_dists(begin, end, Y, ahead, scales, pairs, out):
-    """As above for pairs of one anchor, whose row is read once for four of them."""
-    i = pairs[begin, 0]
-    for n in range(0, end - begin - 3, 4):
-        p = begin + n
-        if ahead > 0 and p + ahead + 4 <= len(pairs):
-            for q in range(p + ahead, p + ahead + 4):
-                prefetch_row(Y, pairs[q, 1])
-        j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
-        s0 = s1 = s2 = s3 = Y.dtype.type(0)
-        for c in range(Y.shape[1]):
-            d0, d1 = Y[i, c] - Y[j0, c], Y[i, c] - Y[j1, c]
-            d2, d3 = Y[i, c] - Y[j2, c], Y[i, c] - Y[j3, c]
-            s0 += scales[c] * d0 * d0
-            s1 += scales[c] * d1 * d1
-            s2 += scales[c] * d2 * d2
-            s3 += scales[c] * d3 * d3
-        out[n], out[n + 1], out[n + 2], out[n + 3] = s0, s1, s2, s3
-    for p in range(begin + (end - begin) // 4 * 4, end):
-        if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(Y, pairs[p + ahead, 1])
-        total, j = Y.dtype.type(0), pairs[p, 1]
-        for c in range(Y.shape[1]):
-            diff = Y[i, c] - Y[j, c]
             total += scales[c] * diff * diff
         out[p - begin] = total
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import fast_loop
 from mdaml.kernels.pairs import (
-    anchor_sq_dists,
     diagonal_part,
+    pair_sq_dists_loop,
     smooth_hinge,
     subtract_rows,
     sum_by_anchors,
@@ -45,7 +45,7 @@ def _triplet_losses(begin, end, Y, ahead, scales, lists, out):
     sq_dists, far_dists = np.empty(widths[0]), np.empty(widths[1] + 8)
     for g in range(begin, end):
         offset, current, n_padded = groups[g], -1, 0
-        anchor_sq_dists(offset, groups[g + 1], Y, ahead, scales, pairs, sq_dists)
+        pair_sq_dists_loop(offset, groups[g + 1], Y, ahead, scales, pairs, sq_dists)
         for p in range(offset, groups[g + 1]):
             if first[p] < last[p] and first[p] != current:
                 current = first[p]
@@ -105,7 +105,7 @@ def _triplet_slopes(
     near_pairs = np.empty(widths[0], np.intp)
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
-        anchor_sq_dists(offset, stop, Y, ahead, scales, pairs, sq_dists)
+        pair_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists)
         for p in range(offset, stop):
             slopes[p] = 0.0
         current, n_far, n_padded = -1, 0, 0
