@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mdaml import Constraints
@@ -257,7 +257,6 @@ HEADERS = {
 
 @pytest.mark.parametrize("form", HEADERS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
 def test_every_line_is_an_answer_or_a_problem(form, data, tmp_path_factory):
     width = HEADERS[form].count(",") + 1
     rows = st.lists(CELLS, min_size=width, max_size=width)
@@ -299,12 +298,14 @@ def items(tmp_path, monkeypatch):
 
 
 def command(*words):
-    runner = pytest.importorskip("typer.testing").CliRunner()
+    from typer.testing import CliRunner
+
     from mdaml.cli import build_app
 
-    return runner.invoke(build_app(), [*words, "--json"])
+    return CliRunner().invoke(build_app(), [*words, "--json"])
 
 
+@pytest.mark.needs("pandas", "typer")
 def test_commands_take_columns_and_forms(items, write):
     X, names = items
     rng = np.random.default_rng(1)

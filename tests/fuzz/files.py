@@ -1,12 +1,14 @@
-"""Model files with bytes changed, cut off or added."""
+"""Model files, tables and comparisons with bytes changed, cut off or added."""
 
+import re
 import warnings
 import zipfile
 
 import numpy as np
 
 from fuzz import Broken, check
-from mdaml import GMML, MDaML, load
+from mdaml import GMML, Constraints, MDaML, load
+from mdaml.io.tables import read_table
 
 
 def save_models(folder):
@@ -69,3 +71,47 @@ def _forge(path, whole, rng):
         for entry, content in found.items():
             archive.writestr(entry, content)
     return path.read_bytes()
+
+
+def write_tables(folder):
+    """Write tables and comparisons of every format to be damaged, once."""
+    if (folder / "said.npz").exists():
+        return
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 3)), columns=["u", "v", "w"])
+    rows = np.array([rng.choice(30, 3, replace=False) for _ in range(40)])
+    said = pd.DataFrame(rows, columns=["a", "b", "c"])
+    for name, table in (("table", frame), ("said", said)):
+        table.to_csv(folder / f"{name}.csv", index=False)
+        table.to_csv(folder / f"{name}.csv.gz", index=False)
+        table.to_excel(folder / f"{name}.xlsx", index=False)
+        table.to_parquet(folder / f"{name}.parquet", index=False)
+        table.to_feather(folder / f"{name}.feather")
+    np.save(folder / "table.npy", frame.to_numpy())
+    Constraints(triplets=rows, n_points=30).write(folder / "said.npz")
+
+
+def attack_tables(rng, folder):
+    """Read a damaged table or comparisons: they are refused by a sentence that names the file."""
+    write_tables(folder)
+    source = folder / str(rng.choice(sorted(path.name for path in folder.glob("[ts]a*.*"))))
+    suffix = source.name[source.name.index(".") :]
+    path = folder / f"victim{suffix}"
+    path.write_bytes(damage(source.read_bytes(), rng))
+    read = read_table if source.name.startswith("table") else Constraints.read
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            read(path)
+        except (ValueError, OSError) as error:
+            message = str(error)
+            check(path.name in message, source.name, "no name:", message)
+            check("rrno" not in message, source.name, "a code of the system:", message)
+            words = re.findall(r"[^\W\d_]{2,}", message.replace(str(path), ""))
+            check(len(words) >= 5, source.name, "no sentence:", message)
+            return f"{suffix} refused"
+        except Exception as error:
+            raise Broken(f"{source.name}: {type(error).__name__}: {error}") from error
+    return f"{suffix} read"

@@ -7,16 +7,17 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mdaml.cli._interrupts import ignore_interrupts, leave_on_interrupt
+from mdaml.cli._interrupts import INTERRUPTED as INTERRUPTED
+from mdaml.cli._interrupts import ignore_interrupts, leave_on_interrupt, walk_causes
+from mdaml.io.messages import explain_os_error, name_os_error, shorten
 
 WORK_FAILED = 1
 BAD_INPUT = 2
-INTERRUPTED = 130
 
 _CLI = "mdaml's command line needs the cli extra: pip install 'mdaml[cli]'"
 _ASK = "mdaml ask needs the ask extra: pip install 'mdaml[cli,ask]'"
@@ -56,8 +57,6 @@ def end_command(
     error: BaseException, *, as_json: bool, interrupted: str = "Interrupted."
 ) -> NoReturn:
     """Print what went wrong, also as a document if one is wanted, and exit."""
-    from mdaml.io.texts import shorten
-
     ignore_interrupts()
     failure = _explain(error, interrupted)
     if os.environ.get(_TRACEBACK) and failure.code != INTERRUPTED:
@@ -107,11 +106,11 @@ def escape_missing_letters() -> None:
 
 def _explain(error: BaseException, interrupted: str) -> CommandError:
     """Return a sentence and an exit code for any error."""
+    if any(isinstance(each, KeyboardInterrupt) for each in walk_causes(error)):
+        return CommandError(interrupted, code=INTERRUPTED)
     from concurrent.futures.process import BrokenProcessPool
 
     failed = CommandError("Not enough memory.", code=WORK_FAILED)
-    if any(isinstance(each, KeyboardInterrupt) for each in _walk(error)):
-        return CommandError(interrupted, code=INTERRUPTED)
     if isinstance(error, CommandError):
         return error
     if isinstance(error, ModuleNotFoundError):
@@ -121,19 +120,14 @@ def _explain(error: BaseException, interrupted: str) -> CommandError:
     if isinstance(error, BrokenProcessPool):
         failed.args = ("A worker process was killed; perhaps memory ran out. Try fewer --jobs.",)
     elif isinstance(error, OSError):
-        where = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
-        failed.args = (f"{error.strerror}{where}." if error.strerror else str(error),)
+        if error.filename is not None and not isinstance(error.filename, int):
+            error = name_os_error(error, os.fsdecode(error.filename), "used")
+        is_named = error.strerror is None and str(error)
+        why = f"The system refused to read or write: {explain_os_error(error)}."
+        failed.args = (str(error) if is_named else why,)
     elif not isinstance(error, MemoryError):
         failed.args = (
             f"This should not have happened: {type(error).__name__}: {error}. Please report it, "
             f"with what is printed if you set {_TRACEBACK}=1.",
         )
     return failed
-
-
-def _walk(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that led to it: packages turn an interruption into their own."""
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__ or found.__context__

@@ -10,6 +10,7 @@ import numpy as np
 
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.columns import Table
+from mdaml.io.messages import check_readable
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_table
 
@@ -31,12 +32,10 @@ _OPTIONS = {
 def check_file(path: Path) -> None:
     """Refuse a path that is no file which can be read."""
     try:
-        with path.open("rb"):
-            pass
-    except FileNotFoundError:
-        raise CommandError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise CommandError(f"{path}: it cannot be read: {error.strerror}.") from None
+        check_readable(path)
+    except (OSError, ValueError) as error:
+        is_missing = isinstance(error, FileNotFoundError) and not path.is_symlink()
+        raise CommandError(f"There is no file {path}." if is_missing else str(error)) from None
 
 
 def choose_columns(

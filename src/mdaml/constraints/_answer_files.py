@@ -27,7 +27,7 @@ from mdaml.constraints._table import (
 from mdaml.constraints.answers import ANSWER
 from mdaml.constraints.checks import COLUMNS
 from mdaml.constraints.names import NOBODY, find_meant
-from mdaml.io.texts import shorten
+from mdaml.io.messages import shorten
 
 Blocks = Iterator[tuple[Sequence[int], list[list[str]]]]
 

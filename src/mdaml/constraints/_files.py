@@ -28,6 +28,7 @@ from mdaml.constraints._table import KINDS, MEMBERS, LineReader, Problem
 from mdaml.constraints.answers import ANSWER
 from mdaml.constraints.checks import COLUMNS, check_points
 from mdaml.io.atomic import replace_file
+from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.texts import TABLE_SUFFIXES, check_suffix, load_arrow, read_texts
 
@@ -207,7 +208,9 @@ def read_lines(
 
     names, n_points = check_points(cls.__new__(cls), n_points, ids)
     path = Path(path)
-    if check_suffix(path, _SUFFIXES) == ".npz":
+    suffix = check_suffix(path, _SUFFIXES)
+    check_readable(path)
+    if suffix == ".npz":
         stored = _read_npz(cls, path)
         if names is None or stored.ids is None or np.array_equal(names, stored.ids):
             if n_points not in (None, stored.n_points):
@@ -279,9 +282,11 @@ def _read_npz(cls: type["Constraints"], path: Path) -> "Constraints":
             raise ValueError("n_points is not an integer")
         own = {name.removeprefix(_COLUMN): column for name, column in columns.items()}
         return cls(**arrays | {"n_points": int(arrays["n_points"]), "columns": own})
-    except ARRAY_DAMAGE as error:
-        message = f"{path}: not an NPZ file of Constraints.write, or damaged: {error}"
-        raise ValueError(message.rstrip(".") + ".") from None
+    except (*ARRAY_DAMAGE, OSError) as error:  # the last where a place in it is none
+        why = str(error).rstrip(".") if error.args[1:] == () else "it names places it has not"
+        raise ValueError(
+            f"{path}: not an NPZ file of Constraints.write, or damaged: {why}. Write it again."
+        ) from None
 
 
 def _check_sizes(file: BinaryIO, size: int) -> None:

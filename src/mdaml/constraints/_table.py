@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mdaml._typing import IntArray
 from mdaml.constraints.checks import COLUMNS, MOST_POINTS, compares_nothing
 from mdaml.constraints.names import find_meant
-from mdaml.io.texts import shorten
+from mdaml.io.messages import shorten
 
 KINDS = ("triplet", "pair", "quadruplet")
 MEMBERS = ("a", "b", "c", "d")

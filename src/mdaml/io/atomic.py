@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mdaml.io.messages import find_status, is_failed_write, name_os_error
+
 
 @contextmanager
 def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -36,6 +38,11 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     Path(folder, "answer").read_bytes()
     b'42'
     """
+    try:
+        find_status(path)
+    except OSError as error:
+        if not isinstance(error, NotADirectoryError):
+            raise name_os_error(error, path, "written") from error
     target = Path(path).resolve()
     if target.is_dir():
         raise ValueError(f"{os.fspath(path)} is a folder. Name a file in it.")
@@ -52,8 +59,10 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         finally:
             os.close(handle)  # Windows renames closed files only
         part.replace(target)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and is_failed_write(error):
+            raise name_os_error(error, path, "written") from error
         raise
     with contextlib.suppress(OSError):  # folders cannot be opened on Windows
         _sync(target.parent)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mdaml.io.columns import Table
+from mdaml.io.messages import check_readable
 from mdaml.io.tables import SUFFIXES, read_table
 from mdaml.io.texts import check_suffix, read_texts
 
@@ -50,7 +51,7 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
         if vectors is None:
             rows.append(_get_vector(path, line, item, rows))
     if not ids:
-        raise ValueError(f"{path}: the file is empty.")
+        raise ValueError(f"{path}: the file is empty. Write at least one line into it.")
     if len(set(ids)) < len(ids):
         repeated = next(name for place, name in enumerate(ids) if name in ids[:place])
         raise ValueError(f"{path}: the id {repeated!r} is there twice. Ids must differ.")
@@ -65,6 +66,7 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    check_readable(path)
     with path.open("rb") as file:
         for line, text in enumerate(file, 1):
             if not text.strip():
@@ -140,6 +142,7 @@ def read_pairs(path: Path) -> list[tuple[str, str, float]]:
 
 
 def _read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    check_readable(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for line, row in enumerate(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), 1):

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray
+from mdaml.io.messages import shorten
 from mdaml.io.preparation import MISSING, Preparation
 from mdaml.io.problems import CONTINUOUS, is_fraction, suggest_name
-from mdaml.io.texts import Texts, shorten
+from mdaml.io.texts import Texts
 
 # Data frames write their index like this; it is never a feature.
 _INDEX = re.compile(r"|__index_level_\d+__")

@@ -7,7 +7,6 @@ import csv
 import gzip
 import io
 import re
-import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
+
+from mdaml.io.model_zip import ARRAY_DAMAGE
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _SAMPLE_BYTES = 1 << 16
@@ -180,11 +181,9 @@ def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if cells:
                     width = width or len(cells)
                     yield number, cells + [""] * (width - len(cells))
-    except (zipfile.BadZipFile, KeyError, IndexError, OSError, SyntaxError, zlib.error) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+    except (*ARRAY_DAMAGE, OSError) as error:
         raise ValueError(
-            f"{path}: it is not an Excel file (.xlsx), or it is damaged: {error}."
+            f"{path}: it is not an Excel file (.xlsx), or it is damaged: {error}. Save it again."
         ) from None
 
 

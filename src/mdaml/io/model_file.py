@@ -31,6 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml.io import model_zip
 from mdaml.io.atomic import replace_file
+from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import DAMAGE, DTYPES, Array, Described, ZipReader, get_dtype
 
 Build = Callable[[str, dict[str, Any], dict[str, Any]], Any]
@@ -195,6 +196,10 @@ def read_model(path: str | os.PathLike[str], build: Build) -> Any:
     ValueError: pyproject.toml cannot be loaded: it is not a zip file, or it was cut off.
     """
     try:
+        check_readable(path)
+    except IsADirectoryError as error:
+        raise ValueError(str(error)) from None
+    try:
         if not stat.S_ISREG(Path(path).stat().st_mode):  # a pipe would block, a device never end
             raise ValueError("it is not a plain file")
         with Path(path).open("rb") as file:
@@ -300,6 +305,11 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     components = _check_matrix(learned, "components_", "f", "n_components", inner)
     if components is None or not len(components) or components.dtype.itemsize < 4:
         raise ValueError("components_ must be there, with a row at least, in single or double")
+    steps = learned.get("input_map_")
+    if steps is not None and not (
+        isinstance(steps, np.ndarray) and steps.dtype.kind == "f" and steps.shape[-1:] == (d,)
+    ):
+        raise ValueError(f"input_map_ must be floats of shape ({d},) or (n_inner, {d})")
     names = learned.get("feature_names_in_")
     is_list = isinstance(names, np.ndarray) and names.shape == (d,)
     if names is not None and not (is_list and all(type(name) is str for name in names)):

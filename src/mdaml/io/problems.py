@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from mdaml.io.formats import get_suffix
+from mdaml.io.messages import shorten
 from mdaml.io.preparation import MISSING
-from mdaml.io.texts import COLUMN_SUFFIXES, read_texts, shorten
+from mdaml.io.texts import COLUMN_SUFFIXES, read_texts
 
 _DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T].*)?")
 _MAX_SHOWN = 12  # columns
@@ -113,7 +114,8 @@ def is_number(cell: str, decimal: str = ".") -> bool:
     if decimal == ",":
         cell = cell.replace(".", "_").replace(",", ".")
     try:
-        return math.isfinite(float(cell)) and "_" not in cell
+        # Python knows the digits of all scripts, the readers of tables those of ASCII.
+        return math.isfinite(float(cell)) and "_" not in cell and cell.isascii()
     except ValueError:
         return False
 
@@ -157,7 +159,7 @@ def _scan(reading: Reading) -> tuple[list[str], list[_Trouble], int]:
         cells = "1 cell" if width == 1 else f"{width} cells"
         more = f" ({len(widths)} such lines)" if len(widths) > 1 else ""
         where = locate(reading.path, line)
-        problems.append(f"{where}: {cells}, but {len(places)} are wanted{more}")
+        problems.append(f"{where}: the line has {cells}, but {len(places)} are wanted{more}")
     troubles = list(found.values())
     for trouble in troubles:
         if trouble.kind == "text" and trouble.n <= n_rows / 2:
@@ -200,7 +202,9 @@ def _are_numbers(cells: Sequence[str], decimal: str) -> bool:
         numbers = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         return False
-    return decimal == "." and bool(np.isfinite(numbers).all()) and "_" not in "".join(cells)
+    text = "".join(cells)
+    is_plain = decimal == "." and "_" not in text and text.isascii()
+    return is_plain and bool(np.isfinite(numbers).all())
 
 
 def _check_labels(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mdaml.io.columns import Table, Wanted, choose_columns
 from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix
+from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.preparation import MISSING
 from mdaml.io.problems import Reading, is_date, is_number, report_problems
@@ -26,6 +27,7 @@ from mdaml.io.texts import (
     load_arrow,
     open_columns,
     read_records,
+    to_source,
     to_texts,
 )
 
@@ -100,6 +102,7 @@ def _join(parts: list[Any]) -> Any:
 def _read_raw(path: Path, wanted: Wanted, *, distinct_ids: bool) -> Iterator[Table]:
     """Read blocks in which X has the columns of numbers, NaN where there is none."""
     suffix = check_suffix(path, SUFFIXES)
+    check_readable(path)
     if suffix == ".npy":
         yield from _read_npy(path, wanted)
     elif suffix in (".parquet", ".feather"):
@@ -233,7 +236,7 @@ def _open_csv(table: Table, form: TextFormat, names: Sequence[str], n_skipped: i
     is_sheet = get_suffix(table.path, (".xlsx",))
     compression = "gzip" if form.is_gzip else None
     source = arrow.input_stream(
-        copy_sheet(table.path) if is_sheet else str(table.path), compression=compression
+        copy_sheet(table.path) if is_sheet else to_source(table.path), compression=compression
     )
     texts = [name for name in (table.id_column, table.label_column) if name is not None]
     types = dict.fromkeys(table.features, "float64")
@@ -261,7 +264,7 @@ def _read_head(path: Path, form: TextFormat) -> tuple[tuple[str, ...], int, bool
     line, cells = next(read_records(path, form), (0, []))
     cells = [cell.strip() for cell in cells]
     if not cells:
-        raise ValueError(f"{path}: the file is empty.")
+        raise ValueError(f"{path}: the file is empty. Write a header and rows into it.")
     # Data frames without names write 0,1,2,... for a header.
     numbered = len(cells) > 1 and cells == [str(n) for n in range(len(cells))]
     if all(is_number(cell, form.decimal) for cell in cells) and not numbered:
@@ -298,7 +301,8 @@ def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Ta
         except ValueError as error:
             settings = {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
             report = report_problems(_describe_reading(table, schema.names, **settings))
-            raise ValueError(report or f"{path}: {error}.") from None
+            why = str(error).strip().rstrip(".") or "Arrow does not say where it is damaged"
+            raise ValueError(report or f"{path}: it cannot be read: {why}.") from None
         if n_rows == 0:
             raise ValueError(f"{path}: there are columns, but no row.")
 

@@ -1,6 +1,7 @@
 """Tables as text, cell by cell: lines of text files, rows of Excel, Parquet and Feather files."""
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,6 +20,7 @@ from mdaml.io.formats import (
     open_text,
     read_sheet,
 )
+from mdaml.io.messages import check_readable
 
 Texts = npt.NDArray[Any]  # Python strings
 
@@ -39,19 +41,6 @@ def check_suffix(path: Path, suffixes: Sequence[str]) -> str:
     if not suffix:
         raise ValueError(f"{path}: the name must end in {list_suffixes(suffixes)}.")
     return suffix
-
-
-def shorten(text: str, most: int = 200) -> str:
-    """Return a text without the middle of an endless one: the cells of a table can have any size.
-
-    Examples
-    --------
-    >>> from mdaml.io.texts import shorten
-    >>> shorten("0123456789", 4)
-    '01 … 89'
-    """
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
@@ -85,13 +74,14 @@ def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     ...     list(read_texts(path))
     [([1], [['name'], ['age']]), ([2, 3], [['cat', 'dog'], ['3', '5']])]
     """
+    check_readable(path)
     if get_suffix(path, COLUMN_SUFFIXES):
         yield from _read_column_texts(path)
         return
     records = read_records(path)
     line, first = next(records, (0, []))
     if not first:
-        raise ValueError(f"{path}: the file is empty.")
+        raise ValueError(f"{path}: the file is empty. Write a header and rows into it.")
     yield [line], [[cell] for cell in first]
     # Cells are kept in one list: to keep a list for each line costs more than to read it.
     width, lines, cells = len(first), list[int](), list[str]()
@@ -175,13 +165,23 @@ def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterat
                 schema = arrow.ipc.open_file(stream).schema
                 yield schema, lambda names: _iterate_feather(arrow, stream, schema, names)
         else:
-            with arrow.parquet.ParquetFile(path) as file:
+            with arrow.parquet.ParquetFile(to_source(path)) as file:
                 iterate = lambda names: file.iter_batches(BLOCK_ROWS, columns=names)  # noqa: E731
                 yield file.schema_arrow, iterate
-    except FileNotFoundError:
-        raise
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: it is not a {kind} file, or it is damaged: {error}.") from None
+        why = str(error).strip().rstrip(".") or "Arrow does not say where"
+        raise ValueError(
+            f"{path}: it is not a {kind} file, or it is damaged: {why}. Write it again."
+        ) from None
+
+
+def to_source(path: Path) -> Any:
+    """Return what Arrow opens: the name, or the content if the name is not UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return io.BytesIO(path.read_bytes())
+    return str(path)
 
 
 def _iterate_feather(arrow: Any, stream: BinaryIO, schema: Any, names: list[str]) -> Iterator[Any]:

@@ -1,0 +1,102 @@
+"""Words for messages about files; loads nothing, since messages come at any time."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import TypeAlias
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+_FULL = "the disk is full. Free some space, or write to another disk"
+# What became of a file, and what to do about it.
+_REASONS = {
+    errno.ENOENT: "there is no such file. Check the name and the folder",
+    errno.EISDIR: "it is a folder. Name a file in it",
+    errno.ENOTDIR: "a part of its path is a file, not a folder. Check the path",
+    errno.EACCES: "you may not use it. Ask its owner for the permission, or copy it",
+    errno.EPERM: "you may not use it. Ask its owner for the permission, or copy it",
+    errno.EROFS: "the disk is read-only. Write to another one",
+    errno.ELOOP: "it is a symbolic link that leads back to itself. Name the file it should lead to",
+    errno.ENAMETOOLONG: "the name is longer than the disk allows. Choose a shorter one",
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL.replace("the disk is full", "your share of the disk is full"),
+    errno.EFBIG: "the file would be larger than allowed. Raise the limit, or write less",
+    errno.EIO: "the disk reports an error. Try again, and check the disk",
+    errno.EMFILE: "too many files are open. Close some, or raise the limit (ulimit -n)",
+}
+_WHILE_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, None)
+
+
+def shorten(text: str, most: int = 200) -> str:
+    """Return a text without the middle of an endless one: the cells of a table can have any size.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import shorten
+    >>> shorten("0123456789", 4)
+    '01 … 89'
+    """
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+
+
+def explain_os_error(error: OSError) -> str:
+    """Return why the system refused something, in words that say what to do."""
+    known = _REASONS.get(error.errno or 0)
+    return known or (error.strerror or str(error) or "the system does not say why").rstrip(".")
+
+
+def name_os_error(error: OSError, path: AnyPath, action: str) -> OSError:
+    """Return an error of the same kind whose message names the file and says what to do."""
+    message = f"{shorten(os.fspath(path))} cannot be {action}: {explain_os_error(error)}."
+    named = type(error)(message)
+    named.errno = error.errno
+    return named
+
+
+def check_readable(path: AnyPath) -> None:
+    """Refuse, with the error that opening it would raise, a path that is no file to be read.
+
+    It is not opened: a pipe could be read only once.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import check_readable
+    >>> check_readable("no.csv")
+    Traceback (most recent call last):
+    FileNotFoundError: no.csv cannot be read: there is no such file. Check the name and the folder.
+    """
+    try:
+        found = find_status(path)
+        if found is None and Path(path).is_symlink():
+            target = os.path.realpath(path)
+            message = f"{os.fspath(path)} cannot be read: it is a symbolic link to {target}, "
+            raise FileNotFoundError(f"{message}which does not exist. Correct the link.")
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "")
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "")
+        by_effective = os.access in os.supports_effective_ids
+        if not os.access(path, os.R_OK, effective_ids=by_effective):
+            raise PermissionError(errno.EACCES, "")
+    except OSError as error:
+        if error.errno is None:  # has its words
+            raise
+        raise name_os_error(error, path, "read") from None
+
+
+def find_status(path: AnyPath) -> os.stat_result | None:
+    """Return what the system knows of a file, None if there is none; refuse what is no name."""
+    try:
+        return Path(path).stat()
+    except FileNotFoundError:
+        return None
+    except ValueError:  # the system's names end there
+        message = f"{os.fspath(path)!a} is not the name of a file: it holds a NUL character."
+        raise ValueError(f"{message} Remove it.") from None
+
+
+def is_failed_write(error: OSError) -> bool:
+    """Return whether an error comes from writing to an open file: such errors name none."""
+    return error.filename is None and error.errno in _WHILE_WRITING
