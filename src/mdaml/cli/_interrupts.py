@@ -1,14 +1,25 @@
 """Ctrl-C, from the first moment of the command ``mdaml`` to its last.
 
+The first one raises KeyboardInterrupt, once; those that come while that is handled change nothing,
+and the process leaves by one road, :func:`_leave`. The handlers are functions of Python, never
+SIG_IGN while work is done: processes that the command starts would go on ignoring Ctrl-C.
+
 A module of its own that loads next to nothing: it comes before everything that takes time.
 """
 
 import atexit
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from typing import Any
 
+INTERRUPTED = 130  # the exit code
+_AGAIN = 0.05  # seconds until an interrupt that got lost is raised once more
+
 _noted = False
+_raised = False
+_code = 0
 
 
 def hold_interrupts() -> None:
@@ -18,8 +29,7 @@ def hold_interrupts() -> None:
     """
     before = signal.signal(signal.SIGINT, _note)
     if before is signal.default_int_handler:
-        # Python puts handlers of ours back to "end the process" at the very end, but not this one.
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        atexit.register(_leave)  # first of all, to run last
     else:
         signal.signal(signal.SIGINT, before)
 
@@ -28,6 +38,7 @@ def allow_interrupts() -> None:
     """Raise KeyboardInterrupt on Ctrl-C from here on, and now if one was noted."""
     global _noted
     if signal.getsignal(signal.SIGINT) is _note:
+        sys.unraisablehook = _answer_unraisable
         signal.signal(signal.SIGINT, _interrupt)
     if _noted:
         _noted = False
@@ -37,7 +48,8 @@ def allow_interrupts() -> None:
 def ignore_interrupts() -> None:
     """Let the outcome be told once and to its end: Ctrl-C changes nothing any more.
 
-    Raises KeyboardInterrupt for one that came just before. Does nothing outside of the command.
+    Raises KeyboardInterrupt for one that came just before, unless one is being handled. Does
+    nothing outside of the command.
     """
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, _ignore)
@@ -45,8 +57,17 @@ def ignore_interrupts() -> None:
 
 def leave_on_interrupt(code: int) -> None:
     """Exit at once, with the code that was told, if Ctrl-C comes while Python ends its threads."""
+    global _code
     if signal.getsignal(signal.SIGINT) is _ignore:
+        _code = code
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+
+
+def walk_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it: packages turn an interruption into their own."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _note(*_: Any) -> None:
@@ -55,8 +76,57 @@ def _note(*_: Any) -> None:
 
 
 def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
+    global _raised
+    # What is handled where the signal came, in an except or finally or at the end of a with.
+    if not any(isinstance(each, KeyboardInterrupt) for each in walk_causes(sys.exception())):
+        _raised = True
+        raise KeyboardInterrupt
 
 
 def _ignore(*_: Any) -> None:
     pass
+
+
+def _answer_unraisable(lost: Any) -> None:
+    """Deal with an error that came where Python can only print it, such as in a callback.
+
+    An interrupt is raised again. Other errors after an interrupt are its consequences: objects
+    whose making was interrupted fail when they are destroyed.
+    """
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        if signal.getsignal(signal.SIGINT) is _interrupt:
+            from threading import Timer
+
+            again = Timer(_AGAIN, _press)
+            again.daemon = True  # nobody waits for it at the end
+            again.start()
+    elif not _raised:
+        sys.__unraisablehook__(lost)
+
+
+def _press() -> None:
+    """Interrupt the main thread, also while it waits."""
+    if hasattr(signal, "pthread_kill"):
+        from threading import main_thread
+
+        signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+    else:
+        from _thread import interrupt_main
+
+        interrupt_main()
+
+
+def _leave() -> None:
+    """End the process: from here on Ctrl-C is ignored by the system itself.
+
+    Python puts handlers of ours back to "end the process" at the very end, but not this one.
+    After an interruption modules may be half loaded, and some crash when Python unloads them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if _code == INTERRUPTED:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):  # full, closed, or nobody reads any more
+                continue
+        os._exit(INTERRUPTED)

@@ -1,0 +1,142 @@
+"""Ctrl-C pressed several times: at moments of which each once gave a traceback."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from fuzz import interrupts
+from suite.children import default_ctrl_c
+
+pytestmark = pytest.mark.needs("POSIX")
+PRESS = "os.kill(os.getpid(), signal.SIGINT)"
+# Runs the command --version, during which something happens.
+DURING = """
+import os, signal, sys
+import mdaml.cli as cli
+def print_version():
+    {}
+    return 0
+cli._print_version = print_version
+sys.argv = ["mdaml", "--version"]
+cli.main()
+"""
+
+
+def run(during, frame=DURING):
+    code = frame.format(during.replace("PRESS", PRESS).replace("\n", "\n    "))
+    with default_ctrl_c():
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "during",
+    [
+        "PRESS",
+        "try:\n    PRESS\nfinally:\n    PRESS",
+        "try:\n    PRESS\nexcept KeyboardInterrupt:\n    PRESS\n    raise",
+        "try:\n    PRESS\nexcept KeyboardInterrupt as error:\n    raise ValueError from error",
+        "try:\n    PRESS\nexcept BaseException:\n    pass\nPRESS",
+    ],
+    ids=["once", "finally", "except", "converted", "swallowed"],
+)
+def test_ctrl_c_while_one_is_handled_changes_nothing(during):
+    assert run(during) == (130, "", "Interrupted.\n")
+
+
+def test_ctrl_c_while_the_message_is_prepared_changes_nothing():
+    during = f"""
+import mdaml.cli._failures as failures
+ignore = failures.ignore_interrupts
+def press_and_ignore():
+    {PRESS}
+    ignore()
+    {PRESS}
+failures.ignore_interrupts = press_and_ignore
+PRESS"""
+    assert run(during) == (130, "", "Interrupted.\n")
+
+
+def test_ctrl_c_that_python_could_only_print_is_raised_again():
+    during = """
+import time
+class Last:
+    def __del__(self):
+        PRESS
+        time.sleep(0.0)
+last = Last()
+del last
+time.sleep(50)"""
+    assert run(during) == (130, "", "Interrupted.\n")
+
+
+def test_errors_of_objects_that_were_half_made_are_not_printed():
+    """llvmlite has such objects: made in two steps, and an error where they are destroyed between."""
+    during = """
+class Half:
+    def __init__(self):
+        PRESS
+        time.sleep(50)
+        self.owned = False
+    def __del__(self):
+        self.owned
+import time
+Half()"""
+    assert run(during) == (130, "", "Interrupted.\n")
+
+
+def test_a_package_that_was_half_loaded_is_not_asked_for_again():
+    """NumPy can be loaded once only: after an interruption a second time is an error."""
+    during = """
+import sys
+class Refuse:
+    def find_spec(self, name, *_):
+        if name.startswith("numpy"):
+            raise ImportError("cannot load module more than once per process")
+sys.meta_path.insert(0, Refuse())
+PRESS"""
+    assert run(during) == (130, "", "Interrupted.\n")
+
+
+def test_an_interrupted_command_does_not_unload_packages():
+    """Half-loaded ones crash when Python unloads them."""
+    during = """
+import atexit, weakref
+class Module: pass
+sys.module = Module()
+weakref.finalize(sys.module, print, "ended in order")
+sys.crash = type("Crash", (), {"__del__": lambda self, end=os.abort: end()})()
+PRESS"""
+    assert run(during) == (130, "ended in order\n", "Interrupted.\n")
+
+
+def test_processes_that_a_command_starts_end_by_ctrl_c():
+    during = f"""
+import subprocess
+code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+print(subprocess.check_output([sys.executable, "-c", code], text=True), end="", flush=True)
+try:
+    {PRESS}
+finally:
+    print(subprocess.check_output([sys.executable, "-c", code], text=True), end="", flush=True)"""
+    assert run(during) == (130, "True\nTrue\n", "Interrupted.\n")
+
+
+@pytest.mark.slow
+def test_commands_end_in_order_however_often_ctrl_c_comes(tmp_path):
+    ends = {interrupts.attack(np.random.default_rng([0, n]), tmp_path) for n in range(4)}
+    assert ends <= {"exit 0", "exit 130"}
+    assert "exit 130" in ends
+
+
+@pytest.mark.slow
+def test_a_command_that_gets_none_ends_as_always(tmp_path):
+    words = ("transform", "plain.mdaml", "items.csv", "--drop", "y", "--out", "t.csv", "--json")
+    interrupts.make_inputs(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    code, stdout, stderr = interrupts.press(tmp_path, words, [])
+    assert (code, len(stdout.splitlines()), "Interrupted" in stderr) == (0, 1, False)
+    assert signal.getsignal(signal.SIGINT) is before  # the test starts commands, and is none
