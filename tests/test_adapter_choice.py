@@ -5,7 +5,7 @@ import pytest
 
 from mdaml.retrieval import QueryAdapter
 from mdaml.retrieval import _choice as choice
-from mdaml.retrieval._candidates import collect, find_duplicates
+from mdaml.retrieval._candidates import collect, join_repeats
 from mdaml.retrieval._choice import Fit, Plan, choose_strength
 from mdaml.retrieval._frame import Frame
 from mdaml.retrieval._objective import Anchored, contrast, minimise, score_block
@@ -23,24 +23,25 @@ def classes(seed=0, n_classes=12, n=6, d=10):
     return X, pairs[pairs[:, 0] != pairs[:, 1]]
 
 
-def make_fit(X, pairs, anchor=None, frame=None):
+def make_fit(X, pairs, anchor=None, frame=None, by_distance=False):
     anchor = np.eye(X.shape[1], dtype=np.float32) if anchor is None else anchor
-    collection = collect(X, X, load_arrays(None), by_distance=False)
+    collection = collect(X, X, load_arrays(None), by_distance)
     relevance = read_relevance(pairs, None, len(X), len(X))
     plan = Plan(anchor, None, False, "auto", 200)
     return Fit(collection, relevance, plan, anchor, np.random.default_rng(0), frame), relevance
 
 
+@pytest.mark.parametrize("by_distance", [False, True])
 @pytest.mark.parametrize("is_moved", [False, True])
-def test_a_fit_in_a_frame_ends_at_the_minimum_in_fewer_steps(is_moved):
+def test_a_fit_in_a_frame_ends_at_the_minimum_in_fewer_steps(is_moved, by_distance):
     X, pairs = classes()
     rng = np.random.default_rng(1)
     X *= np.geomspace(0.2, 2.0, 10).astype(np.float32)
     anchor = np.eye(10, dtype=np.float32)
     if is_moved:
         anchor += 0.1 * rng.normal(size=(10, 10)).astype(np.float32)
-    framed, _ = make_fit(X, pairs, anchor)
-    plain, _ = make_fit(X, pairs, anchor, Frame(framed.frame.rule))
+    framed, _ = make_fit(X, pairs, anchor, by_distance=by_distance)
+    plain, _ = make_fit(X, pairs, anchor, Frame(framed.frame.rule), by_distance)
     function = Anchored(plain._blocks, framed.frame.rule, 0.01, anchor, None, np)
     W, steps = minimise(function.evaluate, anchor, max_iter=500, tol=1e-7)
     history = framed.run(0.01, tol=1e-7)
@@ -120,10 +121,73 @@ def test_classes_with_three_examples_are_enough():
     assert QueryAdapter(random_state=0).fit(X, X, pairs).improved_
 
 
-def test_copies_in_two_arrays_are_those_of_both_joined():
+def a_log(seed, n_distinct=30, n_repeats=20, n_documents=300, d=32):
+    """Queries that are repeated, as in every log, and documents that belong to none of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_documents, d)).astype(np.float32)
+    asked = rng.normal(size=(n_distinct, d)).astype(np.float32)
+    clicked = rng.integers(n_documents, size=n_distinct)
+    Q = np.repeat(asked, n_repeats, axis=0)
+    return Q, X, np.column_stack([np.arange(len(Q)), np.repeat(clicked, n_repeats)])
+
+
+@pytest.mark.filterwarnings("ignore:QueryAdapter returns the vectors as they are")
+def test_a_log_of_repeated_queries_without_meaning_is_not_learned():
+    improved = [QueryAdapter(random_state=0).fit(*a_log(seed)).improved_ for seed in range(20)]
+    assert sum(improved) <= 3  # one in twenty is expected
+
+
+def repeat(Q, pairs, similarity):
+    """Each query four times: as it is, rounded, and longer where length does not matter."""
+    half = Q.astype(np.float16).astype(np.float32) if similarity == "euclidean" else 3 * Q
+    noise = 1e-6 * np.random.default_rng(0).normal(size=Q.shape).astype(np.float32)
+    rows = np.concatenate([pairs + np.array([n * len(Q), 0]) for n in range(4)])
+    return np.concatenate([Q, Q + noise, half, Q]), rows
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
+def test_repeating_every_query_changes_nothing(similarity):
     rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(2, 200, 5)).astype(np.float32)
-    Y[:50] = X[100:150]
-    Y[60] = Y[70]
-    assert np.array_equal(find_duplicates(X, Y), find_duplicates(np.concatenate([X, Y])))
-    assert np.array_equal(find_duplicates(X, Y)[200:250], np.arange(100, 150))
+    X = rng.normal(size=(300, 12)).astype(np.float32)
+    Q = X[:80].copy()
+    Q[:, 8:] = 3 * rng.normal(size=(80, 4))
+    pairs = np.column_stack([np.arange(80), np.arange(80)])
+    once = QueryAdapter(similarity=similarity, random_state=0).fit(Q, X, pairs)
+    Q, pairs = repeat(Q, pairs, similarity)
+    often = QueryAdapter(similarity=similarity, random_state=0).fit(Q, X, pairs)
+    assert once.improved_
+    assert often.held_out_["n_queries"] == 80
+    assert often.held_out_ == once.held_out_
+    assert np.array_equal(often.components_, once.components_)
+
+
+def test_other_answers_to_a_repeated_query_do_not_count_against_it():
+    Q, _, _ = a_log(0, n_distinct=3, n_repeats=2)
+    relevance = read_relevance([[0, 5], [1, 6], [2, 5], [3, 5], [4, 7]], None, 6, 300)
+    joined = join_repeats(Q, relevance, by_length=False)
+    assert joined.queries.tolist() == [0, 0, 2, 4]
+    assert joined.documents.tolist() == [5, 6, 5, 7]
+    assert joined.grades.tolist() == [1, 1, 2, 1]
+
+
+def test_the_gain_is_that_of_the_chosen_strength_with_its_interval():
+    X, pairs = classes(n_classes=40, d=16)
+    X[:, 8:] *= 3
+    model = QueryAdapter(random_state=0).fit(X, X, pairs)
+    found = model.held_out_
+    chosen = found["scores"][found["strengths"].index(model.strength_)]
+    assert found["gain"] == pytest.approx(chosen - found["base"])
+    low, high = found["interval"]
+    assert 0 < low < found["gain"] < high
+    wanted = f"nDCG@10 {found['base']:.4f} before, {chosen:.4f} after, change {found['gain']:+.4f}"
+    assert wanted in model.summary()
+    assert f"{low:+.4f} to {high:+.4f}" in model.summary()
+
+
+def test_a_refusal_names_the_scores_likely_causes_and_what_to_try():
+    with pytest.warns(UserWarning, match="Likely causes: too few different queries") as caught:
+        model = QueryAdapter(random_state=0).fit(*a_log(0))
+    (message,) = [str(warning.message) for warning in caught]
+    assert "30 different held-out queries" in message
+    assert all(part in message for part in ("before", "95 % interval", "anchor=0.1"))
+    assert model.summary().startswith("No change of the queries.\n30 different")

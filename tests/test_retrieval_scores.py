@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mdaml import Euclidean
-from mdaml.retrieval import _search, retrieval_scores
+from mdaml.retrieval import QueryAdapter, _search, retrieval_scores
 from mdaml.retrieval._relevance import read_relevance
 from mdaml.retrieval._search import search
 
-DEVICES = [None, "cpu"]
+DEVICES = [None, pytest.param("cpu", marks=pytest.mark.needs("torch"))]
 
 
 def problem(seed, n_queries=12, n_documents=40, d=5):
@@ -63,7 +63,8 @@ def test_scores_are_those_of_loops(seed, kind):
 
 
 def test_scores_are_those_of_trec_eval():
-    pytrec_eval = pytest.importorskip("pytrec_eval")
+    import pytrec_eval
+
     Q, X, relevant = problem(7, 30, 200)
     k = 10
     found = retrieval_scores(None, Q, X, relevant, k=k, similarity="dot")
@@ -89,19 +90,42 @@ def test_scores_are_those_of_trec_eval():
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("k", [1, 7, 100])
-def test_search_in_blocks_finds_what_sorting_finds(monkeypatch, device, k):
-    if device:
-        pytest.importorskip("torch")
+@pytest.mark.parametrize("by_distance", [False, True])
+def test_search_in_blocks_finds_what_sorting_finds(monkeypatch, device, k, by_distance):
     monkeypatch.setattr(_search, "_QUERIES", 5)
     monkeypatch.setattr(_search, "_DOCUMENTS", 6)
     rng = np.random.default_rng(0)
     Q = rng.integers(-2, 3, size=(13, 3)).astype(float)  # small integers: many ties
-    X, offsets = rng.integers(-2, 3, size=(31, 3)).astype(float), rng.integers(3, size=31) / 2.0
-    rows, scores = search(Q, X, k, offsets=offsets, device=device)
-    S = Q @ X.T + offsets
+    X = rng.integers(-2, 3, size=(31, 3)).astype(float)
+    rows, scores = search(Q, X, k, by_distance=by_distance, device=device)
+    S = Q @ X.T - (0.5 * np.sum(X * X, axis=1) if by_distance else 0.0)
     order = np.argsort(-S, axis=1, kind="stable")[:, :k]
     assert np.array_equal(rows, order)
     assert np.array_equal(scores, np.take_along_axis(S, order, axis=1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_ties_among_whole_numbers_far_from_the_origin_go_to_the_earlier_row(device):
+    rng = np.random.default_rng(0)
+    Q, X = (rng.integers(3, size=(n, 4)).astype(np.float32) + 30_000 for n in (50, 300))
+    wanted = np.sum((Q[:, None] - X) ** 2, axis=2).argsort(axis=1, kind="stable")[:, :20]
+    assert np.array_equal(search(Q, X, 20, by_distance=True, device=device)[0], wanted)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e5])
+def test_distances_far_from_the_origin_are_those_near_it(offset):
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(500, 16)) + offset).astype(np.float32)
+    Q = X[:100] + np.float32(0.1) * rng.normal(size=(100, 16)).astype(np.float32)
+    relevant = np.column_stack([np.arange(100), np.arange(100)])
+    L = Euclidean().fit(X)
+    L.components_ = rng.normal(size=(16, 16))
+    identity = QueryAdapter(similarity="euclidean", anchor=1e6).fit(Q, X, relevant)
+    identity.components_ = np.eye(16, dtype=np.float32)
+    for model in (None, L, identity):
+        found = retrieval_scores(model, Q, X, relevant, k=1, similarity="euclidean")
+        assert found.base["recall@1"] > 0.95
+        assert found.scores["recall@1"] > 0.9
 
 
 def test_the_base_is_scored_beside_what_is_passed():

@@ -114,12 +114,10 @@ def adapt(
 
 def _describe(model: Any, seconds: float, screen: Screen) -> None:
     """Say what was learned, and what held-out queries say of it."""
-    text, held_out = "", model.held_out_
-    if held_out.get("strengths"):
-        best = max(held_out["scores"])
-        text = f"; held-out nDCG@10 {held_out['base']:.4f} before, {best:.4f} at best"
+    held_out = model.held_out_
     outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
-    screen.add_fact("map", f"{outcome}, {seconds:.1f} s{text}", {"improved": model.improved_})
+    screen.add_fact("map", f"{outcome}, {seconds:.1f} s", {"improved": model.improved_})
+    screen.add_fact("test", model.summary().splitlines()[1], model.summary())
     screen.document |= {"seconds": seconds, "strength": str(model.strength_)}
     screen.document["held_out"] = {
         key: None if value != value else value for key, value in held_out.items()

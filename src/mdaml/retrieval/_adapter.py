@@ -10,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml._validation import check_choice, check_integer, check_number, warn
+from mdaml._validation import check_choice, check_integer, check_number
 from mdaml.estimators.base import page_of
-from mdaml.retrieval._candidates import collect
+from mdaml.retrieval._candidates import collect, join_repeats
 from mdaml.retrieval._choice import Fit, Plan, choose_strength
+from mdaml.retrieval._gain import warn_unimproved
 from mdaml.retrieval._handover import HandOver
 from mdaml.retrieval._relevance import Relevance, read_relevance
 from mdaml.retrieval._scores import SIMILARITIES, scale_rows
@@ -80,8 +81,9 @@ class QueryAdapter(HandOver, BaseEstimator):
     strength_ : float
         The strength used; infinite if the map is the anchor.
     held_out_ : dict
-        ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best, and
-        ``n_queries`` held out. Empty if ``anchor`` is a number.
+        ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best,
+        ``n_queries`` held out, ``gain`` over the base and its 95 % ``interval``. Empty if
+        ``anchor`` is a number.
     history_ : array of shape (n_iter_ + 1,)
         The objective after every iteration, with the documents sampled last; it never rises.
     n_iter_ : int
@@ -159,7 +161,8 @@ class QueryAdapter(HandOver, BaseEstimator):
         relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
             Query row, document row and optionally a grade, which is the weight of the pair among
             those of its query; pairs with a grade of 0 or less are left out. Clicks can be passed
-            as they are.
+            as they are. Rows of ``queries`` with the same vector, up to rounding (and up to length,
+            unless distances rank), are one query; grades of its pairs add up.
         ids : pair of sequences, default=None
             Names of the queries and of the documents, if ``relevant`` names them.
 
@@ -237,6 +240,7 @@ class QueryAdapter(HandOver, BaseEstimator):
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         arrays = load_arrays(find_device("QueryAdapter(device=...)", self.device))
         by_distance = self.search_similarity == "euclidean"
+        pairs = join_repeats(Q, pairs, by_length=self.similarity == "euclidean")
         collection = collect(Q, X, arrays, by_distance)
         plan = Plan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
         fit = Fit(collection, pairs, plan, start, rng)
@@ -260,23 +264,11 @@ class QueryAdapter(HandOver, BaseEstimator):
         self.history_ = np.array(history if self.improved_ else [])
         self.n_iter_ = max(0, len(self.history_) - 1)
         if not self.improved_:
-            self._warn_unimproved()
-        return self
-
-    def _warn_unimproved(self) -> None:
-        tried = self.held_out_
-        if not tried["strengths"]:
-            warn(
-                f"QueryAdapter returns the vectors as they are: {tried['n_queries']} queries with "
-                "relevant documents are too few to hold some out. Collect more, or set anchor=0.1 "
-                "to learn without a test."
+            is_first = np.array_equal(anchor, np.eye(len(anchor)))
+            warn_unimproved(
+                held_out, "the vectors as they are" if is_first else "those of the last map"
             )
-            return
-        warn(
-            "QueryAdapter returns the vectors as they are: on "
-            f"{tried['n_queries']} held-out queries nothing beat them beyond chance (nDCG@10 "
-            f"{tried['base']:.4f}, best {max(tried['scores']):.4f}, p = {tried['p_value']:.2f})."
-        )
+        return self
 
     @property
     def search_similarity(self) -> str:

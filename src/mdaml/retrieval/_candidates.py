@@ -1,6 +1,5 @@
 """Which documents a query competes for: all, or relevant, hard and random ones."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.holdout.units import same_rows
 from mdaml.retrieval._objective import Block
 from mdaml.retrieval._relevance import Relevance
+from mdaml.retrieval._scores import scale_rows
 from mdaml.retrieval._search import Arrays, search
 
 _SCORES = 1 << 22  # of a block: 16 MB in single precision
 _ALL = 1 << 26  # scores of a pass, up to which every query competes for all documents
 _MINED = 1 << 14  # documents among which hard ones are looked for
-_PROJECTIONS, _BINS = 8, 1e-3
-_ODD = np.random.default_rng(1).integers(1 << 62, size=_PROJECTIONS)
+_COPY = 1e-5  # tolerance within which vectors are those of one document
+_REPEAT = 1e-3  # and of one query: encoders round differently from batch to batch
 _MORE_QUERIES = 512  # documents that may take the part of queries, where queries are fewer
 
 _MOST_SHARED = 64  # queries of a document that are looked at
@@ -50,49 +51,26 @@ class Lessons:
         return np.unique(self.pairs.documents)
 
 
-def find_duplicates(*parts: FloatArray) -> IntArray:
-    """Return for each row the first row that holds the same vector, up to rounding.
-
-    Rows of several arrays are counted on. They are grouped by a few random projections; then each
-    is compared with the first of its group.
-    """
-    d, dtype = parts[0].shape[1], parts[0].dtype
-    directions = np.random.default_rng(0).normal(size=(d, _PROJECTIONS)).astype(dtype)
-    Z = np.concatenate([X @ directions for X in parts])
-    size = _BINS * (float(np.abs(Z).max()) or 1.0)
-    # Sums that wrap around mix bins of several projections into one number.
-    keys = np.floor(Z / size).astype(np.int64) @ _ODD
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    first = first[group]
-    rows = np.arange(len(Z))
-    others = np.flatnonzero(first != rows)
-    found, sought = _gather(parts, first[others]), _gather(parts, others)
-    gaps = np.abs(sought - found).max(axis=1, initial=0.0)
-    equal = others[gaps <= 1e-5 * np.abs(sought).max(axis=1, initial=0.0)]
-    rows[equal] = first[equal]
-    return rows
-
-
-def _gather(parts: Sequence[FloatArray], rows: IntArray) -> FloatArray:
-    """Return rows of several arrays that are counted on, without joining these."""
-    gathered = np.empty((len(rows), parts[0].shape[1]), parts[0].dtype)
-    begin = 0
-    for X in parts:
-        places = np.flatnonzero((rows >= begin) & (rows < begin + len(X)))
-        gathered[places] = X[rows[places] - begin]
-        begin += len(X)
-    return gathered
-
-
 def collect(
     queries: FloatArray, documents: FloatArray, arrays: Arrays, by_distance: bool
 ) -> Collection:
     """Return vectors with what is known of copies among them."""
     n = len(documents)
-    first = find_duplicates(documents, queries)
+    first = same_rows(documents, _COPY, queries)
     own = np.where(first[n:] < n, first[n:], -1)
     stored = arrays.put(documents)
     return Collection(queries, documents, own, Copies(first[:n]), stored, arrays, by_distance)
+
+
+def join_repeats(queries: FloatArray, pairs: Relevance, by_length: bool) -> Relevance:
+    """Return the pairs of different queries: all that was relevant for any row of a repeated one.
+
+    Otherwise a query would be learned from while its repeat is held out, its other answers would
+    count as wrong ones, and tests would count the same query many times. ``by_length``: whether the
+    length of a query changes what it finds.
+    """
+    first = same_rows(queries if by_length else scale_rows(queries), _REPEAT)
+    return pairs.join(first)
 
 
 def make_lessons(
@@ -205,9 +183,12 @@ def _find_hard(collection: Collection, lessons: Lessons, W: FloatArray, rng: Any
     n_documents, known = len(collection.documents), lessons.known
     mined = np.sort(rng.choice(known, min(_MINED, len(known)), replace=False))
     stored = collection.documents[mined]
-    offsets = -0.5 * np.einsum("ij,ij->i", stored, stored) if collection.by_distance else None
     found, _ = search(
-        lessons.vectors @ W.T, stored, 4, offsets=offsets, device=collection.arrays.device
+        lessons.vectors @ W.T,
+        stored,
+        4,
+        by_distance=collection.by_distance,
+        device=collection.arrays.device,
     )
     found = mined[found]
     pairs = lessons.pairs

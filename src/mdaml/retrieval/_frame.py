@@ -53,7 +53,7 @@ class Frame(NamedTuple):
         return [
             block._replace(
                 queries=block.queries @ self.queries,
-                documents=block.documents @ self.documents,
+                documents=_seen_from_mean(block, self.rule) @ self.documents,
                 base=score_block(anchor, block, self.rule)[2],
             )
             for block in blocks
@@ -74,7 +74,7 @@ def make_frame(
     size = sum(len(block.queries) * len(block.documents) for block in blocks)
     if not is_framed or size > _CACHED:
         return Frame(rule)
-    of_documents, of_queries = _find_covariances(some, rule.scale, arrays.xp)
+    of_documents, of_queries = _find_covariances(some, rule, arrays.xp)
     sizes, documents = _find_axes(of_documents, arrays)
     others, queries = _find_axes(of_queries, arrays)
     return Frame(rule, documents, queries, sizes[:, None] * others)
@@ -95,11 +95,16 @@ def _fit_scale(some: Sequence[tuple[Block, Any]], xp: Any) -> float:
     return _SHARPER * factors[low]
 
 
-def _find_covariances(some: Sequence[tuple[Block, Any]], scale: float, xp: Any) -> tuple[Any, Any]:
+def _seen_from_mean(block: Block, rule: Rule) -> Any:
+    """Return the documents; by distance less their mean, which changes what all score alike."""
+    return block.documents - block.documents.mean(0) if rule.by_distance else block.documents
+
+
+def _find_covariances(some: Sequence[tuple[Block, Any]], rule: Rule, xp: Any) -> tuple[Any, Any]:
     """Return that of documents under the shares in the loss, times the scale, and of queries."""
-    total, parts = 0.0, [0.0, 0.0]
+    total, parts, scale = 0.0, [0.0, 0.0], rule.scale
     for block, S in some:
-        X = block.documents
+        X = _seen_from_mean(block, rule)
         rows, columns = block.near
         shares = contrast(scale * S, block, xp)[1]
         shares[rows, columns] += block.weights

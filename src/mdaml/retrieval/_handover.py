@@ -1,4 +1,4 @@
-"""What a fitted adapter is handed over as: to an index, a file, or another library."""
+"""What a fitted adapter is handed over as: to a reader, an index, a file or another library."""
 
 import os
 from typing import Any
@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.io import encoders, export
 from mdaml.io.model_file import write_model
+from mdaml.retrieval._gain import summarise
 from mdaml.retrieval._scores import scale_rows
 
 
@@ -17,6 +18,28 @@ class HandOver:
 
     components_: FloatArray
 
+    def summary(self: Any) -> str:
+        """Return what was learned, and the score of held-out queries before and after.
+
+        Returns
+        -------
+        text : str
+            Two lines, with the 95 % interval of the change.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> print(model.summary())
+        Map of queries, strength 1.
+        Not tested on held-out queries: anchor was given as a number.
+        """
+        check_is_fitted(self, "components_")
+        text: str = summarise(self.strength_, self.improved_, self.held_out_)
+        return text
+
     def to_inner_product(
         self: Any, queries: ArrayLike | None = None, documents: ArrayLike | None = None
     ) -> tuple[FloatArray | None, FloatArray | None]:
@@ -24,7 +47,8 @@ class HandOver:
 
         Ranked by a distance, ``d^2 = q'Mq - 2 q'Mx + x'Mx``, a query becomes ``[Mq, -1]`` and a
         document ``[x, x'Mx / 2]``: stored vectors stay and get one number more. Without
-        ``symmetric`` M is W for the queries and the identity for the documents.
+        ``symmetric`` M is W for the queries and the identity for the documents. Vectors far from
+        the origin lose digits here, as in any inner-product index: pass them in double precision.
 
         Parameters
         ----------

@@ -55,11 +55,19 @@ def contrast(S: Any, block: Block, xp: Any) -> tuple[float, Any]:
 
 
 def score_block(W: Any, block: Block, rule: Rule) -> tuple[Any, Any, Any]:
-    """Return mapped queries, documents as they are ranked, and scores without their scale."""
+    """Return mapped queries, documents as they are ranked, and scores without their scale.
+
+    Scores by distance are minus half its square, up to a constant of the query, and both sides are
+    then seen from the mean of the documents.
+    """
     queries = block.queries @ W.T
     stored = block.documents @ W.T if rule.symmetric else block.documents
+    is_distance = rule.by_distance and block.base is None  # the base has the lengths already
+    if is_distance:  # a shift of both changes no distance, and rounds less off
+        center = stored.mean(0)
+        queries, stored = queries - center, stored - center
     S = queries @ stored.T
-    if rule.by_distance:
+    if is_distance:
         S -= 0.5 * (stored * stored).sum(1)
     if block.base is not None:
         S += block.base

@@ -43,6 +43,14 @@ class Relevance:
             self.n_documents,
         )
 
+    def join(self, first: IntArray) -> "Relevance":
+        """Return the pairs with other rows for queries; grades of equal pairs add up."""
+        keys = first[self.queries] * self.n_documents + self.documents
+        distinct, places = np.unique(keys, return_inverse=True)
+        queries, documents = np.divmod(distinct, self.n_documents)
+        grades = np.bincount(places, self.grades, len(distinct)).astype(np.float64)
+        return Relevance(queries, documents, grades, self.n_queries, self.n_documents)
+
 
 def read_relevance(relevant: Any, ids: Any, n_queries: int, n_documents: int) -> Relevance:
     """Return the pairs of a user, or raise an error that says what is wrong with them.

@@ -10,7 +10,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
-from mdaml.kernels.products import blocks
+from mdaml.kernels.products import blocks, rows_per_block
 from mdaml.retrieval._relevance import Relevance, read_relevance
 from mdaml.retrieval._search import search
 from mdaml.stores.choice import find_device
@@ -158,25 +158,14 @@ def retrieval_scores(
     kind, mapped_kind = _choose_similarities(model_or_vectors, similarity)
     if kind == "cosine" and getattr(model_or_vectors, "similarity", kind) == "cosine":
         Q, X = scale_rows(Q), scale_rows(X)  # once: a copy of many documents is large
-    mapped = _map(model_or_vectors, Q, X, scored)
+    mapped = _map(model_or_vectors, Q, X, scored, mapped_kind == "euclidean")
     pairs = pairs.of(scored)
-    base = measure(*prepare(Q[scored], X, kind), pairs, depths, device)
+    base = measure(Q[scored], X, kind, pairs, depths, device)
     ours = base
     if mapped is not None:
         q, x = mapped
-        ours = measure(*prepare(q, x, mapped_kind), pairs, depths, device)
+        ours = measure(q, x, mapped_kind, pairs, depths, device)
     return _compare(ours, base, scored, (n_bootstrap, n_lost, random_state))
-
-
-def prepare(
-    queries: FloatArray, documents: FloatArray, similarity: str
-) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Return vectors and offsets by whose inner products a similarity ranks documents."""
-    if similarity == "cosine":
-        return scale_rows(queries), scale_rows(documents), None
-    if similarity == "dot":
-        return queries, documents, None
-    return queries, documents, -0.5 * np.einsum("ij,ij->i", documents, documents)
 
 
 def scale_rows(A: FloatArray) -> FloatArray:
@@ -193,13 +182,16 @@ def scale_rows(A: FloatArray) -> FloatArray:
 def measure(
     queries: FloatArray,
     documents: FloatArray,
-    offsets: FloatArray | None,
+    similarity: str,
     pairs: Relevance,
     depths: Sequence[int],
     device: str | None = None,
 ) -> dict[str, FloatArray]:
     """Return each measure at each depth for each query; every query has a relevant document."""
-    found, _ = search(queries, documents, max(depths), offsets=offsets, device=device)
+    if similarity == "cosine":
+        queries, documents = scale_rows(queries), scale_rows(documents)
+    by_distance = similarity == "euclidean"
+    found, _ = search(queries, documents, max(depths), by_distance=by_distance, device=device)
     return measure_ranking(found, pairs, depths)
 
 
@@ -276,15 +268,16 @@ def _bootstrap(differences: FloatArray, n_samples: int, rng: Any) -> FloatArray:
     return np.quantile(np.concatenate(means), [0.025, 0.975], axis=0)
 
 
-def _map(model: Any, Q: FloatArray, X: FloatArray, rows: IntArray) -> Any:
+def _map(model: Any, Q: FloatArray, X: FloatArray, rows: IntArray, by_distance: bool) -> Any:
     """Return mapped queries, of some rows, and documents; None: as they are."""
     if model is None:
         return None
     if hasattr(model, "transform_queries"):
         check_is_fitted(model, "components_")
-        return model.transform_queries(Q[rows]), model.transform_documents(X)
+        maps = model.transform_queries, model.transform_documents
+        return _map_both(*maps, Q[rows], X, by_distance)
     if hasattr(model, "transform"):
-        return model.transform(Q[rows]), model.transform(X)
+        return _map_both(model.transform, model.transform, Q[rows], X, by_distance)
     both = model if isinstance(model, tuple) else (model, X)
     if len(both) != 2:
         raise ValueError(f"A pair of mapped queries and documents is wanted, got {len(both)}.")
@@ -295,6 +288,27 @@ def _map(model: Any, Q: FloatArray, X: FloatArray, rows: IntArray) -> Any:
             f"columns, got shapes {mapped.shape} and {stored.shape}."
         )
     return mapped[rows], stored
+
+
+def _map_both(
+    map_queries: Any, map_documents: Any, Q: FloatArray, X: FloatArray, by_distance: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return mapped vectors; where distances rank, seen from where the mean document is mapped to.
+
+    These are mapped in double precision, block by block: vectors far from the origin that are
+    mapped in single precision lose what they differ by.
+    """
+    if not by_distance:
+        return map_queries(Q), map_documents(X)
+    origin = np.asarray(map_documents(X.mean(axis=0, dtype=np.float64)[None]), np.float64)
+
+    def each(mapping: Any, A: FloatArray) -> FloatArray:
+        out = np.empty((len(A), origin.shape[1]), A.dtype)
+        for begin, end in blocks(0, len(A), rows_per_block(A.shape[1], 8)):
+            out[begin:end] = np.asarray(mapping(A[begin:end].astype(np.float64))) - origin
+        return out
+
+    return each(map_queries, Q), each(map_documents, X)
 
 
 def _choose_similarities(model: Any, similarity: str | None) -> tuple[str, str]:

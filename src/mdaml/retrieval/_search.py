@@ -1,4 +1,4 @@
-"""Exact search by inner products, in blocks, with NumPy or on a device."""
+"""Exact search by inner products or distances, in blocks, with NumPy or on a device."""
 
 from typing import Any, NamedTuple
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 
+_LOOKED_AT = 4096  # documents by which their place is told
 _QUERIES, _DOCUMENTS = 1024, 8192  # scores of 32 MB in single precision are held at a time
 
 
@@ -51,12 +52,14 @@ def search(
     documents: FloatArray,
     k: int,
     *,
-    offsets: FloatArray | None = None,
+    by_distance: bool = False,
     device: str | None = None,
 ) -> tuple[IntArray, FloatArray]:
-    """Rows of the k documents with the highest ``query @ document + offset``, and these scores.
+    """Rows of the k documents with the highest ``query @ document``, and these scores.
 
-    The highest come first, ties go to the earlier row. All documents are looked at.
+    ``by_distance``: of the nearest documents. The scores are then minus half the squared distance,
+    up to a constant of the query. The highest come first, ties go to the earlier row. All documents
+    are looked at.
     """
     k = min(k, len(documents))
     arrays = load_arrays(device)
@@ -64,19 +67,36 @@ def search(
     scores = np.empty((len(queries), k), np.result_type(queries, documents))
     # Documents are moved to a device once; there is room for them where there is one.
     stored = documents if device is None else arrays.put(np.ascontiguousarray(documents))
-    shift = None if offsets is None else arrays.put(offsets)
+    center: Any = None
+    if by_distance:  # products of vectors far from the origin would round differences off
+        near = _find_center(documents)
+        queries, center = queries - near, arrays.put(near)
     for start in range(0, len(queries), _QUERIES):
         rows = slice(start, start + _QUERIES)
         best = _Best(arrays, k)
         some = arrays.put(np.ascontiguousarray(queries[rows]))
         for first in range(0, len(documents), _DOCUMENTS):
             last = first + _DOCUMENTS
-            S = some @ stored[first:last].T
-            if shift is not None:
-                S += shift[first:last]
+            block = stored[first:last] if center is None else stored[first:last] - center
+            S = some @ block.T
+            if center is not None:
+                S -= 0.5 * (block * block).sum(1)
             best.add(S, first)
         found[rows], scores[rows] = (arrays.fetch(part) for part in (best.rows, best.scores))
     return found, scores
+
+
+def _find_center(documents: FloatArray) -> FloatArray:
+    """Return a point among the documents, as some of them tell.
+
+    Its entries are multiples of a power of two about as large as the documents spread. So vectors
+    around the origin stay as they are, and differences of whole numbers exact, ties among them too.
+    """
+    some = documents[:: 1 + len(documents) // _LOOKED_AT].astype(np.float64)
+    spread = float(some.std(axis=0).max(initial=0.0))
+    unit = 2.0 ** np.ceil(np.log2(spread)) if spread > 0 else 1.0
+    center: FloatArray = np.round(some.mean(axis=0) / unit) * unit
+    return center.astype(documents.dtype)
 
 
 class _Best:

@@ -1,0 +1,46 @@
+"""What held-out queries say of an adapter, in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mdaml._validation import warn
+
+
+def describe_gain(held_out: Mapping[str, Any]) -> str:
+    """Return the score before and after with the interval of the change; empty if not known."""
+    if not held_out.get("strengths") or "gain" not in held_out:  # saved by an older version
+        return ""
+    base, gain, (low, high) = held_out["base"], held_out["gain"], held_out["interval"]
+    return (
+        f"nDCG@10 {base:.4f} before, {base + gain:.4f} after, change {gain:+.4f} (95 % interval "
+        f"{low:+.4f} to {high:+.4f})"
+    )
+
+
+def summarise(strength: float, improved: bool, held_out: Mapping[str, Any]) -> str:
+    """Return what was learned and what it gained, in one or two lines."""
+    outcome = f"Map of queries, strength {strength:g}." if improved else "No change of the queries."
+    if not held_out:
+        return f"{outcome}\nNot tested on held-out queries: anchor was given as a number."
+    gain = describe_gain(held_out)
+    if not gain:
+        return f"{outcome}\nNot tested: too few different queries to hold some out."
+    return f"{outcome}\n{held_out['n_queries']} different held-out queries: {gain}."
+
+
+def warn_unimproved(held_out: Mapping[str, Any], kept: str) -> None:
+    """Say that nothing was learned, why that may be, and what to try; ``kept`` is what stays."""
+    n_queries = held_out["n_queries"]
+    if not held_out["strengths"]:
+        warn(
+            f"QueryAdapter returns {kept}: {n_queries} different queries with relevant documents "
+            "are too few to hold some out. Collect more, or set anchor=0.1 to learn without a test."
+        )
+        return
+    warn(
+        f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat them "
+        f"beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). Likely causes: "
+        "too few different queries, wrong or random pairs, queries and documents of different "
+        "encoders, or vectors that rank well already. Check some pairs by hand and collect pairs "
+        "of more different queries; anchor=0.1 learns without this test."
+    )
