@@ -31,6 +31,7 @@ def panel():
     return model, X, np.concatenate(T), who, np.concatenate(seconds), np.concatenate(left)
 
 
+@pytest.mark.needs("pandas")
 def test_who_answers_at_random_is_said(panel):
     model, X, T, who, seconds, left = panel
     table = audit(model, X, triplets=T, who=who, seconds=seconds, left=left).set_index("who")
@@ -52,6 +53,7 @@ def test_who_answers_at_random_is_said(panel):
     )
 
 
+@pytest.mark.needs("pandas")
 def test_few_answers_prove_nothing(panel):
     model, X, T, who, _, _ = panel
     some = np.concatenate([np.flatnonzero(who == name)[:6] for name in np.unique(who)])
@@ -119,6 +121,7 @@ def test_errors_are_a_posterior_mode():
         assert error == pytest.approx(best, abs=2e-3)
 
 
+@pytest.mark.needs("pandas")
 def test_bad_columns_are_refused(panel):
     model, X, T, who, seconds, left = panel
     with pytest.raises(ValueError, match="pass who= too"):

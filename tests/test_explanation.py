@@ -8,12 +8,16 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
-from mdaml import GMML, KISSME, LFDA, Euclidean, MDaML
+from mdaml import GMML, KISSME, LFDA, Euclidean, MDaML, fold_pipeline
 from mdaml.datasets import make_multimodal, make_triplets
 from mdaml.inspection import effective_rank, explain_distance, feature_relevance, mode_map
+from mdaml.plot import plot_metric_ellipse
 
 
 def metric_of(components):
@@ -83,7 +87,6 @@ def test_scaling_a_feature_against_its_weight_changes_no_relevance(correlated):
 numbers = st.floats(-100, 100)
 
 
-@settings(max_examples=50)
 @given(hnp.arrays(float, (3, 4), elements=numbers), hnp.arrays(float, (2, 4), elements=numbers))
 def test_contributions_sum_to_the_squared_distance(L, points):
     metric = metric_of(L)
@@ -117,7 +120,6 @@ def test_features_keep_their_names():
     assert list(explain_distance(metric, X.iloc[0], X.iloc[1]).index) == ["length", "width"]
 
 
-@settings(max_examples=50)
 @given(hnp.arrays(float, 5, elements=st.floats(0.01, 100)))
 def test_effective_rank_is_the_exponential_of_the_entropy(lengths):
     shares = lengths**2 / np.sum(lengths**2)
@@ -182,3 +184,45 @@ def test_near_pairs_of_quadruplets_count_too():
 def test_what_cannot_be_explained_is_said(call, error, message):
     with pytest.raises(error, match=message):
         call(metric_of(np.eye(2)))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Normalizer()],
+        [Normalizer("l1")],
+        [StandardScaler(), Normalizer()],
+        [StandardScaler(), Normalizer(), StandardScaler(), PCA(3)],
+        [StandardScaler(), PCA(3)],
+        [StandardScaler(with_mean=False)],
+    ],
+    ids=str,
+)
+def test_contributions_sum_to_the_distance_of_a_folded_pipeline(steps):
+    X = np.random.default_rng(0).normal(size=(24, 4)) + np.array([3.0, 0, 0, 1])
+    y = (X[:, 0] > 3) + 2 * (X[:, 1] > 0)
+    pipeline = make_pipeline(*steps, GMML()).fit(X, y)
+    model = fold_pipeline(pipeline)
+    a, b = pipeline.transform(X[:2])
+    frame = explain_distance(model, X[0], X[1])
+    assert frame["contribution"].sum() == pytest.approx(np.sum((a - b) ** 2))
+    assert frame["share"].sum() == pytest.approx(1.0)
+    every = sum(
+        explain_distance(model, X[i], X[j])["contribution"] for i in range(24) for j in range(i)
+    )
+    shares = feature_relevance(model, X)
+    assert shares.sum() == pytest.approx(1.0)
+    assert shares.to_numpy() == pytest.approx((every / every.sum()).to_numpy(), abs=1e-9)
+
+
+def test_mixed_features_before_a_normalizer_are_refused():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    for n in (3, 4):
+        pipeline = make_pipeline(PCA(n), Normalizer(), Euclidean()).fit(X)
+        model = fold_pipeline(pipeline)
+        with pytest.raises(TypeError, match="explain_distance cannot tell features apart"):
+            explain_distance(model, X[0], X[1])
+        with pytest.raises(TypeError, match="feature_relevance cannot tell features apart"):
+            feature_relevance(model, X)
+        with pytest.raises(TypeError, match="no Mahalanobis distance of X"):
+            plot_metric_ellipse(model, X)

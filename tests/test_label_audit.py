@@ -4,13 +4,23 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 
-from mdaml import GMML, Euclidean, MDaML
-from mdaml.datasets import load_dataset
+import mdaml
+from mdaml import GMML, LFDA, Euclidean, MDaML, fold_pipeline
+from mdaml.datasets import load_dataset, make_triplets
 from mdaml.inspection import audit_labels
+from mdaml.inspection._crossfit import deal, find_units
+
+pytestmark = [
+    pytest.mark.needs("pandas"),  # what is tested returns data frames
+    # Of wrong labels so little may be learned that the start is kept; audits work with that too.
+    pytest.mark.filterwarnings("ignore:Nothing was learned"),
+]
 
 
 def literal(Y, y, row, k):
@@ -35,7 +45,7 @@ def test_slack_and_other_label_are_those_of_plain_loops(k):
     X, y = rng.normal(size=(40, 3)), rng.integers(-1, 3, size=40)
     y[0] = 9  # no other sample has this label
     model = GMML().fit(X, np.where(y == 9, 0, y))
-    frame = audit_labels(model, X, y, n_neighbors=k)
+    frame = audit_labels(model, X, y, n_neighbors=k, refit=False)
     assert frame["row"].tolist() == np.flatnonzero(y != -1).tolist()
     assert frame["label"].tolist() == y[y != -1].tolist()
     Y = model.transform(X)
@@ -87,3 +97,92 @@ def test_wrong_arguments_are_refused(arguments, message):
     arguments = {"y": [0, 0, 1, 1], **arguments}
     with pytest.raises(ValueError, match=message):
         audit_labels(Euclidean().fit(X), X, **arguments)
+
+
+def flipped(load, seed):
+    """A set of scikit-learn with nine labels of a hundred changed, and which."""
+    X, y = load(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    wrong = np.zeros(len(y), bool)
+    wrong[rng.choice(len(y), round(0.09 * len(y)), replace=False)] = True
+    n_classes = y.max() + 1
+    return X, np.where(wrong, (y + rng.integers(1, n_classes, len(y))) % n_classes, y), wrong
+
+
+def n_found(model, X, y, wrong, **options):
+    frame = audit_labels(model, X, y, **options)
+    return int(np.count_nonzero(wrong & (frame["category"] == "suspected wrong")))
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
+def test_nine_tenths_of_what_the_best_method_finds(load):
+    found, best = 0, 0
+    for seed in range(3):
+        X, y, wrong = flipped(load, seed)
+        scaled = StandardScaler().fit_transform(X)
+        others = (Euclidean().fit(scaled), GMML().fit(scaled, y), LFDA().fit(scaled, y))
+        best += max(n_found(model, scaled, y, wrong, refit=False) for model in others)
+        found += n_found(MDaML().fit(scaled, y), scaled, y, wrong)
+    assert found >= 0.9 * best
+
+
+def test_a_model_finds_the_same_however_it_is_passed(tmp_path):
+    X, y, _ = flipped(load_wine, 0)
+    metric = MDaML(shrinkage=0.0, random_state=0)  # learns in any case
+    pipeline = make_pipeline(StandardScaler(), PCA(8), metric).fit(X, y)
+    wanted = audit_labels(pipeline, X, y)
+    folded = fold_pipeline(pipeline)
+    folded.save(tmp_path / "wine.mdaml")
+    folded.save(tmp_path / "compact.mdaml", compact=True)
+    for model in (folded, *(mdaml.load(tmp_path / f"{n}.mdaml") for n in ("wine", "compact"))):
+        frame = audit_labels(model, X, y)
+        assert frame["slack"].to_numpy() == pytest.approx(wanted["slack"].to_numpy(), abs=0.05)
+        assert (frame["category"] == wanted["category"]).mean() > 0.95
+    again = audit_labels(pipeline, X, y)
+    assert again.equals(wanted)
+    direct = audit_labels(folded, X, y, refit=False)
+    assert np.mean(direct["slack"]) > np.mean(wanted["slack"]) + 0.02  # as the labels want it
+
+
+def test_a_folded_model_that_is_fitted_again_forgets_the_steps():
+    X, y, _ = flipped(load_wine, 0)
+    model = fold_pipeline(make_pipeline(StandardScaler(), GMML()).fit(X, y))
+    assert model.input_map_.shape == (13,)
+    assert not hasattr(model.fit(X, y), "input_map_")
+
+
+def test_labels_that_the_model_never_saw_are_judged_by_the_model_itself():
+    X, y, _ = flipped(load_wine, 0)
+    X = StandardScaler().fit_transform(X)
+    rows = np.arange(len(X))
+    old, new = rows[::2], rows[1::2]
+    T, _ = make_triplets(X, n_triplets=500, random_state=0)
+    for model in (
+        MDaML(random_state=0).fit(X[old], y[old]),
+        GMML().fit(X[old], y[old]),
+        MDaML(random_state=0).fit(X[new], triplets=T[T.max(axis=1) < len(new)]),
+    ):
+        found = audit_labels(model, X[new], y[new])
+        assert found.equals(audit_labels(model, X[new], y[new], refit=False))
+
+
+def test_copies_of_a_row_are_held_out_together():
+    rng = np.random.default_rng(0)
+    codes, units = rng.integers(3, size=90), np.arange(90) // 3 * 3
+    fold = deal(codes, units, np.random.RandomState(0))
+    assert np.array_equal(fold, fold[units])
+    assert np.bincount(fold).tolist() == [30, 30, 30]
+    X, _, _ = flipped(load_wine, 0)
+    assert np.array_equal(find_units(np.repeat(X, 2, axis=0), X), np.arange(2 * len(X)) // 2 * 2)
+
+
+def test_what_cannot_be_fitted_again_is_said():
+    X, y, _ = flipped(load_wine, 0)
+    model = fold_pipeline(make_pipeline(Normalizer(), GMML()).fit(X, y))
+    with pytest.warns(UserWarning, match="made by fold_pipeline; pass the pipeline"):
+        found = audit_labels(model, X, y)
+    assert found.equals(audit_labels(model, X, y, refit=False))
+    small, labels = X[[0, 1, 60]], [0, 0, 1]
+    with pytest.warns(UserWarning, match="cannot be fitted again"):
+        audit_labels(LFDA().fit(X, y), small, labels, refit=True)
+    assert len(audit_labels(Euclidean().fit(small), small, labels)) == 3

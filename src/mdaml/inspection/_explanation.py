@@ -10,6 +10,7 @@ from mdaml.constraints.checks import check_triplets
 from mdaml.constraints.names import get_index
 from mdaml.inspection._model import (
     are_training_rows,
+    before_the_map,
     feature_names,
     fitted_metric,
     mapped_samples,
@@ -26,7 +27,8 @@ def feature_relevance(model: Any, X: ArrayLike) -> "Series":
 
     The mean squared distance of two points of X is :math:`2 \sum_{fg} M_{fg} \mathrm{Cov}_{fg}`.
     Feature f is given :math:`\sum_g M_{fg} \mathrm{Cov}_{fg}`: its own term, and half of each term
-    it shares with another feature.
+    it shares with another feature. Behind a ``Normalizer`` that :func:`mdaml.fold_pipeline` kept,
+    Cov is that of the rows of unit length; features that are mixed before it are refused.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ def feature_relevance(model: Any, X: ArrayLike) -> "Series":
     Y = mapped_samples(metric, X)
     if len(Y) < 2:
         raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")
-    samples = np.asarray(X, dtype=np.float64)
+    samples = before_the_map("feature_relevance", metric, np.asarray(X, dtype=np.float64))
     centred, mapped = samples - samples.mean(axis=0), Y - Y.mean(axis=0)
     # sum_g M_fg Cov_fg = sum_c L_cf Cov(x_f, y_c), with y = L x.
     parts = np.sum(metric.components_.T * (centred.T @ mapped), axis=1)
@@ -80,7 +82,8 @@ def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
     """Return what each feature adds to the squared learned distance of two points.
 
     With :math:`z = a - b` feature f adds :math:`z_f (M z)_f`; together they are the squared
-    distance.
+    distance. Behind a ``Normalizer`` that :func:`mdaml.fold_pipeline` kept, a and b in z are the
+    points of unit length; features that are mixed before it are refused.
 
     Parameters
     ----------
@@ -123,7 +126,8 @@ def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
         if not np.all(np.isfinite(point)):
             raise ValueError(f"{wanted}, got {point[~np.isfinite(point)][0]} among them.")
         points.append(point)
-    difference = points[0] - points[1]
+    inner = before_the_map("explain_distance", metric, np.array(points))
+    difference = inner[0] - inner[1]
     parts = difference * (metric.components_.T @ (metric.components_ @ difference))
     total = parts.sum()
     return pandas.DataFrame(

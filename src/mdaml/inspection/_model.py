@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.pipelines import FoldedMetric
 
 
 def fitted_metric(caller: str, model: Any) -> Any:
@@ -45,6 +46,25 @@ def require_pandas(caller: str) -> Any:
 def mapped_samples(metric: Any, X: ArrayLike) -> FloatArray:
     """Return samples under the learned map, in double precision."""
     return metric.transform(X).astype(np.float64)
+
+
+def before_the_map(caller: str, metric: Any, X: FloatArray) -> FloatArray:
+    """Return samples as the linear map of the metric sees them, with one column for each feature.
+
+    A metric behind steps that bring rows to unit length sees these rows. Where the steps mix
+    features, as principal components do, no column is that of a feature.
+    """
+    if not isinstance(metric, FoldedMetric):
+        return X
+    matrices = [step["matrix"] for step in metric.front_ if step["matrix"] is not None]
+    for matrix in matrices:
+        if matrix.shape[0] != matrix.shape[1] or np.any(matrix != np.diag(np.diag(matrix))):
+            raise TypeError(
+                f"{caller} cannot tell features apart here: before the Normalizer the pipeline "
+                "mixes them, as PCA does, and no feature has a share of its own. Fold the steps "
+                "behind PCA only, and pass what PCA returns."
+            )
+    return metric._front(X)
 
 
 def mode_weights(
