@@ -216,7 +216,7 @@ def record():
     return json.loads(RECORD.read_text())
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
 def use_one_or_two_threads(request, monkeypatch):
     """One thread, or two for however little work."""
     monkeypatch.setattr(threads, "n_threads", lambda: request.param)

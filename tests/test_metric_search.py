@@ -88,7 +88,9 @@ def test_nothing_held_out_reaches_a_fit(answers, recorder, cv, in_pipeline):
     MetricSearchCV(estimator, grid, cv=cv, refit=False).fit(X, constraints=said)
     splits = list(cv.split(said))
     assert len(Recorder.seen) == 2 * len(splits)
+    # Those of the start, which the search scores as well, come last.
     fitted_to = scales if in_pipeline else [samples for samples, _, _ in Recorder.seen]
+    fitted_to = fitted_to[: len(Recorder.seen)]
     for n, (samples, (_, y, weak)) in enumerate(zip(fitted_to, Recorder.seen, strict=True)):
         split = splits[n // 2]
         np.testing.assert_array_equal(samples, X[split.train_points])
@@ -115,7 +117,7 @@ def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
     np.testing.assert_array_equal(last[0], X)
 
 
-def test_second_stage_goes_on_from_the_same_split_only(answers, monkeypatch):
+def test_second_stage_fits_the_finalists_anew(answers, monkeypatch):
     X, said = answers
     made = []
     original = _trials.Ground.fit
@@ -129,17 +131,15 @@ def test_second_stage_goes_on_from_the_same_split_only(answers, monkeypatch):
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
     assert len(made) == 2 * (4 + 3)
-    ends = {}
+    rounds = {}
     for model, samples in made:
-        key = (samples.tobytes(), model.triplet_weight)
-        if key in ends:
-            first = ends[key]
-            np.testing.assert_allclose(model.init_metric, first.get_mahalanobis_matrix())
-            np.testing.assert_array_equal(model.init, first.weights_)
-            assert (first.max_iter, model.max_iter) == (2, 8)
-        ends[key] = model
+        # Where a candidate starts is also what its metric is held near.
+        assert (model.init_metric, model.init) == ("auto", "gmm")
+        rounds.setdefault((samples.tobytes(), model.triplet_weight), []).append(model.max_iter)
+    assert sorted(rounds.values(), key=len) == [[2]] * 2 + [[2, "auto"]] * 6
 
 
+@pytest.mark.slow
 def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
     X, said = answers
     grid = {"n_modes": [1, 2], "ridge": [1e-4, 1e-2, 1.0]}
@@ -151,7 +151,7 @@ def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
     assert whole.cv_results_["finished"].all()
     for n in range(3):
         one, other = (s.cv_results_[f"split{n}_test_score"][finished] for s in (staged, whole))
-        np.testing.assert_allclose(one, other, atol=0.02)
+        np.testing.assert_array_equal(one, other)
     # The last fit starts from nothing, whatever came before.
     assert staged.best_estimator_.get_params()["init"] == "gmm"
     if staged.best_params_ == whole.best_params_:
@@ -266,6 +266,7 @@ def test_any_weak_learner_can_be_searched_without(answers, learner):
         (lambda model, X, said: model.score_triplets(X, said.triplets), "constraints"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:No candidate beats")  # balance is hard for GMML
 def test_scoring_by_name_or_function(answers, balance, scoring, truth):
     X, given = balance if truth == "y" else answers
     search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=3, scoring=scoring, random_state=0)
@@ -402,12 +403,15 @@ def test_splits_of_one_s_own(balance):
     X, y = balance
     groups = np.arange(len(y)) % 7
     folds = [Split(*rows) for rows in GroupKFold(3).split(X, y, groups)]
-    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=folds).fit(X, y)
+    with pytest.warns(UserWarning, match="No candidate beats the distance before learning"):
+        search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=folds).fit(X, y)
     assert search.n_splits_ == 3
+    assert search.best_score_ < search.start_score_
 
 
 def test_data_frames_keep_their_names(balance):
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     X, y = balance
     frame = pandas.DataFrame(X, columns=list("abcd"))
     search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(frame, y)
@@ -417,7 +421,7 @@ def test_data_frames_keep_their_names(balance):
 
 def test_points_that_are_never_compared_are_still_passed_on(recorder):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    triplets, _ = make_triplets(X[:20], n_triplets=100, random_state=0)
+    triplets, _ = make_triplets(X[:20], n_triplets=100, components=np.eye(3)[:1], random_state=0)
     said = Constraints(triplets=triplets, n_points=20)
     MetricSearchCV(recorder, {}, cv=2).fit(X, constraints=said)
     assert all(len(samples) == 50 for samples, _, _ in Recorder.seen)

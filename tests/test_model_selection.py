@@ -69,11 +69,14 @@ def renamed(constraints, points):
     return Constraints(**parts, **labels, n_points=N_POINTS)
 
 
-@settings(max_examples=40)
+def listed_points(said):
+    return [row for rows in (said.triplets, said.pairs, said.quadruplets) for row in rows.tolist()]
+
+
 @given(said=some_constraints(), shuffle=st.booleans(), n_splits=st.integers(2, 5))
 def test_each_comparison_is_held_out_once_and_asked_on_one_side_only(said, shuffle, n_splits):
-    if len(questions(said)) < n_splits:
-        return
+    if len({frozenset(row) for row in listed_points(said)}) < n_splits:
+        return  # what is asked about the same points stays together
     seed = 0 if shuffle else None
     splits = list(ConstraintKFold(n_splits, shuffle=shuffle, random_state=seed).split(said))
     assert len(splits) == n_splits
@@ -115,7 +118,6 @@ def test_folds_are_of_equal_size_in_all_and_of_every_kind():
         assert (counts.dissimilar_pairs, counts.quadruplets) == (14, 20)
 
 
-@settings(max_examples=40)
 @given(said=some_constraints(), seed=st.integers(0, 99))
 def test_held_out_points_take_their_comparisons_with_them(said, seed):
     try:
@@ -328,7 +330,9 @@ def test_comparison_scores_equal_the_loops_and_scikit_learn(said):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
-    "learner", [Euclidean, GMML, KISSME, DMLeig, DMLMJ, LFDA, LMNN, DMLdc, MDaML]
+    "learner",
+    # Without the shrinkage given, MDaML would rightly keep the start: there is little to learn.
+    [Euclidean, GMML, KISSME, DMLeig, DMLMJ, LFDA, LMNN, DMLdc, partial(MDaML, shrinkage=0.0)],
 )
 def test_all_estimators_can_be_scored_alone_and_in_a_pipeline(learner):
     rng = np.random.default_rng(0)

@@ -1,6 +1,7 @@
 """Learning chunk by chunk: what is kept, what it costs, and how close it comes to one fit."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from mdaml import MDaML, load
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import load_dataset
 from mdaml.estimators import chunks as chunks_module
-from mdaml.estimators.chunks import Past, Reservoir
+from mdaml.estimators.chunks import Choice, Past, Reservoir
 from mdaml.solver.geometry import between
 from mdaml.stores import choice
 
@@ -343,7 +344,9 @@ def test_a_metric_between_two_does_not_depend_on_rotations_of_their_factors(rank
 
 def test_the_share_is_that_of_what_was_learned_from_in_all_that_was_seen():
     nothing = Reservoir.empty(2, np.dtype(float))
-    past = Past(np.eye(2), np.zeros((1, 2)), 300, nothing)
+    choice = Choice(0.1, 0.0, keep_start=False, gain=None, n_comparisons=300)
+    past = Past(np.eye(2), np.zeros((1, 2)), 300, nothing, choice, n_lost=300)
     assert past.share(100) == 0.25
     full = Reservoir(np.zeros((2, 2)), np.zeros((300, 4), int), np.ones(300), np.ones(300))
-    assert Past(np.eye(2), np.zeros((1, 2)), 300, full).share(100) == 1.0
+    assert replace(past, reservoir=full, n_lost=0).share(100) == 1.0
+    assert replace(past, reservoir=full).share(100) == 0.25  # the sample is not of all

@@ -34,6 +34,7 @@ _LEAST_ANSWERS = 5
 _N_QUERIES = 60
 _REFIT = 1.25  # a whole fit when there are so many times the answers of the last one
 _HOLD = 6.0  # answers about a feature that Euclid counts for
+_OPEN_ANCHOR = 1.0  # where held-out answers cannot tell whether learning helps
 _SLOW = 2.0  # seconds of a whole fit above which the answers in between refine the model only
 
 
@@ -143,9 +144,14 @@ class Learner:
             elif n != self._n_fitted or self._model is None:
                 self._model = MDaML(anchor=choose_anchor(said, space.X.shape[1]), random_state=0)
                 several = len(np.unique(said.columns["who"])) > 1 and len(said.triplets) == n
-                self._model.fit(
-                    space.X, constraints=said._replaced(ids=None), who="who" if several else None
-                )
+                given: Row = {
+                    "constraints": said._replaced(ids=None),
+                    "who": "who" if several else None,
+                }
+                self._model.fit(space.X, **given)
+                if self._model.start_kept_:
+                    # Questions are asked because they are open: few of them tell metrics apart.
+                    self._model.set_params(anchor=_OPEN_ANCHOR).fit(space.X, **given)
                 self._n_fitted, self._seconds = n, time.perf_counter() - began
         self._n_learned = n
         return space.widen(self._model, X)

@@ -22,7 +22,8 @@ from mdaml.cli._failures import WORK_FAILED as WORK_FAILED
 from mdaml.cli._failures import CommandError as CommandError
 from mdaml.cli._interrupts import ignore_interrupts
 from mdaml.io.atomic import replace_file
-from mdaml.io.texts import list_suffixes, shorten
+from mdaml.io.messages import explain_os_error, shorten
+from mdaml.io.texts import list_suffixes
 
 # Outputs of the running command that are complete.
 _written: list[Path] = []
@@ -158,8 +159,11 @@ def replace_output(
                 else:
                     part = stack.enter_context(replace_file(out))
             except OSError as error:
-                cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-                reason = cause.strerror
+                if isinstance(error, FileNotFoundError):
+                    reason = f"there is no folder {out.parent}. Create it first"
+                else:
+                    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+                    reason = explain_os_error(cause)
         if reason is not None:
             raise CommandError(f"--out: cannot write {shorten(str(out))}: {reason}.")
         yield part
@@ -170,7 +174,7 @@ def _is_same_file(one: Path, other: Path) -> bool:
     """Say whether two names lead to one file, by whatever links."""
     try:
         return one.resolve() == other.resolve() or one.samefile(other)
-    except (OSError, ValueError):  # there is none, or it cannot be one
+    except (OSError, ValueError, RuntimeError):  # there is none, it cannot be one, links in a ring
         return False
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mdaml._validation import has_unit_rows
+from mdaml._validation import has_unit_rows, warn
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
@@ -73,9 +73,12 @@ def fit(
             seconds = time.perf_counter() - start
             screen.add_fact("method", f"{type(estimator).__name__}, {seconds:.1f} s", str(method))
             screen.document |= {"params": get_params(estimator), "seconds": seconds}
+            is_measured = getattr(estimator, "gain_", None) is not None
+            if is_measured:
+                _describe_gain(screen, estimator)
             if compared is not None:
                 _describe_agreement(screen, estimator, scaler, table, compared)
-            elif supervision and estimate:
+            elif supervision and estimate and not is_measured:
                 _describe_accuracy(screen, make_estimator(method, params, seed), table, scaler)
             save_model(estimator, part, table)
         screen.add_fact("model", str(out), str(out))
@@ -102,6 +105,16 @@ def _learn(
     return scaler
 
 
+def _describe_gain(screen: Screen, model: Any) -> None:
+    """Add what was gained on held-out points or samples, which the fit has measured."""
+    gain = model.gain_
+    what = "comparisons hold" if gain["score"] == "comparisons" else "rows get the right label"
+    text = f"{gain['after']:.1%} of held-out {what}, {gain['before']:.1%} before learning"
+    if model.start_kept_:
+        text += "; no more than chance, so nothing was learned"
+    screen.add_fact("held_out", text, gain | {"start_kept": model.start_kept_})
+
+
 def _describe_agreement(
     screen: Screen,
     model: Any,
@@ -120,7 +133,8 @@ def _describe_agreement(
         learned, unlearned = (triplet_accuracy(m, table.X, compared) for m in (model, before))
     except ValueError:  # pairs of one kind only, which some methods take
         return
-    text = f"{learned:.1%} of these comparisons hold, {unlearned:.1%} before learning"
+    _warn_if_worse(screen, learned, unlearned)
+    text = f"{learned:.1%} of all comparisons hold, {unlearned:.1%} before learning"
     screen.add_fact("agreement", text, {"learned": learned, "before": unlearned})
 
 
@@ -162,6 +176,17 @@ def _describe_accuracy(
             scores.append([knn_accuracy(m, B, y[held], gallery=(A, y[kept])) for m in metrics])
             update(n)
     learned, before = np.mean(scores, axis=0)
+    _warn_if_worse(screen, learned, before)
     text = f"{learned:.1%} of held-out rows get the right label from 3 neighbours, "
     text += f"{before:.1%} before learning"
     screen.add_fact("accuracy", text, {"learned": learned, "before": before, "folds": n_folds})
+
+
+def _warn_if_worse(screen: Screen, learned: float, before: float) -> None:
+    """Warn if the score after learning is below that before it."""
+    if learned < before:
+        with screen.collect_warnings():
+            warn(
+                f"Learning made it worse: {learned:.1%}, and {before:.1%} before learning. Use "
+                "another method, or the distance before learning (--method euclidean)."
+            )

@@ -81,7 +81,7 @@ def _read_names(path: Path) -> list[str]:
         raise CommandError(f"{path}: it is not UTF-8 text: {error}.") from None
     names = [line.strip() for line in lines if line.strip()]
     if not names:
-        raise CommandError(f"{path}: the file is empty.")
+        raise CommandError(f"{path}: the file is empty. Write at least one line into it.")
     return names
 
 

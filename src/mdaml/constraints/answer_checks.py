@@ -7,7 +7,7 @@ import numpy as np
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints.checks import MOST_POINTS
-from mdaml.constraints.names import to_rows
+from mdaml.constraints.names import to_array, to_rows
 
 Faults = Iterator[tuple[BoolArray, str]]
 
@@ -128,11 +128,12 @@ def number_groups(who: Any, n: int) -> IntArray:
     """Return the number of the person of each answer; None is one person."""
     if who is None:
         return np.zeros(n, np.int64)
-    values = np.asarray(who)
+    values = to_array(who)
     if values.shape != (n,):
         raise ValueError(f"who must hold one value for each of {n} answers, got {values.shape}.")
-    texts = values.astype(str) if values.dtype == object else values
-    return np.unique(texts, return_inverse=True)[1]
+    if values.dtype == object:  # 1 and "1" are two persons
+        values = np.array([repr(v) if isinstance(v, str) else str(v) for v in values.tolist()])
+    return np.unique(values, return_inverse=True)[1]
 
 
 # Faults of single answers

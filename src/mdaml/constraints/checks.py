@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_integer
-from mdaml.constraints.names import Names, check_ids, frozen, is_missing, to_rows
+from mdaml.constraints.names import Names, check_ids, frozen, is_missing, to_array, to_rows
 
 # Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
 MOST_POINTS = 2**31
@@ -72,7 +72,7 @@ def check_columns(
                 f"{wanted}; got the name {name!r}. It must be a text, other than "
                 f"{', '.join(COLUMNS)}, which files have for the constraints themselves."
             )
-        array = np.asarray(values)
+        array = to_array(values)
         if array.shape != (n_constraints,):
             raise ValueError(f"{wanted}; column {name!r} has shape {array.shape}.")
         checked[name] = frozen(to_column(array), None)
@@ -87,7 +87,15 @@ def to_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values.astype(object)
     if set(map(type, values.tolist())) <= {str}:
         return values
-    texts = [x if isinstance(x, str) else "" if is_missing(x) else str(x) for x in values.tolist()]
+    given = values.tolist()
+    texts = [x if isinstance(x, str) else "" if is_missing(x) else str(x) for x in given]
+    spelt = {x for x in given if isinstance(x, str)}
+    for value, text in zip(given, texts, strict=True):
+        if text in spelt and text and not isinstance(value, str):
+            raise ValueError(
+                f"A column of the comparisons holds {value!r} and the text {text!r}, which are the "
+                "same in a file. Make them differ, or use one of them."
+            )
     column = np.empty(len(texts), object)
     column[:] = texts
     return column

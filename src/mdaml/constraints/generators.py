@@ -10,6 +10,7 @@ from sklearn.utils import check_array
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_number
 from mdaml.constraints.labels import Classes, _distinct_integers, neighbor_triplets
+from mdaml.constraints.names import to_array
 
 if TYPE_CHECKING:  # the class takes its methods from here
     from mdaml.constraints.value import Constraints
@@ -55,7 +56,7 @@ def from_labels(
     """
     if kind not in ("triplets", "pairs", "quadruplets"):
         raise ValueError(f"kind must be 'triplets', 'pairs' or 'quadruplets', got {kind!r}.")
-    labels = np.asarray(y)
+    labels = to_array(y)
     if labels.ndim != 1:
         raise ValueError(f"y must be one label per point, got shape {labels.shape}.")
     rng = np.random.default_rng(random_state)
@@ -126,7 +127,7 @@ def from_neighbors(
            [1, 0, 2]])
     """
     X = check_array(X, dtype=[np.float64, np.float32], input_name="X")
-    labels = np.asarray(y)
+    labels = to_array(y)
     if labels.shape != (len(X),):
         raise ValueError(
             f"y must hold one label for each of the {len(X)} rows of X, got shape {labels.shape}."

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.constraints.names import to_array
 from mdaml.kernels.neighbors import nearest
 
 Pairing = Literal["grid", "zip"]
@@ -243,7 +244,7 @@ class Classes:
     @classmethod
     def from_labels(cls, caller: str, labels: ArrayLike) -> "Classes":
         """Sort the rows by label, those of a class in their order; leave out label ``-1``."""
-        rows, codes = check_labels(caller, np.asarray(labels))
+        rows, codes = check_labels(caller, to_array(labels))
         size = np.bincount(codes)
         # Small integers are sorted by their digits, in linear time.
         order = np.argsort(codes.astype(np.min_scalar_type(len(size))), kind="stable")

@@ -181,15 +181,15 @@ def _round(sizes: IntArray, width: int, rng: np.random.RandomState) -> IntArray:
     return (start + np.arange(width)) % np.maximum(sizes, 1)
 
 
-def nearest_was_near(Y: FloatArray, said: Constraints) -> BoolArray:
-    """Return, for each point that was compared, whether the nearest of its partners is a near one.
+def nearest_was_near(Y: FloatArray, said: Constraints) -> tuple[IntArray, BoolArray]:
+    """Return points that were compared, and whether the nearest of their partners is a near one.
 
     The partners of a point are those in its triplets (as the reference), pairs and quadruplets; it
     counts if it has near and far ones. ``Y`` holds the samples where Euclidean distance counts.
     """
     near, far = (_closest(Y, partners) for partners in _partners(said))
     counts = np.isfinite(near) & np.isfinite(far)
-    return (near < far)[counts]
+    return np.flatnonzero(counts), (near < far)[counts]
 
 
 def _closest(Y: FloatArray, partners: IntArray) -> FloatArray:

@@ -22,6 +22,16 @@ def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
     return copy
 
 
+def to_array(values: Any) -> npt.NDArray[Any]:
+    """Return an array of values that keeps 1 and "1", or 1 and True, apart in a plain list."""
+    array = np.asarray(values)
+    is_plain = isinstance(values, list | tuple)
+    if not is_plain or array.ndim != 1 or array.dtype.kind not in "Uiuf":
+        return array
+    kinds = {str if isinstance(v, str) else bool if isinstance(v, bool) else None for v in values}
+    return array if len(kinds) <= 1 else np.array(list(values), dtype=object)
+
+
 def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
     """Return the ids of the points, distinct strings or distinct integers, as a read-only array."""
     wanted = "ids must be a sequence of distinct strings or distinct integers, one for each point"

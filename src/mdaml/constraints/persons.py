@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.constraints.names import to_array
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Persons:
     def from_who(cls, who: ArrayLike, n_answers: int, name: str = "who") -> "Persons":
         """Check one name for each answer."""
         wanted = f"{name} must hold one string or integer for each of the {n_answers} comparisons"
-        given = np.asarray(who)
+        given = to_array(who)
         if given.shape != (n_answers,):
             raise ValueError(f"{wanted}; got shape {given.shape}.")
         if given.dtype.kind not in "iuU":
@@ -53,8 +54,14 @@ def _of_one_kind(given: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
         return np.array(values, dtype=np.str_)
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return np.array(values)
-    odd = next(v for v in values if not isinstance(v, str | int) or isinstance(v, bool))
+    odd = [v for v in values if not isinstance(v, str | int) or isinstance(v, bool)]
+    if odd:
+        raise TypeError(
+            f"{wanted}, all of one kind; got {odd[0]!r} among them. Name those who are not known, "
+            "or leave their answers out."
+        )
+    number, text = (next(v for v in values if isinstance(v, kind)) for kind in (int, str))
     raise TypeError(
-        f"{wanted}, all of one kind; got {odd!r} among them. Name those who are not known, or "
-        "leave their answers out."
+        f"{wanted}, all of one kind; got the number {number} and the text {text!r}. Make all of "
+        "them texts, or all integers."
     )

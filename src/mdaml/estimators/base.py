@@ -243,6 +243,8 @@ class MahalanobisTransformer(
             rows *= np.where(rows[np.arange(len(rows)), largest] < 0, -1.0, 1.0)[:, None]
         fitted["components_"] = stored
         self._check_finite(fitted)
+        if X is not None:
+            self.__dict__.pop("input_map_", None)  # of steps that were folded into an earlier fit
         if type(X) is np.ndarray:
             # What scikit-learn would find out, which takes it as long as a small product.
             fitted["n_features_in_"] = X.shape[1]

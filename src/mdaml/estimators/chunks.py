@@ -8,19 +8,32 @@ with the weight of all that it stands for, without a mean, was worse: its few me
 by heart (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 instead of 0.97).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._validation import check_random_state, has_unit_rows
+from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
 from mdaml.constraints.value import Constraints
-from mdaml.solver.fit import Warm
+from mdaml.estimators.base import principal_components
+from mdaml.estimators.mdaml_spec import is_auto, place, resolve
+from mdaml.estimators.mdaml_warnings import warn_if_needed
+from mdaml.holdout.anchor import choose_anchor
+from mdaml.holdout.rule import Gain
+from mdaml.solver.fit import Warm, comparison_attributes, draw_comparisons, fit_metric
+from mdaml.solver.geometry import between
+from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
+from mdaml.stores.memory import MemoryStore
 
 # Comparisons that are kept, and bytes of the rows they name, whatever comes sooner.
 MAX_COMPARISONS = 20_000
 MAX_BYTES = 2**26
+_HELD = 1.0  # the least strength of an anchor at the metric so far
+_ANEW = 2  # times as many comparisons as at the last choice
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,36 @@ class Reservoir:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What was chosen on held-out points or samples: kept until twice as much is known."""
+
+    anchor: float
+    shrinkage: float
+    keep_start: bool
+    gain: dict[str, Any] | None
+    n_comparisons: int  # seen when it was chosen
+
+    @classmethod
+    def of(cls, spec: Spec, gain: Gain | None, n_comparisons: int) -> "Choice":
+        """Return what stands in parameters after the choice."""
+        numbers = None if gain is None else gain.as_dict()
+        return cls(spec.anchor, spec.shrinkage, spec.keep_start, numbers, n_comparisons)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the learned attributes of an estimator."""
+        return {"start_kept_": self.keep_start, "gain_": self.gain}
+
+    def apply(self, spec: Spec) -> Spec:
+        """Return parameters in which nothing is left to be chosen."""
+        if spec.anchors:
+            return replace(spec, anchor=self.anchor, anchors=(), keep_start=self.keep_start)
+        if spec.shrinkages:
+            spec = replace(spec, shrinkages=(), shrinkage=self.shrinkage)
+            return replace(spec, keep_start=self.keep_start)
+        return spec
+
+
+@dataclass(frozen=True)
 class Past:
     """What is known when a chunk comes."""
 
@@ -75,10 +118,36 @@ class Past:
     centers: FloatArray  # (K, d), not centred
     n_comparisons: int  # seen, all chunks
     reservoir: Reservoir
+    choice: Choice
+    n_lost: int  # seen before there was a sample: of these only the metric is known
 
     def share(self, n_new: int) -> float:
         """Return how far to go from the old metric to one learned from a chunk and the sample."""
-        return (n_new + len(self.reservoir.keys)) / (n_new + self.n_comparisons)
+        known = 0 if self.n_lost else len(self.reservoir.keys)
+        return (n_new + known) / (n_new + self.n_comparisons)
+
+    def choose(
+        self, spec: Spec, store: Store, said: Constraints, n_seen: int
+    ) -> tuple[Spec, Choice]:
+        """Return the parameters with what was chosen before; chosen anew of twice as much.
+
+        A choice by a few comparisons is no better than chance, and one for each chunk would make a
+        model forget.
+        """
+        if not spec.anchors or n_seen < _ANEW * self.choice.n_comparisons:
+            return self._held(self.choice.apply(spec)), self.choice
+        spec, gain = choose_anchor(spec, store, said)
+        return spec, Choice.of(spec, gain, n_seen)
+
+    def _held(self, spec: Spec) -> Spec:
+        """Return parameters that hold the metric where it is, if only it is left of the past.
+
+        Otherwise a few new comparisons would make it forget the many that are not at hand.
+        """
+        d, rank = self.F.shape
+        if not self.n_lost or rank < d or spec.keep_start or spec.anchor == 0.0:
+            return spec
+        return replace(spec, metric=self.F @ self.F.T, anchor=max(spec.anchor, _HELD))
 
     def warm(self, store: Store) -> Warm:
         """Return metric and centres to go on from, for the samples of a store."""
@@ -117,5 +186,63 @@ def past_of(model: Any) -> Past:
         if len(model.components_) < d and model.n_components in (None, d):
             M = F @ F.T  # directions that were cut off can come back
             F = np.linalg.cholesky(M + 1e-6 * np.trace(M) / d * np.eye(d))
-        kept = F, Reservoir.empty(d, model.components_.dtype)
-    return Past(kept[0], model.centers_, model.n_comparisons_seen_, kept[1])
+        chosen = Choice(
+            model.anchor_,
+            model.shrinkage_,
+            getattr(model, "start_kept_", False),  # files of the first candidate lack both
+            getattr(model, "gain_", None),
+            model.n_comparisons_seen_,
+        )
+        n_lost = model.n_comparisons_seen_
+        kept = F, Reservoir.empty(d, model.components_.dtype), chosen, n_lost
+    F, reservoir, choice, n_lost = kept
+    return Past(F, model.centers_, model.n_comparisons_seen_, reservoir, choice, n_lost)
+
+
+def learn_chunk(model: Any, X: ArrayLike, y: ArrayLike | None, given: dict[str, Any]) -> None:
+    """Fit a model to its first chunk, or refine it by another one."""
+    past = past_of(model) if hasattr(model, "components_") else None
+    if past is not None:
+        validate_data(model, X, skip_check_array=True, reset=False)
+    samples, said = check_supervision(model, EVERY_FORM, X, y, **given)
+    if past is None:
+        comparisons = model._learn(X, samples, said).comparisons
+        past = replace(past_of(model), n_lost=0)
+    else:
+        past, comparisons = _refine(model, samples, said, past)
+    seed = check_random_state(model.random_state).randint(2**31 - 1)
+    draws = np.random.default_rng([seed, model.n_comparisons_seen_])  # not the same every time
+    reservoir = past.reservoir.updated(samples, comparisons, draws)
+    model._stream = past.F, reservoir, past.choice, past.n_lost
+
+
+def _refine(model: Any, samples: FloatArray, said: Said, past: Past) -> tuple[Past, Constraints]:
+    """Learn from a chunk and what is known of earlier ones, and store what was learned.
+
+    Returns what is known afterwards, and the comparisons of the chunk.
+    """
+    spec, said = resolve(model, samples.shape, said, unit_rows=has_unit_rows(samples))
+    if is_auto(model.n_modes):
+        spec = replace(spec, n_modes=len(past.centers), count_modes=False)
+    past.check_modes(spec.n_modes)
+    past.check_rank(spec.rank)
+    rng, chunk = check_random_state(model.random_state), MemoryStore.of(samples)
+    with chunk.threads():
+        comparisons = draw_comparisons(spec, chunk, said, past.F, rng)
+    rows, joined = past.reservoir.joined(samples, comparisons)
+    store = place(model, rows, spec, joined, copied=True)
+    n_seen = past.n_comparisons + comparisons.n_constraints
+    spec, choice = past.choose(spec, store, joined, n_seen)
+    fit = fit_metric(spec, store, joined, rng, None if spec.keep_start else past.warm(store))
+    F = fit.F
+    if not spec.keep_start:
+        F = between(past.F, F, past.share(comparisons.n_constraints))
+    learned = fit.attributes(said, store.mean) | comparison_attributes(said, comparisons)
+    learned["weights_"] = learned["weights_"][: len(samples)]
+    learned["n_samples_seen_"] = model.n_samples_seen_ + len(samples)
+    learned["n_comparisons_seen_"] = n_seen
+    L = F.T.copy() if spec.keep_start else principal_components(F)
+    learned |= choice.attributes() | {"anchor_": choice.anchor}
+    model._store(None, L, store.mean.dtype, **learned)
+    warn_if_needed(model, spec, fit)
+    return replace(past, F=F, choice=choice), comparisons

@@ -137,7 +137,13 @@ def geometric_mean_factor(S: FloatArray, D: FloatArray, t: float) -> FloatArray:
     factor, one eigendecomposition, no inverse and no square root of a matrix.
     """
     R = cholesky(S, "similar pairs")
-    inner = R @ D @ R.T
+    with np.errstate(over="ignore", invalid="ignore"):
+        inner = R @ D @ R.T
+    if not np.all(np.isfinite(inner)):
+        raise ValueError(
+            "GMML multiplies the scatter of similar pairs by that of dissimilar pairs, which "
+            "overflows with such large samples. Scale the features, for instance by StandardScaler."
+        )
     w, U = np.linalg.eigh(0.5 * (inner + inner.T))
     scaled = U * np.maximum(w, 0.0) ** (0.5 * t)
     F: FloatArray = scipy.linalg.solve_triangular(R, scaled, check_finite=False)

@@ -5,26 +5,27 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state, has_unit_rows
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, weighable
+from mdaml.constraints.arguments import Said, weighable
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
-from mdaml.estimators.chunks import Past, past_of
+from mdaml.estimators.chunks import Choice, learn_chunk
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.mdaml_spec import is_auto, place, resolve
+from mdaml.estimators.mdaml_spec import choose_rest, place, resolve
 from mdaml.estimators.mdaml_warnings import (
     warn_if_hardly_learned,
     warn_if_needed,
+    warn_of_gain,
     warn_of_scales,
+    warn_of_swapped,
 )
-from mdaml.solver.fit import Fit, comparison_attributes, draw_comparisons, fit_metric
-from mdaml.solver.geometry import between
+from mdaml.estimators.summary import describe_fit
+from mdaml.solver.fit import Fit, fit_metric
 from mdaml.solver.spec import Spec
-from mdaml.stores.memory import MemoryStore
 
 
 class MDaML(WeakLearner):
@@ -46,14 +47,13 @@ class MDaML(WeakLearner):
     *anchor* A, the metric it starts from, so that it does not change where the supervision says
     nothing. With ``anchor=0`` (β) and ``floor=0`` (f) it is the paper's objective, its Eq. (7).
 
-    **Supervision**: triplets, pairs and quadruplets, mixed and weighted as you like; or labels from
-    which triplets are drawn. Each similar pair is compared with ten dissimilar pairs: first those
-    that share a sample with it, then random ones. Each dissimilar pair is compared with at least
-    one similar pair. Together they weigh as much as the pairs, each by the product of its two
-    weights.
+    **Supervision**: triplets, pairs and quadruplets, mixed and weighted; or labels from which
+    triplets are drawn. Each similar pair is compared with ten dissimilar pairs, first those
+    that share a sample with it, and each dissimilar pair with at least one similar pair. Together
+    they weigh as much as the pairs, each by the product of its two weights.
 
-    **Prefer it** if you have comparisons instead of labels, if classes have several clusters or
-    shapes, or if some comparisons are wrong or cannot hold.
+    **Prefer it** with comparisons instead of labels, if classes have several clusters or shapes, or
+    if some comparisons are wrong or cannot hold.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ class MDaML(WeakLearner):
         How strongly the metric is kept near its start, β. 0 is the paper's objective; with 10 or
         more little is learned. "auto" is, for comparisons, the value between 0.003 and 10 with the
         lowest loss on comparisons of held-out points, found in short fits to at most 20 000 of
-        them; 10 if hardly more points were compared than there are features. For neighbours it is
+        them; at least 10 if hardly more points were compared than there are features. If none
+        leads the start by more than chance, the start is returned. For neighbours it is
         0.1, more with few comparisons, and 10 if rows of X have unit length, as embeddings have.
         All are multiplied by ``n_components / n_features``. It is 0 for neighbours from labels.
     floor : float or "auto", default="auto"
@@ -86,7 +87,9 @@ class MDaML(WeakLearner):
         (all of it). "auto" is 1 for comparisons, 0.05 for neighbours, 0 without an anchor.
     shrinkage : float or "auto", default="auto"
         How far the learned metric is finally moved back to its start, along the geodesic: 0 is not
-        at all, 1 all the way. "auto" is 0.5 if groups were found in comparisons, otherwise 0.
+        at all, 1 is the start itself. "auto" is, for labels, the best of 0, 0.25, 0.5 and 0.75 by
+        3-NN on held-out samples, or the start if none leads it by more than chance; 0.5 if groups
+        were found in comparisons; otherwise 0, also if a parameter of the objective is given.
     ridge : float or "auto", default="auto"
         Weight of the penalty on the squared norm of the metric, the paper's λ₂; it pulls the metric
         to zero. "auto" is 1e-4; without an anchor and with more than 3 modes it is
@@ -127,8 +130,9 @@ class MDaML(WeakLearner):
         Called as ``callback(iteration, objective)`` after each round; returning True stops early.
     device : {None, "cpu", "cuda", "auto"}, default=None
         Where to compute: with NumPy (None), or with torch on the CPU or a GPU, with samples always
-        in single precision; "auto" uses a GPU if there is one, otherwise NumPy. The same start
-        gives the same objective up to a relative 1e-3; the mixture start is a different draw.
+        in single precision; "auto" uses a GPU if there is one, otherwise NumPy. With an anchor the
+        same start gives the same objective up to a relative 1e-3; without one only the start and
+        the first round do. The mixture start is a different draw.
         Neighbours are searched there too: exactly, or among enough samples to find 95 % of them.
         All attributes are NumPy arrays.
     memory_limit : int, str or None, default=None
@@ -173,6 +177,13 @@ class MDaML(WeakLearner):
         Where each pass begins in ``history_``: 0, and each refresh or estimate of persons' errors.
     n_iter_ : int
         Number of rounds, over all passes.
+    gain_ : dict or None
+        What learning gained on held-out points (``score`` is "comparisons", the share that hold) or
+        samples ("3-NN", the accuracy): ``before`` and ``after``, ``low`` and ``high``, an interval
+        of 95 % of the difference, ``n_units``, ``is_beyond_chance``. None if it was not measured,
+        as with ``anchor=0``: the paper's objective is fitted as it is.
+    start_kept_ : bool
+        Whether the metric is the start: nothing led it by more than chance, or it was asked for.
     n_samples_seen_, n_comparisons_seen_ : int
         Number of samples and comparisons learned from, over all calls of ``partial_fit``.
     n_features_in_, feature_names_in_
@@ -190,8 +201,7 @@ class MDaML(WeakLearner):
     of weights :math:`O(P K)`; memory beyond X is :math:`O(N (d + K) + P + d^2)`. A step for
     ``n_components=r`` takes :math:`O(P r + N d r)`, and no array is d × d.
 
-    Scale the features first, as for any distance. Rows with label ``-1`` are unlabelled: they only
-    help to find the modes. A class with one member provides only dissimilar partners.
+    Scale the features first. Rows with label ``-1`` only help to find the modes.
 
     References
     ----------
@@ -204,10 +214,8 @@ class MDaML(WeakLearner):
     >>> from mdaml.datasets import make_multimodal
     >>> X, y = make_multimodal(random_state=0)
     >>> model = MDaML(n_modes=4, random_state=0).fit(X, y)
-    >>> model.transform(X).shape == X.shape
-    True
-    >>> bool(model.history_[-1] < model.history_[0])
-    True
+    >>> model.transform(X).shape == X.shape, bool(model.history_[-1] < model.history_[0])
+    (True, True)
     """
 
     default_grid: ClassVar = [
@@ -287,13 +295,13 @@ class MDaML(WeakLearner):
         """Update the model with a chunk of new samples and comparisons, without the old ones.
 
         The first call is :meth:`fit`. A later one starts from the model so far and learns from the
-        chunk and from a sample of at most 20 000 comparisons of earlier chunks, kept with their
-        rows (64 MiB at most), which stands for all of them. A model that was fitted in one call, or
-        loaded, has no such sample at first; its metric then moves by the share of the chunk in all
-        comparisons. The guide "scaling" says how far the result is from a fit on everything.
+        chunk and from a sample of at most 20 000 comparisons of earlier chunks (64 MiB at most). A
+        model that was fitted in one call, or loaded, has no such sample; its metric then moves by
+        the share of the chunk in all comparisons. What was chosen is kept until twice as many
+        comparisons were seen. The guide "scaling" says how far this is from one fit.
 
-        Afterwards ``weights_``, ``triplets_``, ``comparisons_``, ``comparison_weights_`` refer to
-        this chunk, ``history_`` and ``n_iter_`` to this call.
+        ``weights_``, ``triplets_``, ``comparisons_``, ``comparison_weights_`` then refer to this
+        chunk, ``history_`` and ``n_iter_`` to this call.
 
         Parameters
         ----------
@@ -333,33 +341,45 @@ class MDaML(WeakLearner):
             "constraints": constraints,
             "constraint_weight": constraint_weight,
         }
-        past = past_of(self) if hasattr(self, "components_") else None
-        if past is not None:
-            validate_data(self, X, skip_check_array=True, reset=False)
-        samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
-        if past is None:
-            comparisons = self._learn(X, samples, said).comparisons
-            past = past_of(self)
-        else:
-            past, comparisons = self._refine(samples, said, past)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        draws = np.random.default_rng([seed, self.n_comparisons_seen_])  # not the same every time
-        self._stream = past.F, past.reservoir.updated(samples, comparisons, draws)
+        learn_chunk(self, X, y, given)
         return self
+
+    def summary(self) -> str:
+        """Return what the fit used, where each value came from, and what was gained.
+
+        Returns
+        -------
+        text : str
+            To be printed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_triplets
+        >>> X = np.random.default_rng(0).normal(size=(200, 4))
+        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+        >>> print(MDaML().fit(X, triplets=said).summary().splitlines()[0].rpartition(",")[0])
+        MDaML: 200 samples of 4 features, 2000 comparisons
+        """
+        check_is_fitted(self, "components_")
+        return describe_fit(self)
 
     def _learn(
         self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None = None
     ) -> Fit:
         """Fit to samples, and store what was learned."""
-        unit_rows, keep = has_unit_rows(samples), persons is not None
-        spec, said = resolve(self, samples.shape, said, unit_rows=unit_rows, keep=keep)
+        options = {"unit_rows": has_unit_rows(samples), "keep": persons is not None}
+        given, (spec, said) = said, resolve(self, samples.shape, said, **options)
         store = place(self, samples, spec, weighable(said, persons))
         with store.threads():
             fit = self._learn_in(X, store, spec, said, persons)
             if spec.metric is None:
                 warn_of_scales(samples)
+            if isinstance(given, Constraints):
+                warn_of_swapped(samples, given, spec.metric)
             # A metric of low rank also leaves out what nobody asked about.
-            if isinstance(said, Constraints) and spec.rank is None:
+            if isinstance(said, Constraints) and spec.rank is None and not fit.spec.keep_start:
                 warn_if_hardly_learned(samples, fit.comparisons, spec.metric, self.components_)
         return fit
 
@@ -368,33 +388,13 @@ class MDaML(WeakLearner):
     ) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
         rng = check_random_state(self.random_state)
+        spec, gain = choose_rest(spec, store, said, persons)
         fit = fit_metric(spec, store, weighable(said, persons), rng, persons=persons)
         learned = fit.attributes(said, store.mean)
-        self._store(X, principal_components(fit.F), store.mean.dtype, **learned)
+        learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
+        # Not turned to its principal axes: a start that is kept comes back bit for bit.
+        L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
+        self._store(X, L, store.mean.dtype, **learned)
         warn_if_needed(self, spec, fit)
-        return fit
-
-    def _refine(self, samples: FloatArray, said: Said, past: Past) -> tuple[Past, Constraints]:
-        """Learn from a chunk and what is known of earlier ones; return the metric and comparisons.
-
-        The comparisons are those of the chunk.
-        """
-        spec, said = resolve(self, samples.shape, said, unit_rows=has_unit_rows(samples))
-        if is_auto(self.n_modes):
-            spec = replace(spec, n_modes=len(past.centers), count_modes=False)
-        past.check_modes(spec.n_modes)
-        past.check_rank(spec.rank)
-        rng, chunk = check_random_state(self.random_state), MemoryStore.of(samples)
-        with chunk.threads():
-            comparisons = draw_comparisons(spec, chunk, said, past.F, rng)
-        rows, joined = past.reservoir.joined(samples, comparisons)
-        store = place(self, rows, spec, joined, copied=True)
-        fit = fit_metric(spec, store, joined, rng, past.warm(store))
-        F = between(past.F, fit.F, past.share(comparisons.n_constraints))
-        learned = fit.attributes(said, store.mean) | comparison_attributes(said, comparisons)
-        learned["weights_"] = learned["weights_"][: len(samples)]
-        learned["n_samples_seen_"] = self.n_samples_seen_ + len(samples)
-        learned["n_comparisons_seen_"] = past.n_comparisons + comparisons.n_constraints
-        self._store(None, principal_components(F), store.mean.dtype, **learned)
-        warn_if_needed(self, spec, fit)
-        return replace(past, F=F), comparisons
+        warn_of_gain(spec, gain, said.n_constraints if isinstance(said, Constraints) else 0)
+        return replace(fit, spec=spec)

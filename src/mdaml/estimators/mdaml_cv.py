@@ -1,12 +1,14 @@
 """MDaML that chooses its own parameters."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import mute, report
-from mdaml._typing import ArrayLike, BoolArray, FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
@@ -21,6 +23,15 @@ from mdaml.estimators.mdaml_folds import (
     other_start,
 )
 from mdaml.estimators.mdaml_spec import SHRINKAGE, auto_anchors, check_low_rank, classes_of
+from mdaml.estimators.summary import describe_fit, describe_gain
+from mdaml.holdout.rule import (
+    LEVEL,
+    LEVEL_OF_LABELS,
+    Gain,
+    find_leaders,
+    measure_gain,
+    prefer_first,
+)
 from mdaml.kernels.products import one_blas_thread
 from mdaml.kernels.threads import side_by_side
 from mdaml.stores.choice import find_device
@@ -32,7 +43,6 @@ _N_FIRST_OF_LABELS, _N_FIRST_OF_COMPARISONS = 2, 1
 _N_KEPT = 2
 _STRONG_RIDGE = 0.1
 _SHRINKAGES = (0.25, 0.5, 0.75)
-_LEAD = 0.5  # in standard errors, that it takes to replace the defaults
 
 # The defaults of MDaML first. Few and unlike each other: the more there are, the more chance
 # decides. Random partners with a low weight leave most to the clustering term: right where classes
@@ -87,9 +97,10 @@ class MDaMLCV(WeakLearner):
 
     **Prefer it** to :class:`MDaML` if you can afford about ten times the fitting time.
 
-    The defaults are kept unless another candidate is better by half a standard error of the
-    difference: with few samples the best score is mostly luck. The start itself is a candidate: if
-    nothing that was learned beats it, it is returned, with a warning.
+    The start itself is a candidate. Unless something leads it by more than chance, it is returned,
+    bit for bit, with a warning. Among those that lead it, the defaults are kept unless another
+    candidate is better by half a standard error of the difference: with few samples the best score
+    is mostly luck. A candidate that cannot be fitted is left out.
 
     Parameters
     ----------
@@ -114,6 +125,10 @@ class MDaMLCV(WeakLearner):
         The parameters chosen, those of :class:`MDaML`.
     best_score_ : float
         Their mean score on held-out data; it is optimistic, because the highest was chosen.
+    gain_ : dict or None
+        What was gained over the start on held-out data, see :class:`MDaML`.
+    start_kept_ : bool
+        Whether the metric is the start, because nothing led it by more than chance.
     cv_results_ : dict
         ``params``, ``mean_test_score`` and ``n_splits`` of every candidate, the chosen one first,
         then the best. Candidates with fewer splits were left out early; their scores are not
@@ -132,7 +147,8 @@ class MDaMLCV(WeakLearner):
     -----
     **Cost**: about ten fits of :class:`MDaML`, in the memory of one fit. All candidates run two
     rounds on two splits (one split for comparisons). The best two and the defaults of
-    :class:`MDaML` then continue on all three splits, with neighbours searched again. With labels,
+    :class:`MDaML` then continue on all splits, three or, with labels, five, with neighbours
+    searched again. With labels,
     the best of all is also tried with a stronger ridge, and moved part of the way back to its
     start. Every step continues from where the previous one ended. The search uses at most 20 000
     samples; of more labelled samples it holds out a single part, 4000. Candidates share samples,
@@ -170,6 +186,29 @@ class MDaMLCV(WeakLearner):
         self.verbose = verbose
         self.random_state = random_state
 
+    def summary(self) -> str:
+        """Return what was chosen, and what was gained on held-out data.
+
+        Returns
+        -------
+        text : str
+            To be printed.
+
+        Examples
+        --------
+        >>> from mdaml import MDaMLCV
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> print(MDaMLCV(random_state=0).fit(X, y).summary().partition(":")[0])
+        MDaMLCV chose among 13 candidates
+        """
+        check_is_fitted(self, "components_")
+        chosen = ", ".join(f"{k}={v!r}" for k, v in self.cv_results_["params"][0].items())
+        n_tried = len(self.cv_results_["params"])
+        first = f"MDaMLCV chose among {n_tried} candidates: {chosen or 'the defaults of MDaML'}"
+        inside = describe_fit(self.best_estimator_).rpartition("\n\n")[0]
+        return "\n".join([first, inside, "", describe_gain(self)])
+
     def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "goal", self.goal, ["auto", "comparisons", "neighbors"])
@@ -178,11 +217,12 @@ class MDaMLCV(WeakLearner):
         check_magnitude(samples - samples.mean(axis=0))
         rng = check_random_state(self.random_state)
         own: Params = {"goal": self.goal, "n_components": rank}
-        groups = classes_of(self.goal, said)
+        groups = classes_of(self.goal, said) if persons is None else None
         if groups is not None:
             said, own["shrinkage"] = groups, 0.0 if rank else SHRINKAGE
         with one_blas_thread():
             if isinstance(said, Classes):
+                own.setdefault("shrinkage", 0.0)
                 parts = folds_of_classes(samples, said, device, own, rng)
                 candidates, n_first = FROM_LABELS, _N_FIRST_OF_LABELS
             else:
@@ -193,16 +233,17 @@ class MDaMLCV(WeakLearner):
                 candidates = [
                     params
                     for params in FROM_COMPARISONS[goal]
-                    if params.get("anchor", 1e6) >= min(allowed)
+                    if params.get("anchor", np.inf) >= min(allowed)
                 ]
                 n_first = _N_FIRST_OF_COMPARISONS
-            tried, scores = search(parts, candidates, n_first)
+            tried, scores, gain = search(parts, candidates, n_first)
         best = dict(tried[0])
         if best == THE_START:
+            described = "" if gain is None else f" {gain.describe()}"
             warn(
-                "MDaMLCV found nothing in what was said that makes held-out points better than the "
-                "distance before learning, which is returned. More comparisons may help, or other "
-                "features.",
+                "Nothing was learned: no candidate led the distance before learning by more than "
+                f"chance.{described} The distance before learning is returned. More comparisons or "
+                "labels may help, or other features; check that they are right.",
             )
         if "start" in best:
             best["init_metric"] = other_start(best.pop("start"), samples, said, device)
@@ -219,6 +260,8 @@ class MDaMLCV(WeakLearner):
             best_estimator_=model,
             best_params_=best,
             best_score_=_mean(scores[0]),
+            gain_=None if gain is None else gain.as_dict(),
+            start_kept_=model.start_kept_,
             cv_results_={
                 "params": tried,
                 "mean_test_score": np.array([_mean(right) for right in scores]),
@@ -231,80 +274,104 @@ class MDaMLCV(WeakLearner):
 
 def search(
     parts: Sequence[Fold], candidates: Sequence[Params], n_first: int
-) -> tuple[list[Params], list[list[BoolArray]]]:
-    """Return the candidates, the chosen one first, and what each got right on the splits it had.
+) -> tuple[list[Params], list[list[FloatArray]], Gain | None]:
+    """Return the candidates, the chosen one first, their scores by splits, and the gain of it.
 
     All are tried on the first ``n_first`` parts. The worst are left out early, and every step goes
-    on from where the one before ended. The first candidate is kept unless another is clearly
-    better.
+    on from where the one before ended. The last candidate is the start, which is kept unless
+    another leads it by more than chance.
     """
     if not parts:
-        return [{}], [[]]  # too little to hold anything out
+        return [{}], [[]], None  # too little to hold anything out
     n_samples = min(part.store.shape[0] for part in parts)
     tried = [params for params in candidates if params.get("n_modes", 1) <= n_samples]
+    tried += [] if THE_START in tried else [THE_START]
     first, rest = parts[:n_first], parts[n_first:]
-    runs = _begin_all(first, tried)
+    begun = _begin_all(first, tried)
+    tried = [params for params, run in zip(tried, begun, strict=True) if run is not None]
+    runs = [run for run in begun if run is not None]
     scores = [_scores(first, run) for run in runs]
-    kept = list(dict.fromkeys([0, *_ranked(scores, range(len(tried)))[:_N_KEPT]]))
+    start = tried.index(THE_START)
+    best_first = _ranked(scores, [c for c in range(len(tried)) if c != start])
+    kept = list(dict.fromkeys([0, *best_first[:_N_KEPT], start]))
 
-    def go_on(c: int) -> list[Any]:
+    def go_on(c: int) -> list[Any] | None:
+        others = _begin(rest, tried[c])
+        if others is None:
+            return None
         with mute():
-            begun = runs[c] + [part.begin(tried[c]) for part in rest]
-            return [part.go_on(run) for part, run in zip(parts, begun, strict=True)]
+            return [part.go_on(run) for part, run in zip(parts, runs[c] + others, strict=True)]
 
     ended = side_by_side(go_on, [(c,) for c in kept], parts[0].n_at_once)
+    learned = []
     for n, c in enumerate(kept):
         report("best candidates", n, len(kept))
-        runs[c] = next(ended)
-        scores[c] = _scores(parts, runs[c])
-    best = _ranked(scores, kept)[0]
-    if isinstance(parts[0].said, Classes) and tried[best] != THE_START:
+        run = next(ended)
+        if run is not None:
+            runs[c], scores[c] = run, _scores(parts, run)
+            learned += [c] if c != start else []
+    if isinstance(parts[0].said, Classes):
+        best = _ranked(scores, learned)[0]
         for change in ({"ridge": _STRONG_RIDGE}, *({"shrinkage": back} for back in _SHRINKAGES)):
             changed = [
                 part.change(run, change) for part, run in zip(parts, runs[best], strict=True)
             ]
             tried.append({**tried[best], **change})
             scores.append(_scores(parts, changed))
-            kept.append(len(tried) - 1)
-    finalists = _ranked(scores, kept)
-    chosen = finalists[0]
-    if not _clearly_better(scores[chosen], scores[0]):
-        chosen = 0
+            learned.append(len(tried) - 1)
+    chosen, gain = _choose(parts, scores, start, learned)
+    finalists = _ranked(scores, [*learned, start])
     others = _ranked(scores, [c for c in range(len(tried)) if c not in finalists])
     order = dict.fromkeys([chosen, *finalists, *others])
-    return [tried[c] for c in order], [scores[c] for c in order]
+    return [tried[c] for c in order], [scores[c] for c in order], gain
 
 
-def _begin_all(parts: Sequence[Fold], tried: Sequence[Params]) -> list[list[Any]]:
-    """Return the first rounds of all candidates on some parts, by candidate."""
+def _choose(
+    parts: Sequence[Fold], scores: Sequence[list[FloatArray]], start: int, learned: Sequence[int]
+) -> tuple[int, Gain]:
+    """Return the candidate to take, by the rule for every choice, and what it gains."""
+    of_labels = isinstance(parts[0].said, Classes)
+    units = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)[1]
+    before, others = np.concatenate(scores[start]), [np.concatenate(scores[c]) for c in learned]
+    level = LEVEL_OF_LABELS if of_labels else LEVEL
+    leads = find_leaders(before, np.array(others), units, level=level)
+    place = prefer_first(np.array(others), leads if leads.any() else None)
+    name = "3-NN" if of_labels else "comparisons"
+    gain = measure_gain(name, before, others[place], units)
+    gain = replace(gain, is_beyond_chance=bool(leads[place]))
+    return (learned[place] if leads.any() else start), gain
 
-    def begin(params: Params) -> list[Any]:
-        with mute():
-            return [part.begin(params) for part in parts]
 
-    runs: list[list[Any]] = []
+def _begin_all(parts: Sequence[Fold], tried: Sequence[Params]) -> list[list[Any] | None]:
+    """Return the first rounds of all candidates on some parts, None where one cannot be fitted."""
+    runs: list[list[Any] | None] = []
     report("candidates", 0, len(tried))
-    begun = side_by_side(begin, [(params,) for params in tried], parts[0].n_at_once)
+    begun = side_by_side(_begin, [(parts, params) for params in tried], parts[0].n_at_once)
     for run in begun:
         runs.append(run)
         report("candidates", len(runs), len(tried))
     return runs
 
 
-def _clearly_better(right: Sequence[BoolArray], other: Sequence[BoolArray]) -> bool:
-    """Return whether the lead exceeds what chance gives: n cases that differ, sqrt(n) apart."""
-    difference = np.concatenate(right).astype(int) - np.concatenate(other)
-    return bool(difference.sum() > _LEAD * np.sqrt(np.count_nonzero(difference)))
+def _begin(parts: Sequence[Fold], params: Params) -> list[Any] | None:
+    """Return the first rounds of a candidate; None if another method cannot make its start."""
+    with mute():
+        try:
+            return [part.begin(params) for part in parts]
+        except (ValueError, ArithmeticError):
+            if "start" not in params:
+                raise
+            return None
 
 
-def _ranked(scores: Sequence[list[BoolArray]], candidates: Sequence[int]) -> list[int]:
+def _ranked(scores: Sequence[list[FloatArray]], candidates: Sequence[int]) -> list[int]:
     """Return candidates by their mean score, the best first; among equals those listed first."""
     return sorted(candidates, key=lambda c: -_mean(scores[c]))
 
 
-def _mean(right: Sequence[BoolArray]) -> float:
+def _mean(right: Sequence[FloatArray]) -> float:
     return float(np.mean(np.concatenate(right))) if right else float("nan")
 
 
-def _scores(parts: Sequence[Fold], runs: Sequence[Any]) -> list[BoolArray]:
+def _scores(parts: Sequence[Fold], runs: Sequence[Any]) -> list[FloatArray]:
     return [part.right(run) for part, run in zip(parts, runs, strict=True)]

@@ -17,6 +17,10 @@ from mdaml._validation import (
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
+from mdaml.holdout.anchor import choose_anchor
+from mdaml.holdout.rule import Gain
+from mdaml.holdout.samples import choose_shrinkage
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.shared import SharedStore, SharedStores
@@ -29,6 +33,7 @@ _FLOOR = {"comparisons": 1.0, "neighbors": 0.05}
 _ETA = 1.1
 _RIDGE = 1e-4
 SHRINKAGE = 0.5  # of what was learned from groups
+SHRINKAGES = (0.0, 0.25, 0.5, 0.75)  # tried for labels, beside the start itself
 _WEIGHT = 6.0  # times d/r at rank r, where there is less to learn
 _MOST_MODES = 32  # and no more than one for twenty samples
 
@@ -75,6 +80,17 @@ def place(
     return shared[device]
 
 
+def choose_rest(
+    spec: Spec, store: Any, said: Said, persons: Persons | None
+) -> tuple[Spec, Gain | None]:
+    """Choose on held-out points or samples what is left to be chosen; return what was gained."""
+    if not spec.is_measured:
+        return spec, None
+    if isinstance(said, Classes):
+        return choose_shrinkage(spec, store, said)
+    return choose_anchor(spec, store, said, persons)
+
+
 def classes_of(goal: str, said: Said) -> Classes | None:
     """Return the groups that comparisons follow, if any, where neighbours are the goal."""
     if goal != "neighbors" or isinstance(said, Classes):
@@ -117,6 +133,11 @@ def check_parameters(
     why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
     eta = check_or_auto(model, "eta", _ETA if anchor else 3.0, 1.0, strict=True, why=why)
     shrinkage = SHRINKAGE if found and rank is None else 0.0
+    # A parameter of the objective that is given is meant as it is.
+    names = ("n_modes", "eta", "triplet_weight", "anchor", "floor", "ridge", "shrinkage")
+    chosen = near and not found and rank is None
+    chosen = chosen and all(is_auto(getattr(model, name)) for name in names)
+    shrinkage = check_or_auto(model, "shrinkage", shrinkage, 0.0, 1.0)
     n_modes, counted = _check_n_modes(model, n_samples, floor if anchor else None)
     auto = is_auto(model.init_metric)
     weight = _WEIGHT / share if anchor else None
@@ -126,9 +147,13 @@ def check_parameters(
         mean_weight=anchor > 0.0 and floor < 1.0 and is_auto(model.triplet_weight),
         eta=eta,
         anchor=anchor,
-        anchors=anchors if len(anchors) > 1 else (),
+        anchors=anchors if not from_labels and shrinkage < 1.0 else (),
+        keep_start=shrinkage == 1.0,
         floor=floor,
-        shrinkage=check_or_auto(model, "shrinkage", shrinkage, 0.0, 1.0),
+        shrinkage=shrinkage,
+        shrinkages=SHRINKAGES if chosen else (),
+        # The paper's objective is fitted as it is.
+        is_measured=(is_auto(model.anchor) or anchor > 0.0) and shrinkage < 1.0,
         triplet_weight=_check_triplet_weight(model, near, n_modes, eta, weight),
         ridge=check_or_auto(model, "ridge", _auto_ridge(n_modes, eta, anchor), 0.0),
         rank=rank,

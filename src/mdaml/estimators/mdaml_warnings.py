@@ -8,6 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import has_unit_rows, warn
 from mdaml.constraints.value import Constraints
+from mdaml.holdout.anchor import SWAPPED
+from mdaml.holdout.rule import Gain
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.fit import Fit
@@ -16,19 +18,20 @@ from mdaml.solver.spec import Spec
 _UNLIKE_SCALES = 10.0  # times as wide is one feature as another
 _N_ROWS, _N_CHECKED = 2_000, 20_000  # rows and comparisons that are looked at
 _HARDLY = 0.005  # of the comparisons
+_FEWER_THAN_HALF, _ERRORS = 0.45, 6.0  # a share, and standard errors below a half
 
 
 def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
     """Warn of a fit that was cut short, of a weight too low, of comparisons that cannot be met."""
     few_by_design = spec.neighbors and isinstance(model.max_iter, str)
-    unfinished = fit.status is Status.MAX_ITER and not few_by_design
+    unfinished = fit.status is Status.MAX_ITER and not few_by_design and not spec.keep_start
     if unfinished and fit.history[-1] < 0.5 * fit.history[-4]:
         warn(
             f"{fit.status.value} The last of {fit.n_last} rounds still halved the objective: "
             "increase max_iter.",
             ConvergenceWarning,
         )
-    if fit.spec.triplet_weight < fit.critical_weight:
+    if fit.spec.triplet_weight < fit.critical_weight and not spec.keep_start:
         advice = "Increase triplet_weight."
         if np.isinf(fit.critical_weight):
             advice = "Along no direction are dissimilar samples farther apart than similar ones."
@@ -38,7 +41,7 @@ def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
             f"depends on where the iteration stopped. {advice}",
         )
         return
-    if spec.anchor == 0.0 and fit.mean_loss > 0.49:
+    if spec.anchor == 0.0 and fit.mean_loss > 0.49 and not spec.keep_start:
         warn(
             "The weighted mean loss of the triplets is no lower than that of a zero metric: "
             "the comparisons could not be met. Are they consistent, and are the features "
@@ -73,6 +76,67 @@ def warn_of_scales(X: FloatArray) -> None:
     )
 
 
+def warn_of_gain(spec: Spec, gain: Gain | None, n_said: int) -> None:
+    """Warn if the start was kept, or if learning makes held-out comparisons or samples worse."""
+    if not spec.is_measured:
+        return
+    if spec.keep_start and gain is None:
+        warn(
+            f"Too little to learn from: {n_said} comparisons are not enough to hold some out and "
+            "see whether learning helps. The distance before learning is returned. Add "
+            "comparisons, or set anchor to a number to learn in any case."
+        )
+    elif spec.keep_start and gain is not None:
+        if gain.before == 1.0:
+            warn(
+                "Nothing was learned, because nothing had to be: the distance before learning gets "
+                f"all {gain.n_units} held-out units right. It is returned."
+            )
+            return
+        if gain.score == "comparisons" and gain.before < SWAPPED:
+            warn(
+                f"Nothing was learned: only {gain.before:.1%} of the held-out comparisons hold "
+                "before learning, and no metric explains them. The distance before learning is "
+                "returned."
+            )
+            return
+        what, how = "comparisons", "anchor"
+        if gain.score == "3-NN":
+            what, how = "labels", "shrinkage"
+        warn(
+            f"Nothing was learned: no metric led the distance before learning by more than chance. "
+            f"{gain.describe()} The distance before learning is returned. More {what} may help, or "
+            f"other features; check that the {what} are right. Set {how} to a number to learn in "
+            "any case."
+        )
+    elif gain is not None and gain.high < 0.0:
+        warn(
+            f"Learning made it worse. {gain.describe()} Use the distance before learning, or leave "
+            "the parameters to be chosen; check that what was passed is right."
+        )
+
+
+def warn_of_swapped(X: FloatArray, said: Constraints, start: FloatArray | str | None) -> None:
+    """Warn if far fewer than half of the comparisons hold before learning.
+
+    ``start`` is a positive definite matrix, or anything else for the Euclidean distance.
+    """
+    if said.n_constraints == len(said.pairs):
+        return
+    rows, near, far, weights = _some(X, said)
+    F = np.linalg.cholesky(start) if isinstance(start, np.ndarray) else None
+    share = _agreement(rows if F is None else rows @ F, [near, far], weights)
+    error = 0.5 / np.sqrt(len(weights))
+    if share < min(SWAPPED, 0.5 - 3.0 * error) or share < min(
+        _FEWER_THAN_HALF, 0.5 - _ERRORS * error
+    ):
+        warn(
+            f"Only {share:.1%} of the comparisons hold before learning, far fewer than half. Are "
+            "near and far swapped? A triplet is (reference, nearer one, farther one), a quadruplet "
+            "(nearer pair, farther pair)."
+        )
+
+
 def warn_if_hardly_learned(
     X: FloatArray, comparisons: Constraints, start: FloatArray | str | None, L: FloatArray
 ) -> None:
@@ -83,16 +147,8 @@ def warn_if_hardly_learned(
     """
     if isinstance(start, str):
         return
-    some = slice(None, None, max(1, comparisons.n_constraints // _N_CHECKED))
-    of_triplets = len(comparisons.triplets) > 0  # all of them, or quadruplets
-    given = (comparisons.triplets if of_triplets else comparisons.quadruplets)[some]
-    weights = comparisons.weights[some]
-    rows, places = X, given
-    if len(X) > given.size:  # map only those that are named
-        named, places = np.unique(given, return_inverse=True)
-        rows, places = X[named], places.reshape(given.shape)
-    near, far = places[:, :2], places[:, ::2] if of_triplets else places[:, 2:]
-    pairs = [np.array(near, order="C"), np.array(far, order="C")]
+    rows, near, far, weights = _some(X, comparisons)
+    pairs = [near, far]
     before = _agreement(rows if start is None else rows @ np.linalg.cholesky(start), pairs, weights)
     after = _agreement(rows @ L.T.astype(X.dtype), pairs, weights)
     if after < min(before + _HARDLY, 1.0 - _HARDLY):
@@ -102,6 +158,21 @@ def warn_if_hardly_learned(
             "distance before learning, or check that the comparisons are right and that the "
             "features can tell what they say."
         )
+
+
+def _some(X: FloatArray, said: Constraints) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
+    """Return rows, near and far pairs of them, and weights, of at most 20 000 comparisons."""
+    compared, weights = said.comparisons(), said.weights
+    if len(said.pairs):  # which are no comparisons
+        first = len(said.triplets)
+        weights = np.delete(weights, slice(first, first + len(said.pairs)))
+    some = slice(None, None, max(1, len(compared) // _N_CHECKED))
+    compared, weights = compared[some], weights[some]
+    if len(X) <= compared.size:
+        return X, compared[:, :2].copy(), compared[:, 2:].copy(), weights
+    named, places = np.unique(compared, return_inverse=True)  # map only those that are named
+    places = places.reshape(compared.shape)
+    return X[named], places[:, :2].copy(), places[:, 2:].copy(), weights
 
 
 def _agreement(Y: FloatArray, pairs: list[IntArray], weights: FloatArray) -> float:

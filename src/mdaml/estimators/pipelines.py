@@ -89,6 +89,7 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
     For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, which
     do not depend on the means; for that of principal components V it is ``L V``. Centres of modes
     go back to where the samples are; weights in the modes depend on distances only and stay.
+    ``input_map_`` keeps the map to what the metric was fitted to, so that it can be fitted again.
     """
     for metric in list_metrics(model):
         L = metric.components_
@@ -98,10 +99,21 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
                 metric.components_ = _pull_back(step, metric.components_)
                 centers = None if centers is None else step.inverse_transform(centers)
             metric.components_ = metric.components_.astype(L.dtype)
+            metric.input_map_ = _input_map(metric, steps, L.shape[1])
         metric.n_features_in_ = metric.components_.shape[1]
         if centers is not None:
             metric.centers_ = np.asarray(centers).astype(metric.centers_.dtype)
     return model
+
+
+def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:
+    """Return the linear map from X to what the metric was fitted to, of shape (d,) if diagonal."""
+    A: FloatArray = getattr(metric, "input_map_", np.ones(width))
+    for step in reversed(steps):
+        if A.ndim == 1 and not isinstance(step, StandardScaler):
+            A = np.diag(A)
+        A = _pull_back(step, A)
+    return A
 
 
 def list_metrics(model: Any) -> list[Any]:
@@ -152,7 +164,7 @@ class FoldedMetric(MahalanobisTransformer):
     """A metric behind steps that bring rows to unit length; made by :func:`fold_pipeline`.
 
     The distance is Euclidean after ``transform``, as for any metric here, but no Mahalanobis
-    distance of X.
+    distance of X. Modes of the metric are not kept.
 
     Attributes
     ----------

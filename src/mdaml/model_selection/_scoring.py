@@ -105,7 +105,7 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     0.5
     """
     constraints = _of_rows(X, constraints)
-    right = nearest_was_near(_mapped(metric, X, constraints), constraints)
+    _, right = nearest_was_near(_mapped(metric, X, constraints), constraints)
     if len(right) == 0:
         raise ValueError(
             "neighbor_accuracy needs a point with near and far items; these constraints have none."
@@ -344,3 +344,22 @@ BY_LABELS: dict[str, Scorer] = {
     "hit_rate_at_1": partial(hit_rate_at_k, k=1),
     "map_at_r": map_at_r,
 }
+
+
+def check_scoring(scoring: str | Scorer | None, *, has_labels: bool) -> str | Scorer:
+    """Return a known name, or a callable; refuse anything else."""
+    names, others = (BY_LABELS, BY_CONSTRAINTS) if has_labels else (BY_CONSTRAINTS, BY_LABELS)
+    if scoring is None:
+        return next(iter(names))
+    if callable(scoring):
+        return scoring
+    if scoring not in names:
+        hint = ""
+        if scoring in others:
+            hint = f" {scoring!r} needs {'comparisons' if has_labels else 'labels'}."
+        raise ValueError(
+            f"MetricSearchCV(scoring=...) must be one of {', '.join(map(repr, names))} "
+            f"or a callable, {'with' if has_labels else 'without'} labels; got "
+            f"{scoring!r}.{hint}"
+        )
+    return scoring

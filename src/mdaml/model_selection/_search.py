@@ -18,15 +18,17 @@ from mdaml.constraints import Constraints
 from mdaml.estimators.base import page_of
 from mdaml.estimators.scores import Scores
 from mdaml.model_selection._gallery import metric_of
-from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
+from mdaml.model_selection._scoring import Scorer, check_scoring
 from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
 from mdaml.model_selection._trials import (
     Task,
     check_data,
     fit,
+    score_start,
     seeded,
     summary,
     try_all,
+    warn_if_worse,
 )
 
 _N_SPLITS = 5
@@ -61,9 +63,9 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, and only the best fifth (at least
-        three) continue from there. This takes about half the time. If False, all are fitted to the
-        end. So are, in any case, other estimators, and MDaML with at most 20 000 labelled samples
-        and ``sampling="neighbors"``, which runs few rounds; of more, the best are fitted anew.
+        three) are fitted to the end. If False, all are. So are, in any case, other estimators, and
+        MDaML with at most 20 000 labelled samples and ``sampling="neighbors"``, which runs few
+        rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
@@ -79,6 +81,9 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         first in the grid.
     best_score_ : float
         Their mean score; it is optimistic, because the highest was chosen.
+    start_score_ : float
+        The mean score of the distance before learning, on the same splits; a warning tells if no
+        candidate beats it.
     best_index_ : int
         Their index in ``cv_results_``.
     cv_results_ : dict
@@ -197,7 +202,10 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         rng = check_random_state(self.random_state)
         seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
         task = Task(
-            seeded(self.estimator, seed), samples, truth, self._check_scoring(y is not None)
+            seeded(self.estimator, seed),
+            samples,
+            truth,
+            check_scoring(self.scoring, has_labels=y is not None),
         )
         candidates = list(ParameterGrid(self.param_grid))
         if not candidates:
@@ -212,8 +220,11 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
             )
             results = summary(candidates, trials, finished)
             best = int(np.argmin(results["rank_test_score"]))
+            start_score = score_start(task, splits)
             if self.refit:
                 fitted["best_estimator_"] = fit(task.candidate(candidates[best]), samples, truth)
+        score = float(results["mean_test_score"][best])
+        warn_if_worse(score, start_score)
         # All at once and last: a search that is interrupted leaves no half of a result.
         self.__dict__.pop("best_estimator_", None)
         self.__dict__.update(
@@ -221,27 +232,11 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
             cv_results_=results,
             best_index_=best,
             best_params_=candidates[best],
-            best_score_=float(results["mean_test_score"][best]),
+            best_score_=score,
+            start_score_=start_score,
             n_splits_=len(splits),
         )
         return self
-
-    def _check_scoring(self, has_labels: bool) -> str | Scorer:
-        names, others = (BY_LABELS, BY_CONSTRAINTS) if has_labels else (BY_CONSTRAINTS, BY_LABELS)
-        if self.scoring is None:
-            return next(iter(names))
-        if callable(self.scoring):
-            return self.scoring
-        if self.scoring not in names:
-            hint = ""
-            if self.scoring in others:
-                hint = f" {self.scoring!r} needs {'comparisons' if has_labels else 'labels'}."
-            raise ValueError(
-                f"MetricSearchCV(scoring=...) must be one of {', '.join(map(repr, names))} "
-                f"or a callable, {'with' if has_labels else 'without'} labels; got "
-                f"{self.scoring!r}.{hint}"
-            )
-        return self.scoring
 
     def _splits(self, truth: Any, seed: int, *, has_labels: bool) -> list[Split]:
         cv = _N_SPLITS if self.cv is None else self.cv

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mdaml._typing import ArrayLike, BoolArray, IntArray
 from mdaml._validation import check_integer, check_random_state
 from mdaml.constraints import Constraints
-from mdaml.constraints.answers import ANSWER
+from mdaml.holdout.split import find_questions
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +46,12 @@ class Split:
 class ConstraintKFold:
     """Hold out comparisons; every point stays on both sides.
 
-    Comparisons are dealt to `n_splits` folds, each of which is held out once. The same comparison
-    given twice, with its members in another order, or with the opposite answer, counts as one and
-    stays on one side: held out, it would otherwise be known already. So do all comparisons that
-    come from one answer, such as a ranking (column ``answer_number``). Every fold gets its share of
-    triplets, similar pairs, dissimilar pairs and quadruplets.
+    Comparisons are dealt to `n_splits` folds, each of which is held out once. Comparisons of the
+    same points count as one and stay on one side: held out, they would otherwise be known already.
+    These are a comparison given twice or with the opposite answer, and the two triplets of an
+    odd-one-out answer. So do all comparisons that come from one answer, such as a ranking (column
+    ``answer_number``). Every fold gets its share of triplets, similar pairs, dissimilar pairs and
+    quadruplets.
 
     Parameters
     ----------
@@ -120,7 +118,8 @@ class ConstraintKFold:
             )
         check_constraints(constraints)
         check_integer(self, "n_splits", self.n_splits, 2)
-        group, kind = _same_comparisons(constraints)
+        # Numbered by first appearance, the order in which they are dealt without shuffling.
+        group, kind = find_questions(constraints), _kinds(constraints)
         size, first = np.bincount(group), np.unique(group, return_index=True)[1]
         if len(size) < self.n_splits:
             raise ValueError(
@@ -245,54 +244,15 @@ def check_constraints(constraints: Any) -> None:
         )
 
 
-def _same_comparisons(constraints: Constraints) -> tuple[IntArray, IntArray]:
-    """Return for each constraint the number of its comparison, and its kind.
-
-    Two constraints are one comparison if they ask the same question, whatever the answer: which of
-    two pairs is nearer, or whether a pair is similar.
-    """
-    compared, pairs = constraints.comparisons(), constraints.pairs
-    one, other = (_pair_keys(compared[:, ab], constraints.n_points) for ab in ([0, 1], [2, 3]))
-    n_triplets = len(constraints.triplets)
-    of_pairs = _pair_keys(pairs, constraints.n_points)
-    low = np.insert(np.minimum(one, other), [n_triplets], of_pairs)
-    high = np.insert(np.maximum(one, other), [n_triplets], np.full(len(pairs), -1))
-    kind = np.concatenate(
+def _kinds(constraints: Constraints) -> IntArray:
+    """Return the kind of each constraint: triplet, similar pair, dissimilar pair, quadruplet."""
+    return np.concatenate(
         [
-            np.full(n_triplets, 0),
+            np.full(len(constraints.triplets), 0),
             np.where(constraints.pair_labels > 0, 1, 2),
             np.full(len(constraints.quadruplets), 3),
         ]
     )
-    order = np.lexsort((high, low))
-    is_new = np.append(True, (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0))
-    group: IntArray = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(is_new) - 1
-    if ANSWER in constraints.columns:
-        group = _join_answers(group, constraints.columns[ANSWER])
-    # Numbered by first appearance, which is the order in which they are dealt without shuffling.
-    first = np.unique(group, return_index=True)[1]
-    return np.argsort(np.argsort(first))[group], kind
-
-
-def _join_answers(group: IntArray, answers: npt.NDArray[Any]) -> IntArray:
-    """Return groups such that comparisons from one answer are together.
-
-    Equal comparisons of different answers stay together too, unless that joins nearly all.
-    """
-    texts = answers.astype(str) if answers.dtype == object else answers
-    answer = np.unique(texts, return_inverse=True)[1]
-    n_groups, n_answers = int(group.max()) + 1, int(answer.max()) + 1
-    links = coo_array(
-        (np.ones(len(group), bool), (group, n_groups + answer)), shape=(n_groups + n_answers,) * 2
-    )
-    joined = connected_components(links, directed=False)[1][group]
-    return joined if np.bincount(joined).max() <= len(group) / 2 else answer
-
-
-def _pair_keys(pairs: IntArray, n_points: int) -> IntArray:
-    """Return one number for each pair, the same in either order."""
-    return pairs.min(axis=1) * n_points + pairs.max(axis=1)
 
 
 def _strata(constraints: Constraints | None, y: ArrayLike | None) -> IntArray:

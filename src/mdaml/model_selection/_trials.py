@@ -1,7 +1,7 @@
 """One candidate on one split: fitted to what is left, scored by what is held out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from numbers import Integral
 from time import perf_counter
@@ -17,7 +17,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from mdaml._progress import mute, report
 from mdaml._typing import BoolArray, FloatArray
-from mdaml._validation import has_unit_rows, ignore_warnings
+from mdaml._validation import has_unit_rows, ignore_warnings, warn
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import (
     EVERY_FORM,
@@ -28,9 +28,9 @@ from mdaml.constraints.arguments import (
 )
 from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.constraints.names import get_index
-from mdaml.estimators import MDaML
-from mdaml.estimators.mdaml_folds import Score, vote_score
+from mdaml.estimators import Euclidean, MDaML
 from mdaml.estimators.mdaml_spec import place, resolve
+from mdaml.holdout.samples import Score, vote_score
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
@@ -42,8 +42,7 @@ FIRST_ROUNDS = 2
 _KEPT = 1 / 5
 _KEPT_AT_LEAST = 3
 _MANY_SAMPLES = 20_000
-_MOST_MEMORY = 2**29  # bytes of all states that wait for the second stage
-_SAFELY_DEFINITE = 1e-10  # smallest over largest eigenvalue
+_MOST_MEMORY = 2**29  # bytes of all splits that are kept at a time
 
 Params = Mapping[str, Any]
 
@@ -54,8 +53,6 @@ class Attempt:
 
     score: float
     seconds: float
-    # Where a fit of MDaML stopped: the metric (d, d), and weights (n_samples, n_modes).
-    state: tuple[FloatArray, FloatArray] | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +144,8 @@ class Ground:
             return fit(model, *self.sides[0])
         samples, given = self._checked
         spec, said = resolve(model, samples.shape, given, unit_rows=has_unit_rows(samples))
+        # The search measures by itself; only what a candidate chooses is held out once more.
+        spec = replace(spec, is_measured=bool(spec.anchors or spec.shrinkages))
         store = place(model, samples, spec, said, shared=self.stores)
         with store.threads():  # after the fit, too: threads of BLAS are slow to wake
             model._learn_in(self.sides[0][0], store, spec, said)
@@ -222,21 +221,20 @@ def try_all(
 ) -> tuple[list[list[Attempt]], BoolArray]:
     """Return the trials of every candidate on every split, and which of them are finished.
 
-    In stages, all make a few rounds, and only the best go on, from where they stopped.
+    In stages, all make a few rounds, and only the best are fitted to the end, anew.
     """
     n_kept = max(_KEPT_AT_LEAST, int(np.ceil(_KEPT * len(candidates))))
     grounds = [Ground(task, split) for split in splits]
     if not in_stages or len(candidates) <= n_kept:
         whole = [[(ground, params) for ground in grounds] for params in candidates]
         return _run(whole, n_jobs), np.ones(len(candidates), bool)
-    limit = _MOST_MEMORY // (len(candidates) * len(splits))
-    short = [[(ground, params, limit) for ground in grounds] for params in candidates]
+    short = [[(ground, params, True) for ground in grounds] for params in candidates]
     trials = _run(short, n_jobs)
     means = [np.mean([trial.score for trial in row]) for row in trials]
     best = np.sort(np.argsort(-np.array(means), kind="stable")[:n_kept])
     rest = [
         [
-            (ground, candidates[c], None, trial)
+            (ground, candidates[c], False, trial.seconds)
             for ground, trial in zip(grounds, trials[c], strict=True)
         ]
         for c in best
@@ -288,17 +286,17 @@ def _n_bytes(X: Any) -> float:
 def _try(
     ground: Ground,
     params: Params,
-    short: int | None = None,
-    before: Attempt | None = None,
+    is_short: bool = False,
+    seconds_before: float = 0.0,
 ) -> Attempt:
-    """Fit and score one candidate on one split.
+    """Fit and score one candidate on one split, to the end or for its first rounds only.
 
-    ``short``: the first rounds only, and keep at most so many bytes to go on from. ``before``: the
-    trial of these first rounds.
+    Those that go on are fitted anew, not from where they stopped: the metric to start from is also
+    the anchor, and another anchor would be another problem than the final fit solves.
     """
     start = perf_counter()
     try:
-        model = _make(ground.task, params, short is not None, before)
+        model = _make(ground.task, params, is_short=is_short)
         # Candidates are meant to differ; what is wrong with one shows in its score.
         with ignore_warnings(UserWarning):
             ground.fit(model)
@@ -308,42 +306,22 @@ def _try(
             raise type(error)(f"{what} {error}") from error
         error.add_note(what)
         raise
-    seconds = perf_counter() - start
-    state, metric = None, metric_of(model)
-    if short is not None and not ground.task.has_refresh(metric):
-        state = _state(metric, short)
-    seconds += 0.0 if before is None else before.seconds
-    return Attempt(ground.score(model), seconds, state)
+    return Attempt(ground.score(model), perf_counter() - start + seconds_before)
 
 
-def _make(task: Task, params: Params, short: bool, before: Attempt | None) -> Any:
-    """Return the candidate, to make its first rounds only, or to go on after them."""
+def _make(task: Task, params: Params, *, is_short: bool) -> Any:
+    """Return the candidate, or one that makes only its first rounds."""
     candidate = task.candidate(params)
-    state = None if before is None else before.state
-    if not short and state is None:
+    if not is_short:
         return candidate
     metric = metric_of(candidate)
     if task.has_refresh(metric):
         metric.set_params(n_refresh=0)
         return candidate
     n_rounds = 10 if metric.max_iter == "auto" else metric.max_iter
-    if not isinstance(n_rounds, Integral) or n_rounds <= FIRST_ROUNDS:
-        return candidate
-    if state is None:
-        metric.set_params(max_iter=FIRST_ROUNDS)
-    else:
-        M, weights = state
-        metric.set_params(max_iter=n_rounds - FIRST_ROUNDS, init_metric=M, init=weights)
+    if isinstance(n_rounds, Integral):  # anything else is refused by the fit
+        metric.set_params(max_iter=min(int(n_rounds), FIRST_ROUNDS))
     return candidate
-
-
-def _state(metric: MDaML, limit: int) -> tuple[FloatArray, FloatArray] | None:
-    """Return where to go on from; None, to start anew, if that is not known or too large."""
-    M = metric.get_mahalanobis_matrix().astype(np.float64)
-    lengths = np.linalg.eigvalsh(M)  # not all positive if only some components are kept
-    if not lengths[0] > _SAFELY_DEFINITE * lengths[-1] or metric.weights_.nbytes > limit:
-        return None
-    return 0.5 * (M + M.T), metric.weights_
 
 
 def _described(params: Params) -> str:
@@ -357,6 +335,30 @@ def seeded(estimator: Any, seed: int) -> Any:
     params = estimator.get_params()
     unset = [name for name in params if f"__{name}".endswith("__random_state")]
     return clone(estimator).set_params(**{name: seed for name in unset if params[name] is None})
+
+
+def score_start(task: Task, splits: Sequence[Split]) -> float:
+    """Return the mean score of the Euclidean distance on all splits; in a pipeline, at its end."""
+    model = clone(task.estimator)
+    if isinstance(model, Pipeline):
+        model.set_params(**{model.steps[-1][0]: Euclidean()})
+    else:
+        model = Euclidean()
+    scores = []
+    for split in splits:
+        learned, held_out = task.sides(split)
+        scores.append(task.score(fit(clone(model), *learned), learned, held_out))
+    return float(np.mean(scores))
+
+
+def warn_if_worse(score: float, start_score: float) -> None:
+    """Warn if the best candidate is below the distance before learning."""
+    if score < start_score:
+        warn(
+            "No candidate beats the distance before learning on held-out data: the best has "
+            f"{score:.3f}, that before learning {start_score:.3f}. Use that (Euclidean), or "
+            "search other parameters."
+        )
 
 
 def summary(

@@ -203,6 +203,7 @@ class PersonalMetrics(BaseEstimator):
         with show(self), warnings.catch_warnings():
             # Where persons contradict each other, what all share may be hardly more than the start.
             warnings.filterwarnings("ignore", "The learned distance agrees with")
+            warnings.filterwarnings("ignore", "Nothing was learned")
             fitted = clone(metric).fit(X, constraints=said)
             rank = len(fitted.components_)
             coordinates = Coordinates(min(n_directions, rank), max(rank - n_directions, 0))
@@ -228,8 +229,7 @@ class PersonalMetrics(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Samples.
         triplets, quadruplets, constraints, constraint_weight, who : optional
-            As for :meth:`fit`. A person who is known already gets the metric of these answers
-            alone.
+            As for :meth:`fit`. A known person gets the metric of these answers alone.
 
         Returns
         -------
@@ -250,6 +250,7 @@ class PersonalMetrics(BaseEstimator):
         given: dict[str, Any] = {"triplets": triplets, "quadruplets": quadruplets}
         said = constraints_of(len(samples), constraints, constraint_weight, get_index(X), **given)
         persons = check_persons(said, who)
+        self._places(persons.names)  # names of another kind are refused, not turned into texts
         answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
         levels: FloatArray = np.ones(answers.n_answers)
         groups: FloatArray = np.tile(self.group_shares_, (len(persons), 1))

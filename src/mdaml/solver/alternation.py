@@ -6,7 +6,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.solver.conjugate_gradient import Status, conjugate_gradient
-from mdaml.solver.geometry import between, nearest_multiple
+from mdaml.solver.geometry import shrink
 from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
 from mdaml.solver.objective import NO_ANCHOR, Anchor, Objective, Space
 from mdaml.solver.spec import Callback, Spec
@@ -123,9 +123,9 @@ class Alternation:
 
         It lies on the geodesic from the metric of the state to the nearest multiple of the origin.
         """
-        if self.spec.shrinkage == 0.0 or self.origin is None:
+        if self.spec.keep_start or self.origin is None:
             return state.F
-        return between(nearest_multiple(self.origin, state.F), state.F, 1.0 - self.spec.shrinkage)
+        return shrink(state.F, self.origin, self.spec.shrinkage)
 
     def critical_triplet_weight(self, state: State) -> float:
         """Return the triplet weight up to which, at the modes of a state, zero is the best metric.

@@ -12,7 +12,6 @@ from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.solver.alternation import Alternation, Outcome, State
-from mdaml.solver.choice import choose_anchor
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.modes import Modes
 from mdaml.solver.persons import MOST_PASSES, SMALL_CHANGE, Reliability, answer_losses
@@ -108,7 +107,7 @@ def fit_metric(
         alternation, comparisons, F, modes = begin_fit(spec, store, said, rng, warm)
         # Comparisons that were passed, or drawn at random, do not depend on the metric.
         refreshed = isinstance(said, Classes) and spec.neighbors and warm is None
-        n_refresh = spec.n_refresh if refreshed else 0
+        n_refresh = spec.n_refresh if refreshed and not spec.keep_start else 0
         most = (1 + n_refresh) * spec.max_iter if persons is None else None
         passes = [_run(alternation, F, modes, 0, most, later=False)]
         for _ in range(n_refresh):
@@ -138,6 +137,9 @@ def _weigh_persons(
         persons, comparisons.weights, *answer_losses(first, done.state, comparisons)
     )
     passes.append(_raised(done, factor * reliable.term()))
+    if first.spec.keep_start:  # no answer counts more than another for a metric that stays
+        table = reliable.updated(answer_losses(first, done.state, comparisons)[0]).table()
+        return replace(_gather(first, comparisons, passes), persons=table)
     for _ in range(MOST_PASSES):
         if done.status is Status.STOPPED:
             break
@@ -170,14 +172,7 @@ def begin_fit(
     The parameters of the alternation have the modes counted and the weight resolved.
     """
     report("start")
-    if spec.count_modes:
-        n_modes = store.count_modes(spec.n_modes, np.random.RandomState(0))
-        spec = replace(spec, n_modes=n_modes, count_modes=False)
-    if spec.anchors and warm is None and isinstance(said, Constraints):
-        said = to_comparisons("MDaML", said, rng)
-        # From one seed: the same comparisons always give the same strength.
-        chosen = choose_anchor(spec, store, said, np.random.RandomState(0))
-        spec = replace(spec, anchor=chosen)
+    spec = count_modes(spec, store)
     start = start_metric(spec, store, rng)
     F = start.F if warm is None else warm.F
     comparisons = draw_comparisons(spec, store, said, F, rng)
@@ -187,11 +182,24 @@ def begin_fit(
         modes = start_modes(spec, alternation.store, rng)
     else:
         modes = Modes(warm.centers, alternation.store.weights_at(F, warm.centers, spec.eta))
-    if spec.mean_weight:
-        weight = spec.triplet_weight / _mean_self_weight(alternation, F, modes)
-        spec = replace(spec, triplet_weight=weight, mean_weight=False)
-        alternation = replace(alternation, spec=spec)
-    return alternation, comparisons, F, modes
+    return resolve_weight(alternation, F, modes), comparisons, F, modes
+
+
+def count_modes(spec: Spec, store: Store) -> Spec:
+    """Return the parameters with the modes counted in the samples, where that is wanted."""
+    if not spec.count_modes:
+        return spec
+    n_modes = store.count_modes(spec.n_modes, np.random.RandomState(0))
+    return replace(spec, n_modes=n_modes, count_modes=False)
+
+
+def resolve_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> Alternation:
+    """Return the alternation with the weight of a mean comparison as that of all, if so meant."""
+    spec = alternation.spec
+    if not spec.mean_weight:
+        return alternation
+    weight = spec.triplet_weight / _mean_self_weight(alternation, F, modes)
+    return replace(alternation, spec=replace(spec, triplet_weight=weight, mean_weight=False))
 
 
 def draw_comparisons(
@@ -238,6 +246,9 @@ def _run(
         return spec.callback is not None and bool(spec.callback(n_before + n, value))
 
     report("rounds", n_before, most)
+    if spec.keep_start:  # a round in which nothing moves
+        state = alternation.start(F, modes)
+        return Outcome(state, 1, Status.STALLED, [state.value] * 4)
     return alternation.run(
         # Held by no name, so that the first round can free it.
         alternation.start(F, modes) if later else begin_at(alternation, F, modes),

@@ -101,6 +101,11 @@ def nearest_multiple(F: FloatArray, G: FloatArray) -> FloatArray:
     return F * float(np.exp((log_det(G) - log_det(F)) / len(F)))
 
 
+def shrink(F: FloatArray, origin: FloatArray, share: float) -> FloatArray:
+    """Return F moved back to the nearest multiple of the origin, by a share of the way."""
+    return F if share == 0.0 else between(nearest_multiple(origin, F), F, 1.0 - share)
+
+
 def _turned(F: FloatArray, G: FloatArray) -> FloatArray:
     """Return G turned, which leaves its metric as it is, to be as near to F as it can."""
     left, _, right = np.linalg.svd(G.T @ F)

@@ -24,9 +24,12 @@ class Spec:
     # Beyond Eq. (7)
     anchor: float = 0.0  # of the divergence to the anchor, in units of the mean loss
     anchors: tuple[float, ...] = ()  # to choose from before the fit, the strongest first
+    is_measured: bool = True  # whether the gain on held-out points or samples is measured
+    keep_start: bool = False  # nothing leads the start by more than chance: learn nothing
     count_modes: bool = False  # in the samples, before the fit
     mean_weight: bool = False  # triplet_weight is that of a mean comparison of the start
     shrinkage: float = 0.0  # how far a learned metric goes back to the start, 1 being all the way
+    shrinkages: tuple[float, ...] = ()  # to choose from before the fit
     floor: float = 0.0  # the least share of its weight that a comparison keeps whatever the modes
 
     # The start. A metric is None for the identity, or a positive definite matrix.

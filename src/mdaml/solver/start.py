@@ -53,7 +53,8 @@ def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> Start:
         inverse = half.T @ half
     covariance = store.covariance()
     anchor = _anchor(spec, len(F), inverse, 2.0 * float(np.vdot(covariance @ F, F)))
-    if M is None:  # at the anchor, whose distances suit the margin
+    # At the anchor, whose distances suit the margin. A start that is kept comes back bit for bit.
+    if M is None and not spec.keep_start:
         F = F * float(np.sqrt(inverse[0, 0] / anchor.precision[0, 0]))
     return Start(FullRank(), F, anchor)
 

@@ -297,7 +297,9 @@ class DaskStore:
         return np.concatenate(self.cluster.fetch(self._each("fetch_weights", weights)))
 
     def fetch_mapped(self, F: FloatArray) -> FloatArray:
-        return np.concatenate(self.cluster.fetch(self._each("fetch_mapped", F)))
+        # Of the rows themselves: before comparisons are known there are no shards.
+        parts = self.cluster.each(shard.map_rows, self.own, slice(None), F)
+        return np.concatenate(self.cluster.fetch(parts))
 
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int

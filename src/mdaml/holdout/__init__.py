@@ -1,0 +1,1 @@
+"""Holding out: which answers and rows belong together, and the one rule for every choice."""

@@ -1,0 +1,208 @@
+"""How strongly a metric is held near its start, chosen by comparisons of points held out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mdaml._progress import mute
+from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml.constraints.matching import to_comparisons
+from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
+from mdaml.holdout.rule import Gain, find_leaders, measure_gain
+from mdaml.holdout.split import Part, hold_out_points, same_points
+from mdaml.kernels.pairs import pair_sq_dists
+from mdaml.solver.alternation import Alternation
+from mdaml.solver.fit import count_modes, fit_metric, resolve_weight
+from mdaml.solver.modes import Modes
+from mdaml.solver.spec import Spec
+from mdaml.solver.start import start_metric, start_modes
+from mdaml.solver.store import Store
+
+_MOST_COMPARISONS = 20_000
+_MOST_ROWS = 100_000  # beyond so many samples only those that are compared take part
+# Up to so many comparisons, or points held out at a time, every point is held out once; beyond both
+# a quarter of them.
+_FEW_COMPARISONS, _ENOUGH_UNITS = 2_000, 100
+_N_PARTS = 4
+# Shares that hold before learning: fewer hint at near and far swapped, or at near misses.
+SWAPPED, _NEAR_MISSES = 0.4, 0.47
+_ROUNDS = 1  # for each of several strengths
+_ROUNDS_OF_ONE = 3  # for a strength that was given
+_MANY = 0.5  # of the rows: not worth a copy
+_ENOUGH_PERSONS = 12  # to be the units, instead of the points
+# Multiples of the mean margin. The logistic loss is taken at the best of them, so that no scale of
+# a metric can win. Zero is among them: there every comparison loses log 2.
+_SCALES = np.concatenate([[0.0], 2.0 ** np.arange(-8.0, 8.5, 0.5)])
+
+
+class Judged(NamedTuple):
+    """How held-out comparisons fare under one metric."""
+
+    losses: FloatArray  # (n,) by which metrics are compared
+    right: FloatArray  # (n,) one if it holds, one half for a tie, otherwise zero
+
+
+def choose_anchor(
+    spec: Spec, store: Store, said: Constraints, persons: Persons | None = None
+) -> tuple[Spec, Gain | None]:
+    """Return the parameters with the anchor chosen, and what was gained on held-out points.
+
+    Of the strengths in ``spec.anchors`` that lead the start by more than chance, the one under
+    which held-out comparisons lose least is chosen; if none leads, the start is kept. Without
+    strengths to choose from, only the gain of the given one is measured. It is None where there is
+    too little to hold anything out.
+    """
+    rng = np.random.RandomState(0)  # the same comparisons always give the same strength
+    codes = None if persons is None or len(persons) < _ENOUGH_PERSONS else persons.codes
+    if said.n_constraints > _MOST_COMPARISONS:
+        some = np.sort(rng.permutation(said.n_constraints)[:_MOST_COMPARISONS])
+        said, codes = said.select(some), None if codes is None else codes[some]
+    tried = spec.anchors or (spec.anchor,)
+    short = replace(spec, anchors=(), anchor=tried[0])
+    if store.shape[0] > _MOST_ROWS:
+        short, store, said = _compared_only(short, store, said)
+    short = count_modes(short, store)
+    parts = hold_out_points(said, _N_PARTS, rng, same_points(store))
+    parts = [part for part in parts if compares(part.learned) and compares(part.held_out)]
+    if not spec.anchors or _is_enough(said, parts[:1]):
+        parts = parts[:1]
+    if not parts:
+        return replace(spec, keep_start=bool(spec.anchors)), None
+    judged, of_units, of_weights, modes = [], [], [], None
+    with mute():
+        for part in parts:  # one at a time in memory
+            trial = _Trial.of(store, part, codes, rng)
+            of_units.append(trial.units)
+            of_weights.append(trial.weights)
+            if not spec.anchors:
+                judged.append(trial.judge_one(short, rng))
+                continue
+            modes = modes or start_modes(short, trial.to_learn, rng)
+            judged.append(trial.judge_all(short, tried, modes, rng))
+    units, weights = _number(np.concatenate(of_units)), np.concatenate(of_weights)
+    losses, right = (np.hstack([np.array([j[k] for j in part]) for part in judged]) for k in (0, 1))
+    leads = _find_leaders(losses, right, units, weights)
+    means = losses[1:] @ weights
+    best = int(np.argmin(np.where(leads, means, np.inf) if leads.any() else means))
+    if spec.anchors:
+        spec = replace(spec, anchor=tried[best], keep_start=not leads.any())
+    gain = measure_gain("comparisons", right[0], right[1 + best], units, weights)
+    return spec, replace(gain, is_beyond_chance=bool(leads[best]))
+
+
+def _find_leaders(
+    losses: FloatArray, right: FloatArray, units: IntArray, weights: FloatArray
+) -> BoolArray:
+    """Return which strengths lead the start, the first row: by losses, or by what is right.
+
+    Losses tell more, but nothing where fewer than half of the comparisons hold under any metric, as
+    with near misses. Far fewer than half are rather swapped than right: then only a metric that
+    explains them counts.
+    """
+    surely = 0.5 - 1.5 / np.sqrt(len(weights))  # three standard errors below a half
+    if SWAPPED <= np.average(right[0], weights=weights) < min(_NEAR_MISSES, surely):
+        return find_leaders(right[0], right[1:], units, weights)
+    return find_leaders(-losses[0], -losses[1:], units, weights)
+
+
+def _is_enough(said: Constraints, parts: Sequence[Part]) -> bool:
+    """Return whether some of the parts tell as well as all of them."""
+    n_units = sum(len(np.unique(part.units)) for part in parts)
+    return said.n_constraints > _FEW_COMPARISONS and n_units >= _ENOUGH_UNITS
+
+
+def compares(said: Constraints) -> bool:
+    """Return whether constraints say what is near and what is far."""
+    kinds = np.unique(said.pair_labels)
+    direct = len(said.triplets) + len(said.quadruplets)
+    return (direct > 0 and len(kinds) != 1) or len(kinds) == 2
+
+
+class _Trial(NamedTuple):
+    """Comparisons to learn from in a store, and those that are held out."""
+
+    said: Constraints  # to learn from
+    to_learn: Store
+    judge: Store  # of the rows that held-out comparisons name, or of all if these are many
+    near: IntArray  # (n, 2) places in them
+    far: IntArray
+    weights: FloatArray  # (n,)
+    units: IntArray  # (n,)
+
+    @classmethod
+    def of(
+        cls, store: Store, part: Part, codes: IntArray | None, rng: np.random.RandomState
+    ) -> "_Trial":
+        held_out = to_comparisons("MDaML", part.held_out, rng)
+        compared = held_out.comparisons()
+        rows, numbers = np.unique(compared, return_inverse=True)
+        judge, places = store, compared
+        if len(rows) <= _MANY * store.shape[0]:
+            judge, places = store.part(rows), numbers.reshape(compared.shape)
+        units = codes[part.is_out] if codes is not None else part.units
+        if len(units) != len(compared):  # made of pairs: each counts for its first point
+            units = compared[:, 0]
+        learned = to_comparisons("MDaML", part.learned, rng)
+        near, far = places[:, :2].copy(), places[:, 2:].copy()
+        return cls(learned, store.compare(learned), judge, near, far, held_out.weights, units)
+
+    def judge_all(
+        self, spec: Spec, anchors: Sequence[float], modes: Modes, rng: np.random.RandomState
+    ) -> list[Judged]:
+        """Return how held-out comparisons fare under the start, and under each strength.
+
+        Every strength goes on from the metric of the one before.
+        """
+        modes = replace(modes, weights=self.to_learn.adopt(modes.weights))
+        F = start_metric(spec, self.to_learn, rng).F
+        judged = [self._judge(F)]
+        for anchor in anchors:
+            start = start_metric(replace(spec, anchor=anchor), self.to_learn, rng)
+            alternation = Alternation(self.to_learn, start.space, spec, start.anchor)
+            alternation = resolve_weight(alternation, F, modes)
+            begun = alternation.start(F, modes)
+            F = alternation.run(begun, max_iter=_ROUNDS, tol=spec.tol).state.F
+            judged.append(self._judge(F))
+        return judged
+
+    def judge_one(self, spec: Spec, rng: np.random.RandomState) -> list[Judged]:
+        """Return how held-out comparisons fare under the start, and under a fit of few rounds."""
+        start = start_metric(replace(spec, keep_start=True), self.to_learn, rng).F
+        rounds = min(spec.max_iter, _ROUNDS_OF_ONE)
+        short = replace(spec, max_iter=rounds, callback=None)
+        return [self._judge(F) for F in (start, fit_metric(short, self.to_learn, self.said, rng).F)]
+
+    def _judge(self, F: FloatArray) -> Judged:
+        Y = self.judge.fetch_mapped(F)
+        near, far = (pair_sq_dists(Y, pairs).astype(np.float64) for pairs in (self.near, self.far))
+        right = np.where(near == far, 0.5, near < far)
+        return Judged(scaled_losses(far - near, self.weights), right)
+
+
+def scaled_losses(margins: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the logistic loss of each margin, at the multiple of them that loses least.
+
+    ``log(1 + exp(-c m_t))`` with the best c >= 0: the same for every multiple of a metric.
+    """
+    size = float(np.average(np.abs(margins), weights=weights))
+    if not size > 0.0:
+        return np.full(len(margins), np.log(2.0))
+    losses = np.logaddexp(0.0, -np.multiply.outer(_SCALES / size, margins))  # (n_scales, n)
+    best: FloatArray = losses[int(np.argmin(losses @ weights))]
+    return best
+
+
+def _number(units: IntArray) -> IntArray:
+    return np.unique(units, return_inverse=True)[1]
+
+
+def _compared_only(spec: Spec, store: Store, said: Constraints) -> tuple[Spec, Store, Constraints]:
+    """Return the problem of the samples that are compared: a step takes products with all."""
+    given = (said.triplets, said.pairs, said.quadruplets)
+    rows = np.unique(np.concatenate([part.ravel() for part in given]))
+    if isinstance(spec.weights, np.ndarray):
+        spec = replace(spec, weights=spec.weights[rows])
+    return spec, store.part(rows), said.restrict(rows)

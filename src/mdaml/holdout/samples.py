@@ -1,0 +1,124 @@
+"""How far a metric learned from labels goes back to its start, chosen by samples held out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from mdaml._progress import mute
+from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml.constraints.labels import Classes
+from mdaml.holdout.rule import LEVEL_OF_LABELS, Gain, find_leaders, measure_gain, prefer_first
+from mdaml.holdout.split import same_points
+from mdaml.kernels.neighbors import nearest_rows
+from mdaml.solver.fit import count_modes, fit_metric
+from mdaml.solver.geometry import shrink
+from mdaml.solver.spec import Spec
+from mdaml.solver.start import start_metric
+from mdaml.solver.store import Store
+from mdaml.stores.choice import search_under
+
+Score = Callable[[FloatArray], BoolArray | FloatArray]  # of a factor of the metric
+
+_N_PARTS = 3
+_MOST_ROWS = 3_000  # that take part, those with a label
+_N_NEIGHBORS = 3  # of the classifier
+_TO_LEARN_FROM = 2  # members that every class keeps: one has no partner
+
+
+def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, Gain | None]:
+    """Return the parameters with the shrinkage chosen, and what 3-NN gained on held-out samples.
+
+    Every sample is held out once. Of the shares in ``spec.shrinkages`` that lead the start by more
+    than chance, the most accurate is chosen; the first, unless another leads it by half a standard
+    error. If none leads, the start is kept. Without shares to choose from, only the gain of the
+    given one is measured. It is None where there is too little to hold anything out.
+    """
+    rng = np.random.RandomState(0)  # the same labels always give the same share
+    rows, of = classes.rows, classes.of
+    tried = spec.shrinkages or (spec.shrinkage,)
+    if len(rows) > _MOST_ROWS:
+        # Fewer samples want to be nearer to the start: they can only tell whether to leave it.
+        tried = tried[:1]
+        some = np.sort(rng.permutation(len(rows))[:_MOST_ROWS])
+        rows, of = rows[some], of[some]
+    order = np.argsort(rows)
+    rows, of = rows[order], of[order]
+    labelled = store.part(rows)
+    units = same_points(labelled)
+    part_of = deal_samples(of, units, _N_PARTS, rng)
+    short = replace(count_modes(spec, store), shrinkage=0.0, shrinkages=(), callback=None)
+    n_used = _N_PARTS if spec.shrinkages else 1
+    right, held_out = [], []
+    with mute():
+        for number in range(n_used):
+            out = part_of == number
+            if not out.any() or len(np.unique(of[~out])) < 2:
+                continue
+            held_out.append(np.flatnonzero(out))
+            learned = Classes.from_labels("MDaML", of[~out])
+            part = labelled.part(np.flatnonzero(~out))
+            part_spec = _fitting(short, part.shape[0])
+            start = start_metric(replace(part_spec, keep_start=True), part, rng).F
+            F = fit_metric(part_spec, part, learned, rng).F
+            factors = [start, *(shrink(F, start, share) for share in tried)]
+            votes = [_votes(labelled.fetch_mapped(factor), of, out) for factor in factors]
+            right.append(np.array(votes, np.float64))
+    if not right:
+        return replace(spec, shrinkages=()), None
+    scores, units = np.hstack(right), units[np.concatenate(held_out)]
+    units = np.unique(units, return_inverse=True)[1]
+    leads = find_leaders(scores[0], scores[1:], units, level=LEVEL_OF_LABELS)
+    best = prefer_first(scores[1:], leads if leads.any() else None)
+    if spec.shrinkages:
+        spec = replace(spec, shrinkage=tried[best], shrinkages=(), keep_start=not bool(leads.any()))
+    gain = measure_gain("3-NN", scores[0], scores[1 + best], units)
+    return spec, replace(gain, is_beyond_chance=bool(leads[best]))
+
+
+def deal_samples(
+    of: IntArray, units: IntArray, n_parts: int, rng: np.random.RandomState
+) -> IntArray:
+    """Return the part of each sample, -1 for those that are never held out.
+
+    Each part has its share of every class, and equal rows are in one part. Classes of one or two
+    distinct rows are never held out: two of them stay to learn from in every case.
+    """
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    size = np.bincount(of[first], minlength=int(of.max()) + 1)
+    order = rng.permutation(len(first))
+    order = order[np.argsort(of[first][order], kind="stable")]
+    order = order[size[of[first][order]] > _TO_LEARN_FROM]
+    part: IntArray = np.full(len(first), -1)
+    part[order] = np.arange(len(order)) % n_parts  # in turn, class after class
+    return part[unit]
+
+
+def vote_score(
+    X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray, device: str | None = None
+) -> Score:
+    """Return whether the nearest samples under a metric vote for the class of held-out ones."""
+    # Not scikit-learn's classifier: its threads wait for each other when other work is going on,
+    # and that took longer than all fits together.
+    search = search_under(device, X_valid, X)
+
+    return lambda F: _voted(search(F, min(_N_NEIGHBORS, len(X))), y, y_valid)
+
+
+def _votes(Y: FloatArray, of: IntArray, out: BoolArray) -> BoolArray:
+    """Return whether mapped samples that are held out are voted into their classes."""
+    nearest = nearest_rows(Y[out], Y[~out], min(_N_NEIGHBORS, int((~out).sum())))[0]
+    return _voted(nearest, of[~out], of[out])
+
+
+def _voted(nearest: IntArray, y: IntArray, y_valid: IntArray) -> BoolArray:
+    votes = np.zeros((len(nearest), int(max(y.max(), y_valid.max())) + 1))
+    for voter in nearest.T:
+        votes[np.arange(len(votes)), y[voter]] += 1
+    return votes.argmax(axis=1) == y_valid  # the lowest class of equals
+
+
+def _fitting(spec: Spec, n_samples: int) -> Spec:
+    """Return parameters that suit fewer samples: no more modes than these, weights by a mixture."""
+    weights = spec.weights if isinstance(spec.weights, str) else "gmm"
+    return replace(spec, n_modes=min(spec.n_modes, n_samples), weights=weights)

@@ -1,0 +1,118 @@
+"""What belongs together when something is held out, and how it is dealt to parts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from mdaml._typing import BoolArray, IntArray
+from mdaml.constraints.answers import ANSWER
+from mdaml.constraints.value import Constraints
+from mdaml.holdout.units import same_rows
+from mdaml.solver.store import Store
+
+_FEWEST_POINTS = 8  # a test of fewer units says nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Constraints to learn from, and those that are held out."""
+
+    learned: Constraints
+    held_out: Constraints
+    is_out: BoolArray  # (n_constraints,) which of all are held out
+    units: IntArray  # (n_held_out,) what belongs together, numbered over all parts
+
+
+def find_questions(said: Constraints, points: IntArray | None = None) -> IntArray:
+    """Return a number for each constraint, the same for those that belong together.
+
+    Together are constraints about the same set of points, whatever the answer and the order: a
+    repeated question, a contradiction, the two triplets of one odd-one-out answer. So are all that
+    come from one answer (column ``answer_number``), such as those of a ranking. Numbers are in the
+    order of first appearance. ``points`` has the same number for rows that are the same.
+    """
+    members = _members(said)  # (n, 4)
+    if points is not None:
+        members = points[members]
+    # The set of members as one number: rows sorted, members that come again replaced by the first.
+    members = np.sort(members, axis=1)
+    again = members[:, 1:] == members[:, :-1]
+    members[:, 1:][again] = -1
+    group = _number_rows(np.sort(members, axis=1))
+    if ANSWER in said.columns:
+        group = _join_answers(group, said.columns[ANSWER])
+    first = np.unique(group, return_index=True)[1]
+    return np.argsort(np.argsort(first))[group]
+
+
+def hold_out_points(
+    said: Constraints,
+    n_parts: int,
+    rng: np.random.RandomState,
+    points: IntArray | None = None,
+) -> list[Part]:
+    """Deal points to parts, each held out with the constraints that it is the reference of.
+
+    The reference of a constraint is its first point; that of a question, or of an answer, is the
+    one of its first constraint. Units are the points or, if these are few, the questions. A part
+    with nothing to learn from, or nothing to score by, is left out.
+    """
+    points = np.arange(said.n_points) if points is None else points
+    questions = find_questions(said, points)
+    first = np.unique(questions, return_index=True)[1]
+    reference = points[_members(said)[:, 0]][first][questions]
+    units = questions
+    if len(np.unique(reference)) >= _FEWEST_POINTS:
+        units = reference
+    units = np.unique(units, return_inverse=True)[1]
+    part_of = rng.permutation(int(units.max()) + 1)[units] % n_parts
+    made = []
+    for number in range(n_parts):
+        out = part_of == number
+        if out.any() and not out.all():
+            made.append(Part(said.select(~out), said.select(out), out, units[out]))
+    return made
+
+
+def _members(said: Constraints) -> IntArray:
+    """Return the points of each constraint, (n, 4); those of pairs and triplets come again."""
+    return np.concatenate(
+        [said.triplets[:, [0, 1, 0, 2]], said.pairs[:, [0, 1, 0, 1]], said.quadruplets]
+    )
+
+
+def _number_rows(rows: IntArray) -> IntArray:
+    """Return a number for each row, the same for equal rows."""
+    order = np.lexsort(rows.T)
+    is_new = np.append(True, np.any(np.diff(rows[order], axis=0) != 0, axis=1))
+    numbers: IntArray = np.empty(len(rows), np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers
+
+
+def _join_answers(group: IntArray, answers: npt.NDArray[Any]) -> IntArray:
+    """Return groups such that constraints from one answer are together.
+
+    Equal questions of different answers stay together too, unless that joins nearly all.
+    """
+    texts = answers.astype(str) if answers.dtype == object else answers
+    answer = np.unique(texts, return_inverse=True)[1]
+    n_groups, n_answers = int(group.max()) + 1, int(answer.max()) + 1
+    links = coo_array(
+        (np.ones(len(group), bool), (group, n_groups + answer)), shape=(n_groups + n_answers,) * 2
+    )
+    joined = connected_components(links, directed=False)[1][group]
+    return joined if np.bincount(joined).max() <= len(group) / 2 else answer
+
+
+def same_points(store: Store) -> IntArray:
+    """Return a number for each sample of a store, the same for rows that are the same.
+
+    Told by two random projections: rows that agree in both, up to rounding, are equal.
+    """
+    rng = np.random.RandomState(0)
+    return same_rows(store.fetch_mapped(rng.normal(size=(store.shape[1], 2))), 0.0)

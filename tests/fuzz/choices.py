@@ -1,0 +1,229 @@
+"""Answers that teach nothing, or the wrong thing, for everything that chooses how much to learn.
+
+Coin flips are judged in sum: one case may lose by chance, so :func:`judge` looks at all cases of a
+run, by the differences that :func:`attack` returns with its word.
+"""
+
+import warnings
+
+import numpy as np
+
+from fuzz import Broken, check
+from mdaml import MDaML, MDaMLCV
+from mdaml.model_selection import MetricSearchCV
+from mdaml.people import PersonalMetrics
+from mdaml.retrieval import QueryAdapter
+
+HARM = 0.02  # of the agreement with the truth that one case of coin flips may lose
+NO_HARM = 0.95  # of all such cases lose no more
+CLOSE = 0.03  # in agreement with the truth: chunks beside one fit
+WANTED = (ValueError, TypeError)
+
+
+def draw_truth(rng):
+    """Return samples, and a function from rows of items to comparisons that are true."""
+    n, d = int(rng.integers(30, 80)), int(rng.integers(3, 12))
+    X = rng.normal(size=(n, d))
+    scale = 10.0 ** rng.uniform(-0.5, 0.5, d)
+
+    def answer(rows):
+        Y = X * scale
+        near, far = (np.sum((Y[rows[:, 0]] - Y[rows[:, k]]) ** 2, axis=1) for k in (1, 2))
+        return np.where((near < far)[:, None], rows, rows[:, [0, 2, 1]])
+
+    return X, answer
+
+
+def draw_rows(rng, n_points, n):
+    return np.array([rng.choice(n_points, 3, replace=False) for _ in range(n)])
+
+
+def flip(rng, triplets, share):
+    """Return triplets of which a share, drawn at random, has near and far exchanged."""
+    wrong = rng.random(len(triplets)) < share
+    return np.where(wrong[:, None], triplets[:, [0, 2, 1]], triplets)
+
+
+def _agreement(model, X, asked):
+    A, B, C = (X[asked[:, k]] for k in range(3))
+    return float(np.mean(model.pair_distance(A, B) < model.pair_distance(A, C)))
+
+
+def _euclid(X, asked):
+    near, far = (np.sum((X[asked[:, 0]] - X[asked[:, k]]) ** 2, axis=1) for k in (1, 2))
+    return float(np.mean(near < far))
+
+
+def _fit(model, X, **said):
+    """Fit; return the words of all warnings, and raise what is not promised."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model.fit(X, **said)
+        except WANTED:
+            raise
+        except Exception as error:
+            raise Broken(f"{model}: {type(error).__name__}: {error}") from error
+    return [str(each.message) for each in caught]
+
+
+def _draw_chooser(rng):
+    seed = int(rng.integers(100))
+    make = {
+        "MDaML": lambda: MDaML(random_state=seed),
+        "MDaMLCV": lambda: MDaMLCV(random_state=seed),
+        "MetricSearchCV": lambda: MetricSearchCV(
+            MDaML(n_modes=1, random_state=seed), {"anchor": [0.03, 1.0, 10.0]}
+        ),
+    }
+    name = str(rng.choice(list(make), p=[0.7, 0.15, 0.15]))
+    return name, make[name]()
+
+
+def attack_coin_flips(rng, _folder):
+    """Learn from 45 to 50 % wrong answers; return what the truth lost against the start."""
+    X, answer = draw_truth(rng)
+    share = float(rng.choice([0.45, 0.5]))
+    said = flip(rng, answer(draw_rows(rng, len(X), int(rng.integers(50, 500)))), share)
+    asked = answer(draw_rows(rng, len(X), 2000))
+    name, model = _draw_chooser(rng)
+    try:
+        _fit(model, X, triplets=said)
+    except WANTED:
+        return f"{name} refused"
+    learned = getattr(model, "best_estimator_", model)
+    lost = _euclid(X, asked) - _agreement(learned, X, asked)
+    check(np.isfinite(lost), name, "agreement is not finite")
+    return f"{name} {'harmed' if lost > HARM else 'kept'}"
+
+
+def attack_true_answers(rng, _folder):
+    """Learn from true answers: they are used, which closes a quarter of the gap to the truth."""
+    X, answer = draw_truth(rng)
+    asked = answer(draw_rows(rng, len(X), 2000))
+    name, model = _draw_chooser(rng)
+    _fit(model, X, triplets=answer(draw_rows(rng, len(X), 400)))
+    start, learned = _euclid(X, asked), getattr(model, "best_estimator_", model)
+    used = _agreement(learned, X, asked) >= start + 0.25 * (1 - start)
+    return f"{name} {'kept' if used else 'harmed'}"
+
+
+def attack_swapped(rng, _folder):
+    """Give near and far the wrong way round: whoever does so is told."""
+    X, answer = draw_truth(rng)
+    said = answer(draw_rows(rng, len(X), int(rng.integers(100, 500))))[:, [0, 2, 1]]
+    name, model = _draw_chooser(rng)
+    try:
+        told = _fit(model, X, triplets=said)
+    except WANTED:
+        return "refused"
+    check(any("swap" in text.lower() for text in told), name, f"{X.shape} swapped:", told)
+    return f"{name} warned"
+
+
+def attack_duplicates(rng, _folder):
+    """Give every comparison twice: the same metric, up to rounding."""
+    X, answer = draw_truth(rng)
+    said = flip(rng, answer(draw_rows(rng, len(X), int(rng.integers(50, 300)))), 0.1)
+    seed = int(rng.integers(100))
+    once, twice = MDaML(random_state=seed), MDaML(random_state=seed)
+    _fit(once, X, triplets=said)
+    _fit(twice, X, triplets=np.concatenate([said, said]))
+    one, other = once.get_mahalanobis_matrix(), twice.get_mahalanobis_matrix()
+    off = np.abs(one - other).max() / np.abs(one).max()
+    what = f"{len(said)} triplets of {X.shape} twice, seed {seed}: metrics differ by"
+    check(off < 1e-6, what, f"{off:.1e}, anchors {once.anchor_} and {twice.anchor_}")
+    return "same"
+
+
+def attack_chunks(rng, _folder):
+    """Learn from chunks of answers: as near to the truth as from all at once."""
+    X, answer = draw_truth(rng)
+    said = flip(rng, answer(draw_rows(rng, len(X), 300)), float(rng.choice([0.0, 0.15])))
+    asked = answer(draw_rows(rng, len(X), 2000))
+    whole, parts = MDaML(random_state=0), MDaML(random_state=0)
+    _fit(whole, X, triplets=said)
+    # A few chunks of any size, or a long one and then a few answers at a time, as from mdaml ask.
+    few = np.sort(rng.choice(np.arange(20, 300), int(rng.integers(1, 6)), replace=False))
+    cuts = few if rng.random() < 0.5 else np.arange(280, 300, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for part in np.split(said, cuts):
+            parts.partial_fit(X, triplets=part)
+    one, other = _agreement(whole, X, asked), _agreement(parts, X, asked)
+    check(other > one - CLOSE, f"{X.shape}, cut at {cuts}: {other:.3f}, in one fit {one:.3f}")
+    return "close"
+
+
+def attack_odd_one_out(rng, _folder):
+    """Learn from random odd ones out of three, each of which is two triplets."""
+    X, answer = draw_truth(rng)
+    rows = draw_rows(rng, len(X), int(rng.integers(50, 200)))  # the last is the odd one
+    said = np.concatenate([rows, rows[:, [1, 0, 2]]])
+    asked = answer(draw_rows(rng, len(X), 2000))
+    model = MDaML(random_state=0)
+    _fit(model, X, triplets=said)
+    lost = _euclid(X, asked) - _agreement(model, X, asked)
+    return "harmed" if lost > HARM else "kept"
+
+
+def attack_queries(rng, _folder):
+    """Adapt to random relevance with repeated queries: nothing is there to be learned."""
+    d = int(rng.integers(8, 24))
+    documents = rng.normal(size=(int(rng.integers(100, 300)), d))
+    queries = np.repeat(rng.normal(size=(int(rng.integers(10, 40)), d)), 4, axis=0)
+    relevant = np.column_stack(
+        [np.arange(len(queries)), rng.integers(len(documents), size=len(queries))]
+    )
+    adapter = QueryAdapter(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            adapter.fit(queries, documents, relevant)
+        except WANTED:
+            return "refused"
+    return "harmed" if adapter.improved_ else "kept"
+
+
+def attack_persons(rng, _folder):
+    """Learn kinds of people from coin flips: refused, or finite, and no harm."""
+    X, answer = draw_truth(rng)
+    said = flip(rng, answer(draw_rows(rng, len(X), 200)), 0.5)
+    asked = answer(draw_rows(rng, len(X), 2000))
+    model = PersonalMetrics()
+    try:
+        _fit(model, X, triplets=said, who=rng.integers(5, size=len(said)))
+    except WANTED:
+        return "refused"
+    agreed = [_agreement(model.metric_for(who), X, asked) for who in model.persons_]
+    return "harmed" if _euclid(X, asked) - np.mean(agreed) > HARM else "kept"
+
+
+STATISTICAL = (
+    attack_coin_flips,
+    attack_true_answers,
+    attack_odd_one_out,
+    attack_queries,
+    attack_persons,
+)
+EXACT = (attack_swapped, attack_duplicates, attack_chunks)
+
+
+def attack(rng, folder):
+    """Run one of the attacks; its name is part of the word that is returned."""
+    one = (*STATISTICAL, *EXACT)[int(rng.integers(len(STATISTICAL) + len(EXACT)))]
+    return f"{one.__name__.removeprefix('attack_')}: {one(rng, folder)}"
+
+
+def judge(outcomes):
+    """Yield a sentence for each kind of attack that did harm more often than it may.
+
+    With few cases one more than the share is let pass: it may be chance.
+    """
+    for one in STATISTICAL:
+        name = one.__name__.removeprefix("attack_")
+        own = {word: n for word, n in outcomes.items() if word.startswith(f"{name}: ")}
+        harmed = sum(n for word, n in own.items() if word.endswith("harmed"))
+        total = harmed + sum(n for word, n in own.items() if word.endswith("kept"))
+        if harmed > (1 - NO_HARM) * total + 1:
+            yield f"{name}: {harmed} of {total} cases did harm, {1 - NO_HARM:.0%} may"

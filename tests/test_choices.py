@@ -1,0 +1,479 @@
+"""Choices do no harm: nothing is learned from nothing, and what can be learned is used.
+
+Over the estimators that choose by what is held out. The rule itself: test_holdout_rule.py.
+"""
+
+import ast
+import inspect
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+import mdaml
+from mdaml import Constraints, Euclidean, MDaML, MDaMLCV
+from mdaml.constraints.answers import ANSWER
+from mdaml.datasets import make_triplets
+from mdaml.estimators import mdaml_cv, rank
+from mdaml.estimators.mdaml_folds import THE_START, folds_of_constraints
+from mdaml.holdout import anchor, samples
+from mdaml.holdout.rule import LEVEL
+from mdaml.holdout.split import find_questions, hold_out_points
+from mdaml.model_selection import ConstraintKFold, MetricSearchCV, _search
+from mdaml.people import _groups
+from mdaml.retrieval import _choice
+
+TRUE = np.diag([2.0, 1.0, 0.3, 0.1, 0.1, 0.1])  # the metric of who answers
+
+
+def fit_and_listen(model, *data, **said):
+    """Return the fitted model and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(*data, **said)
+    return model, [str(warning.message) for warning in caught]
+
+
+def warned(texts, begin):
+    return any(text.startswith(begin) for text in texts)
+
+
+@cache
+def points(n=120, d=6, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def answers(n, seed=0, wrong=0.1):
+    return make_triplets(points(), n_triplets=n, components=TRUE, wrong=wrong, random_state=seed)[0]
+
+
+@cache
+def unseen():
+    """Return comparisons that nobody learns from, all right."""
+    return answers(2000, seed=1, wrong=0.0)
+
+
+def agreement(model):
+    return model.score_triplets(points(), unseen())
+
+
+@cache
+def learned():
+    return MDaML(random_state=0).fit(points(), triplets=answers(600))
+
+
+# Nothing is learned from nothing.
+
+
+def coin_flips(n, d, n_triplets, wrong, seed):
+    """Return answers by Euclidean distance, about half of them wrong."""
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    return X, make_triplets(X, n_triplets=n_triplets, wrong=wrong, random_state=seed)[0]
+
+
+CASES = [(60, 10, 400, 0.5), (60, 10, 400, 0.45), (300, 20, 3000, 0.5), (300, 20, 3000, 0.45)]
+
+
+def check_no_harm(make, case, seeds):
+    """Let coin flips be learned from: before learning all that is true holds."""
+    kept, heard, scores = 0, 0, []
+    for seed in seeds:
+        X, said = coin_flips(*case, seed)
+        model, texts = fit_and_listen(make(), X, triplets=said)
+        true, _ = make_triplets(X, n_triplets=500, random_state=1000 + seed)
+        scores.append(model.score_triplets(X, true))
+        heard += warned(texts, "Nothing was learned")
+        kept += np.array_equal(model.components_, np.eye(X.shape[1]))
+        assert kept == heard  # it is warned whenever the start comes back
+    assert np.mean(scores) >= 0.98  # Euclidean distance has 1.0
+    assert heard >= 0.9 * len(seeds)
+    return kept
+
+
+@pytest.mark.parametrize("case", CASES[:3])
+def test_coin_flips_change_nothing(case):
+    check_no_harm(MDaML, case, range(10))
+
+
+def test_coin_flips_change_nothing_in_a_search():
+    check_no_harm(lambda: MDaMLCV(random_state=0), CASES[0], range(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_coin_flips_change_nothing_in_95_of_100(case):
+    kept = check_no_harm(MDaML, case, range(100))
+    assert kept >= 95 or case[-1] < 0.5  # of 45 % wrong answers something may be learned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES[:2])
+def test_coin_flips_change_nothing_in_searches(case):
+    # Its test is at a level of 5 %: about 95, give or take 5.
+    assert check_no_harm(lambda: MDaMLCV(random_state=0), case, range(100)) >= 90
+
+
+def random_labels(seed, n=90, d=5):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.integers(0, 3, n)
+
+
+def test_random_labels_keep_the_start_more_often_than_not():
+    """At the level for labels, 0.3: a gain declined costs more than a start that is as good."""
+    kept = 0
+    for seed in range(12):
+        model, texts = fit_and_listen(MDaML(random_state=0), *random_labels(seed))
+        assert model.start_kept_ == warned(texts, "Nothing was learned")
+        assert model.gain_["is_beyond_chance"] is not model.start_kept_
+        kept += model.start_kept_
+    assert kept >= 6
+
+
+# What can be learned is used.
+
+
+def test_true_answers_are_used():
+    euclidean = agreement(Euclidean().fit(points()))
+    for model in (learned(), MDaMLCV(random_state=0).fit(points(), triplets=answers(600))):
+        assert agreement(model) > 0.92 > 0.7 > euclidean
+        gain = model.gain_
+        assert gain["is_beyond_chance"]
+        assert gain["before"] + 0.1 < gain["after"]
+        assert 0.0 < gain["low"] < gain["after"] - gain["before"] < gain["high"]
+
+
+@pytest.mark.parametrize("make", [MDaML, MDaMLCV])
+def test_true_labels_are_used(make):
+    """Two of six features tell three classes apart; the others are loud."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 60)
+    X = rng.normal(size=(180, 6)) * [0.3, 0.3, 2, 2, 2, 2]
+    X[:, :2] += np.array([[0, 0], [2, 0], [0, 2]])[y]
+    train = rng.permutation(180) < 120
+    model = make(random_state=0).fit(X[train], y[train])
+    assert model.gain_["is_beyond_chance"]
+    knn = KNeighborsClassifier(3)
+    before = knn.fit(X[train], y[train]).score(X[~train], y[~train])
+    after = knn.fit(model.transform(X[train]), y[train])
+    assert after.score(model.transform(X[~train]), y[~train]) > before + 0.05
+
+
+# What is given twice says nothing new.
+
+
+def test_comparisons_given_twice_change_nothing():
+    said = answers(600)
+    twice = MDaML(random_state=0).fit(points(), triplets=np.concatenate([said, said]))
+    assert twice.anchor_ == learned().anchor_
+    assert twice.gain_ == pytest.approx(learned().gain_)
+    M = learned().get_mahalanobis_matrix()
+    np.testing.assert_allclose(twice.get_mahalanobis_matrix(), M, atol=1e-6 * M.max())
+
+
+def spread(said, n):
+    """Return comparisons spread over two copies of each of n rows."""
+    return said + n * np.random.default_rng(2).integers(0, 2, said.shape)
+
+
+def test_copies_of_rows_are_held_out_together():
+    X, said = points(), answers(600)
+    copies = MDaML(random_state=0).fit(np.concatenate([X, X]), triplets=spread(said, len(X)))
+    assert copies.anchor_ == learned().anchor_
+    assert copies.gain_ == pytest.approx(learned().gain_)
+
+
+def test_copies_of_rows_with_random_labels_or_answers_teach_nothing():
+    """Where a copy is learned from, held-out copies would seem to be predicted."""
+    X, y = random_labels(0)
+    model, _ = fit_and_listen(MDaML(random_state=0), np.repeat(X, 3, axis=0), np.repeat(y, 3))
+    assert model.gain_["n_units"] == len(X)
+    assert max(model.gain_["before"], model.gain_["after"]) < 0.5
+    kept = 0
+    for seed in range(5):
+        X, said = coin_flips(*CASES[0], seed)
+        said = np.concatenate([spread(said, len(X)) for _ in range(3)])
+        kept += fit_and_listen(MDaML(), np.concatenate([X, X]), triplets=said)[0].start_kept_
+    assert kept == 5
+
+
+@pytest.mark.parametrize("has_answers", [True, False])
+def test_the_two_triplets_of_an_odd_one_out_stay_together(has_answers):
+    """(i, j, k) and (j, i, k): to know one is nearly to know the other."""
+    first = answers(300)
+    both = np.stack([first, first[:, [1, 0, 2]]], axis=1).reshape(-1, 3)
+    columns = {ANSWER: np.repeat(np.arange(300), 2)} if has_answers else {}
+    said = Constraints(triplets=both, n_points=120, columns=columns)
+    questions = find_questions(said)
+    assert np.array_equal(questions[::2], questions[1::2])
+
+    def sides():
+        rng = np.random.RandomState(0)
+        for part in hold_out_points(said, 4, rng):
+            yield part.learned, part.held_out
+        for split in ConstraintKFold(4, random_state=0).split(said):
+            yield split.train, split.test
+        for fold in folds_of_constraints(points(), said, None, {}, "comparisons", rng):
+            yield fold.said, None
+
+    n = 0
+    for known, held_out in sides():
+        sets = [frozenset(row) for row in known.triplets.tolist()]
+        assert all(sets.count(members) % 2 == 0 for members in set(sets[:40]))
+        if held_out is not None:
+            assert not set(sets) & {frozenset(row) for row in held_out.triplets.tolist()}
+        n += 1
+    assert n == 4 + 4 + 3
+
+
+# Near and far swapped.
+
+
+SWAPPED = "Are near and far swapped?"
+
+
+@pytest.mark.parametrize("make", [MDaML, MDaMLCV, lambda: MDaML(anchor=0.1)])
+@pytest.mark.parametrize("wrong", [0.0, 0.2])
+def test_swapped_columns_are_always_asked_about(make, wrong):
+    """Of right answers 86 % hold before learning."""
+    true = np.diag([1.8, 1.3, 1.0, 1.0, 0.7, 0.5])
+    for seed in range(5 if make is not MDaMLCV else 1):
+        said, _ = make_triplets(
+            points(), n_triplets=400, components=true, wrong=wrong, random_state=seed
+        )
+        _, texts = fit_and_listen(make(), points(), triplets=said[:, [0, 2, 1]])
+        assert any(SWAPPED in text for text in texts)
+
+
+def test_right_columns_and_coin_flips_are_not_asked_about():
+    for seed in range(5):
+        X, flips = coin_flips(*CASES[0], seed)
+        texts = fit_and_listen(MDaML(), points(), triplets=answers(400, seed))[1]
+        texts += fit_and_listen(MDaML(), X, triplets=flips)[1]
+        assert not any(SWAPPED in text for text in texts)
+
+
+# Chunks agree with one fit.
+
+
+def in_chunks(chunks):
+    model, anchors = MDaML(random_state=0), []
+    for chunk in chunks:
+        with warnings.catch_warnings():
+            # Of a first chunk with many wrong answers nothing may be learned.
+            warnings.filterwarnings("ignore", "Nothing was learned")
+            model.partial_fit(points(), triplets=chunk)
+        anchors.append(model.anchor_)
+    return model, anchors
+
+
+def test_chunks_of_two_do_not_make_a_model_forget():
+    said = answers(330, seed=3)
+    model, anchors = in_chunks([said[:300], *said[300:].reshape(-1, 2, 3)])
+    one = MDaML(random_state=0).fit(points(), triplets=said)
+    assert set(anchors) == {one.anchor_}
+    assert agreement(model) >= agreement(one) - 0.02
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.1, 0.3])
+def test_five_chunks_agree_with_one_fit(wrong):
+    said = answers(1000, seed=4, wrong=wrong)
+    one = MDaML(random_state=0).fit(points(), triplets=said)
+    model, anchors = in_chunks(np.array_split(said, 5))
+    assert agreement(model) >= agreement(one) - 0.02
+    assert max(anchors) <= 50 * one.anchor_
+
+
+def test_chunks_are_never_worse_than_the_start_that_is_nearly_right():
+    """The anchor that was chosen is not forgotten, nor replaced by the weakest."""
+    true = np.diag([1.0, 1.0, 1.0, 1.0, 1.0, 0.5])
+    made = [
+        make_triplets(points(), n_triplets=600, components=true, wrong=0.2, random_state=seed)[0]
+        for seed in range(2)
+    ]
+    fresh, _ = make_triplets(points(), n_triplets=2000, components=true, random_state=9)
+    model, scores = MDaML(random_state=0), []
+    for chunk in np.concatenate([made[0], made[1][:100]]).reshape(7, 100, 3):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Nothing was learned")  # of few answers
+            model.partial_fit(points(), triplets=chunk)
+        scores.append(model.score_triplets(points(), fresh))
+    one, _ = fit_and_listen(MDaML(random_state=0), points(), triplets=np.concatenate(made)[:700])
+    assert scores[-1] >= one.score_triplets(points(), fresh) - 0.02
+    assert min(scores) >= Euclidean().fit(points()).score_triplets(points(), fresh) - 0.02
+
+
+def test_chunks_of_coin_flips_change_nothing():
+    X, said = coin_flips(*CASES[0], 0)
+    model = MDaML(random_state=0)
+    for chunk in said.reshape(8, 50, 3):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Nothing was learned")
+            model.partial_fit(X, triplets=chunk)
+        np.testing.assert_array_equal(model.components_, np.eye(10))
+
+
+# A search that leaves candidates out early scores the others as one that does not.
+
+
+@pytest.mark.parametrize(
+    ("grid", "fixed"),
+    [
+        ({"anchor": ["auto", 0.01, 0.1, 1.0, 10.0]}, {}),
+        ({"shrinkage": [0.0, 0.2, 0.4, 0.6, 0.8]}, {"anchor": 0.01}),
+    ],
+)
+def test_finished_candidates_have_the_scores_of_whole_fits(grid, fixed):
+    def search(warm_start):
+        model = MetricSearchCV(
+            MDaML(**fixed), grid, cv=3, warm_start=warm_start, random_state=0, refit=False
+        )
+        return model.fit(points(), triplets=answers(300)).cv_results_
+
+    staged, whole = search(True), search(False)
+    finished = staged["finished"]
+    assert finished.sum() == 3
+    for n in range(3):
+        name = f"split{n}_test_score"
+        np.testing.assert_array_equal(staged[name][finished], whole[name][finished])
+
+
+# The start comes back bit for bit.
+
+
+def test_the_start_comes_back_bit_for_bit():
+    """On binary features many distances are equal: a rotated copy would break ties otherwise."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(120, 6)).astype(float)
+    y = rng.integers(0, 2, 120)
+    start = Euclidean().fit(X)
+    near, _ = make_triplets(X, n_triplets=300, random_state=0)  # by Euclidean distance
+    kept = [
+        fit_and_listen(MDaML(random_state=0), X, triplets=near)[0],
+        fit_and_listen(MDaMLCV(random_state=0), X, triplets=near)[0],
+        MDaML(**THE_START).fit(X, y),
+        MDaML(**THE_START).fit(X, triplets=near),
+    ]
+    plain = KNeighborsClassifier(3).fit(X, y).predict(X)
+    for model in kept:
+        np.testing.assert_array_equal(model.components_, start.components_)
+        assert model.n_iter_ == 1  # in which nothing moved
+        assert np.ptp(model.history_) == 0.0
+        mapped = model.transform(X)
+        np.testing.assert_array_equal(mapped, X)
+        knn = KNeighborsClassifier(3).fit(mapped, y)
+        np.testing.assert_array_equal(knn.predict(mapped), plain)
+    assert kept[0].start_kept_
+
+
+def test_a_start_that_was_given_comes_back():
+    X, said = coin_flips(*CASES[0], 0)
+    M = np.diag(np.arange(1.0, 11.0))
+    model, texts = fit_and_listen(MDaML(init_metric=M), X, triplets=said)
+    assert model.start_kept_
+    assert warned(texts, "Nothing was learned")
+    np.testing.assert_allclose(model.get_mahalanobis_matrix(), M, rtol=1e-12)
+
+
+# No scale wins.
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_the_unit_of_the_features_does_not_change_what_is_chosen(scale):
+    # The ridge, which pulls the metric to zero, is not free of units.
+    plain, scaled = (
+        MDaML(ridge=0.0, random_state=0).fit(unit * points(), triplets=answers(600))
+        for unit in (1.0, scale)
+    )
+    assert (scaled.anchor_, scaled.start_kept_) == (plain.anchor_, plain.start_kept_)
+    assert scaled.gain_ == pytest.approx(plain.gain_)
+    X, said = coin_flips(*CASES[0], 0)
+    assert fit_and_listen(MDaML(), scale * X, triplets=said)[0].start_kept_
+
+
+# What cannot be fitted is left out.
+
+
+def test_starts_of_other_methods_that_fail_are_left_out():
+    """Binary features, of which two are the class: LFDA and DMLMJ cannot learn from them."""
+    y = np.repeat([0, 1], 40)
+    X = np.random.default_rng(1).integers(0, 2, size=(80, 4)).astype(float)
+    X[:, 0], X[:, 1] = y, 1 - y
+    model, _ = fit_and_listen(MDaMLCV(random_state=0), X, y)
+    assert np.all(np.isfinite(model.components_))
+    tried = model.cv_results_["params"]
+    assert THE_START in tried
+    assert {params["start"] for params in tried if "start" in params} == {"GMML"}
+
+
+def test_a_search_for_neighbours_by_several_persons():
+    """Answers follow groups: the search learns from these, and persons are weighed by answers."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 20)
+    X = rng.normal(size=(80, 4)) + 2.0 * rng.normal(size=(4, 4))[y]
+    said, _ = make_triplets(X, y, n_triplets=800, random_state=0)
+    who = rng.choice(["ann", "bob", "eve"], 800)
+    model, _ = fit_and_listen(MDaMLCV(goal="neighbors", random_state=0), X, triplets=said, who=who)
+    assert model.components_.shape == (4, 4)
+    euclidean = Euclidean().fit(X).score_triplets(X, said)
+    assert model.score_triplets(X, said) >= euclidean - 0.02
+
+
+# Every choice goes through the rule.
+
+
+RULE = "find_leaders"
+CHOICES = {
+    "the anchor": anchor.choose_anchor,
+    "the shrinkage": samples.choose_shrinkage,
+    "candidates of MDaMLCV": mdaml_cv.search,
+}
+# Others, and why they do not go through it.
+EXCEPTIONS = {
+    rank.best_rank: "the number of components of published baselines, as they were published",
+    _groups.learn_groups: "how many kinds of persons there are, by BIC: nothing is held out",
+    _choice.choose_strength: "strengths are tested in a fixed order, by different queries",
+    _search.MetricSearchCV.fit: "the user lists the candidates; a warning says if all are worse",
+}
+
+
+def calls(function):
+    """Return the names that the module of a function calls, from the function on."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(function)))
+    bodies = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    found, left = set(), [function.__name__]
+    while left:
+        for node in ast.walk(bodies[left.pop()]):
+            name = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+            if name and name not in found:
+                found.add(name)
+                left += [name] if name in bodies else []
+    return found
+
+
+@pytest.mark.parametrize("what", CHOICES)
+def test_every_choice_goes_through_the_rule(what):
+    assert RULE in calls(CHOICES[what])
+
+
+def test_an_adapter_is_tested_at_the_level_of_the_rule():
+    assert _choice._LEVEL == LEVEL
+
+
+SPLITS = {"hold_out_points", "deal_samples", "nested_votes", "ConstraintKFold", "PointKFold"}
+
+
+def test_nothing_else_is_held_out():
+    """Whoever calls what splits is in one of the lists above."""
+    known = {inspect.getmodule(function).__name__ for function in (*CHOICES.values(), *EXCEPTIONS)}
+    known |= {"mdaml.estimators.mdaml_folds", "mdaml.cli.search"}  # for MDaMLCV, MetricSearchCV
+    root, found = Path(mdaml.__file__).parent, set()
+    for path in root.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+        if called & SPLITS:
+            found.add(".".join(["mdaml", *path.relative_to(root).with_suffix("").parts]))
+    assert found >= {"mdaml.holdout.anchor", "mdaml.holdout.samples"}
+    assert found <= known
