@@ -6,6 +6,13 @@ them. :class:`Problem` holds plain arrays in the shapes of ``literal`` and ``ora
 """
 
 import os
+
+# Workers share the cores: one thread each, set before anything loads a library with threads. Tests
+# of several threads ask for them (``use_threads``).
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for library in ("NUMBA", "OMP", "OPENBLAS", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,13 +33,13 @@ from mdaml.stores.arrays import SampleWeights
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.memory import MemoryStore
 
-# Property tests draw new examples at every run, but the same in continuous integration, where a
-# failure should mean that the change is to blame. No deadline: machines are busy at times.
+# Property tests draw few examples, new ones at every run; in continuous integration many, the same
+# every time: a failure should mean that the change is to blame. No deadline: machines are busy.
 # Failing examples are kept beside the tests, unless another user runs these, who may only read.
 kept = {} if os.access(Path(__file__).parents[1], os.W_OK) else {"database": None}
-hypothesis.settings.register_profile("here", deadline=None, **kept)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+hypothesis.settings.register_profile("quick", max_examples=20, deadline=None, **kept)
+hypothesis.settings.register_profile("full", max_examples=100, deadline=None, derandomize=True)
+hypothesis.settings.load_profile("full" if os.environ.get("CI") else "quick")
 
 
 @pytest.fixture(autouse=True)
@@ -282,9 +289,10 @@ def example():
 @pytest.fixture(scope="session")
 def torch():
     """Return torch, with one thread: its threads spin while they wait for other processes."""
-    module = pytest.importorskip("torch", reason="needs the extra torch")
-    module.set_num_threads(1)
-    return module
+    import torch
+
+    torch.set_num_threads(1)
+    return torch
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import doctest
 import re
 from pathlib import Path
 
+from suite.needs import missing_package, skip_without
+
 DECIMAL = re.compile(r"(?<![\w.])-?\d+\.(\d+)(?![\w.])")
 
 
@@ -25,10 +27,19 @@ class TolerantChecker(doctest.OutputChecker):
         )
 
 
+class Runner(doctest.DocTestRunner):
+    """Skip the test if an example needs a package that is absent, as examples of docstrings do."""
+
+    def report_unexpected_exception(self, out, test, example, exc_info):
+        if package := missing_package(exc_info[1]):
+            skip_without([package])
+        super().report_unexpected_exception(out, test, example, exc_info)
+
+
 def run_page(page: Path) -> doctest.TestResults:
     """Run the examples of a page in one namespace, and print those that fail."""
     text = page.read_text(encoding="utf-8")
     test = doctest.DocTestParser().get_doctest(
         text, {"__name__": "__main__"}, page.name, str(page), 0
     )
-    return doctest.DocTestRunner(TolerantChecker(), optionflags=doctest.ELLIPSIS).run(test)
+    return Runner(TolerantChecker(), optionflags=doctest.ELLIPSIS).run(test)

@@ -128,7 +128,7 @@ AT_THE_ANCHOR = (
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=problems())
 @example(drawn=AT_THE_ANCHOR)
 def test_objective_never_rises_and_is_that_of_the_paper(drawn, random_problem, local_problem):

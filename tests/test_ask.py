@@ -336,7 +336,9 @@ def test_held_out_questions_are_never_learned_from_whoever_repeats_them():
     assert (held, taught) == (answers[:1], answers[3:4])
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["csv", pytest.param("parquet", marks=pytest.mark.needs("pyarrow"))]
+)
 def test_downloads_are_what_the_library_reads(site, tmp_path, kind):
     browser = Browser(site)
     for choice in (1, 2, 1, 2):

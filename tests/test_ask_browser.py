@@ -2,13 +2,14 @@
 
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ask_site import make_site
+from playwright import sync_api as playwright
+from suite.needs import CHROMIUM, skip_without
 
 from mdaml.ask.items import Items, read_items, write_demo
 from mdaml.ask.learner import Learner
@@ -16,12 +17,10 @@ from mdaml.ask.questions import FORMS, Plan
 from mdaml.ask.running import Running
 from mdaml.ask.security import Access
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-playwright = pytest.importorskip("playwright.sync_api")
 SHOTS = os.environ.get("MDAML_SCREENSHOTS")  # a folder to look at them
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
+    pytest.mark.needs("Chromium"),
 ]
 
 
@@ -98,10 +97,12 @@ def shoot(page, name):
 
 def find_violations(page):
     """Return what axe finds against WCAG A and AA."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    skip_without(["axe_playwright_python"])
+    from axe_playwright_python.sync_playwright import Axe
+
     options = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 
-    found = axe.run(page, options=options).response["violations"]
+    found = Axe().run(page, options=options).response["violations"]
     return [(rule["id"], rule["nodes"][0]["html"]) for rule in found]
 
 

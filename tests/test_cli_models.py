@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
@@ -29,6 +30,8 @@ from mdaml.model_selection import (
     triplet_accuracy,
 )
 from mdaml.persistence import load
+
+pytestmark = pytest.mark.needs("pyarrow")
 
 N, D = 60, 4
 SCALES = np.array([1.0, 100.0, 0.01, 10.0])
@@ -213,8 +216,8 @@ WRONG_TABLES = {
     "": "t.csv: the file is empty",
     "# only a remark\n\n": "t.csv: the file is empty",
     "id,x,y\n": "t.csv: there is a header, but no row",
-    "id,x,y\na,1,2\nb,1\n": "t.csv:3: 2 cells, but 3 are wanted",
-    "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: 4 cells, but 3 are wanted",
+    "id,x,y\na,1,2\nb,1\n": "t.csv:3: the line has 2 cells, but 3 are wanted",
+    "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: the line has 4 cells, but 3 are wanted",
     "id,x,y\na,1,2\nb,1,two\n": "t.csv:3: column 'y' holds 'two', not a finite number.\n",
     "# remark\nid,x,y\na,1,2\nb,1,two\n": "t.csv:4: column 'y'",
     "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds text, such as 'cat'. If it names",
@@ -892,3 +895,19 @@ def test_new_user_gets_from_files_to_neighbours_by_the_shell_alone(tmp_path, X, 
     assert triplet_accuracy(
         load(tmp_path / "model.mdaml"), frame.drop(columns="id"), Constraints(triplets=T)
     ) == pytest.approx(document["agreement"]["learned"])
+
+
+def test_an_audit_of_labels_finds_what_a_metric_that_learned_them_hides():
+    X, y = load_breast_cancer(return_X_y=True)
+    rng = np.random.default_rng(0)
+    wrong = np.zeros(len(y), bool)
+    wrong[rng.choice(len(y), 51, replace=False)] = True
+    frame = pd.DataFrame(X).assign(kind=np.where(wrong, 1 - y, y))
+    frame.columns = [*(f"x{n}" for n in range(30)), "kind"]
+    frame.to_csv("cells.csv", index=False)
+    run("fit", "cells.csv", "--labels", "kind", "--no-estimate", "--out", "cells.mdaml")
+    run("audit", "cells.mdaml", "cells.csv", "--out", "found.csv")
+    found = pd.read_csv("found.csv")
+    suspected = (found["category"] == "suspected wrong").to_numpy()
+    assert wrong[suspected].sum() >= 38
+    assert suspected.sum() <= 60

@@ -18,6 +18,8 @@ from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_blocks, read_table
 from mdaml.persistence import load
 
+pytestmark = pytest.mark.needs("pyarrow", "openpyxl")
+
 NUMBERS = ["bill", "flipper", "mass"]
 FIT = ("fit", "birds.csv", "--labels", "species", "--method", "gmml")
 PREPARED = ("--categorical", "island,sex", "--missing", "median", "--drop", "day")

@@ -4,17 +4,16 @@ A fit in blocks, on a device or on a cluster is the fit in memory up to rounding
 rank, from labels or comparisons of any form, at once, in chunks or in a search.
 """
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
+from suite.needs import is_there
 
 import mdaml.distributed
 from mdaml import MDaML, MDaMLCV
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.estimators import mdaml_cv
+from mdaml.holdout import anchor
 from mdaml.model_selection import MetricSearchCV
-from mdaml.solver import choice as solver_choice
 
 N, K = 48, 3
 RNG = np.random.default_rng(0)
@@ -80,7 +79,12 @@ PLACES = {
     "cluster of devices": {"device": "cpu"},
 }
 SINGLE = ("device", "cluster of devices")
-needs = {"device": "torch", "cluster": "distributed", "cluster in blocks": "distributed"}
+NEEDS = {
+    "device": ["torch"],
+    "cluster": ["distributed"],
+    "cluster in blocks": ["distributed"],
+    "cluster of devices": ["distributed", "torch"],
+}
 # Fits are cut short on purpose, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 every_supervision = pytest.mark.parametrize("said", [s for s in SUPERVISION if s != OF_CLASSES])
@@ -88,25 +92,37 @@ every_rank = pytest.mark.parametrize("rank", [None, 2])
 
 
 def places(*names):
-    missing = [
-        n for n in names if find_spec(needs.get(n, "torch" if n in SINGLE else "numpy")) is None
-    ]
-    return [
-        pytest.param(n, marks=pytest.mark.skipif(n in missing, reason=f"{n} is not installed"))
-        for n in names
-    ]
+    return [pytest.param(n, marks=pytest.mark.needs(*NEEDS.get(n, []))) for n in names]
+
+
+# Blocks and low rank do not meet on a cluster otherwise than elsewhere: by default each alone.
+everywhere_at_every_rank = pytest.mark.parametrize(
+    ("place", "rank"),
+    [
+        pytest.param(
+            *(*place.values, rank),
+            marks=[
+                *place.marks,
+                *([pytest.mark.slow] if "in blocks" in place.values[0] and rank else []),
+            ],
+        )
+        for place in places(*PLACES)[1:]
+        for rank in (None, 2)
+    ],
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread(request):
     """Keep torch to one thread, where there is torch."""
-    if find_spec("torch") is not None:
+    if is_there("torch"):
         request.getfixturevalue("torch")
 
 
 @pytest.fixture(scope="module")
 def client():
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     with distributed.Client(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as client:
@@ -156,8 +172,7 @@ def assert_same(model, plain, place):
 
 
 @pytest.mark.usefixtures("force_blocks")
-@pytest.mark.parametrize("place", places(*PLACES)[1:])
-@every_rank
+@everywhere_at_every_rank
 @every_supervision
 def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
@@ -166,8 +181,7 @@ def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
 
 @pytest.mark.usefixtures("force_blocks")
 @pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
-@pytest.mark.parametrize("place", places(*PLACES)[1:])
-@every_rank
+@everywhere_at_every_rank
 @pytest.mark.parametrize(("said", "beyond"), BEYOND, ids=[said for said, _ in BEYOND])
 def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
@@ -205,7 +219,7 @@ def test_groups_are_found_in_every_chunk():
 def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monkeypatch):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
     wanted = fitted("memory", said, None, None, anchor="auto", n_modes="auto")
-    monkeypatch.setattr(solver_choice, "_MOST_ROWS", 0)
+    monkeypatch.setattr(anchor, "_MOST_ROWS", 0)
     got = fitted(place, said, None, client, anchor="auto", n_modes="auto")
     assert got.anchor_ == wanted.anchor_  # all samples are compared here
     assert_same(got, wanted, place)
@@ -215,6 +229,7 @@ def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monke
 @pytest.mark.parametrize("place", places("memory", "device"))
 @every_rank
 @every_supervision
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # of two axes and few pairs
 def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said, monkeypatch):
     few = [{"anchor": 0.003}, {"anchor": 0.1}]
     monkeypatch.setitem(mdaml_cv.FROM_COMPARISONS, "comparisons", few)

@@ -209,7 +209,6 @@ def test_repr_tells_how_many_there_are_of_each_kind():
     assert repr(small().select([])) == "Constraints(none, n_points=6)"
 
 
-@settings(max_examples=50)
 @given(constraints())
 def test_pickles_and_copies_are_equal(value):
     for again in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value), copy.copy(value)):
@@ -287,7 +286,6 @@ def literal_counts(value):
     )
 
 
-@settings(max_examples=50)
 @given(constraints(max_points=4))
 def test_counts_are_those_of_the_loops(value):
     assert value.counts() == literal_counts(value)
@@ -320,7 +318,6 @@ def test_comparisons_are_the_near_and_the_far_pair():
     np.testing.assert_array_equal(small().comparisons(), [[0, 1, 0, 2], [3, 2, 3, 0], [0, 1, 2, 3]])
 
 
-@settings(max_examples=50)
 @given(constraints(), st.data())
 def test_select_keeps_what_is_asked_for_in_order_of_kind(value, data):
     indices = st.lists(st.integers(0, value.n_constraints - 1), max_size=20)
@@ -336,7 +333,6 @@ def test_select_keeps_what_is_asked_for_in_order_of_kind(value, data):
     assert value.select(mask).n_constraints + value.select(~mask).n_constraints == len(said)
 
 
-@settings(max_examples=50)
 @given(constraints(), st.data())
 def test_restrict_keeps_what_is_among_the_points_and_renumbers_it(value, data):
     points = data.draw(st.permutations(range(value.n_points)))
@@ -386,7 +382,6 @@ def test_points_of_a_restriction_must_be_distinct():
 # Noise
 
 
-@settings(max_examples=50)
 @given(constraints(), st.floats(0, 1), st.integers(0, 9))
 def test_noise_reverses_exactly_its_share(value, rate, seed):
     noisy, flipped = value.with_noise(rate, seed)
@@ -410,7 +405,6 @@ def test_noise_is_a_share():
 # From labels
 
 
-@settings(max_examples=50)
 @given(
     st.lists(st.sampled_from([-1, 0, 1, 2]), min_size=5, max_size=30),
     st.sampled_from(["triplets", "pairs", "quadruplets"]),
@@ -505,7 +499,6 @@ def test_neighbours_are_those_of_neighbor_triplets():
 # From chunks
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(-1, 3), min_size=2, max_size=15), st.data())
 def test_pairs_within_and_between_chunks_each_once(groups, data):
     groups = [0, 0, *groups]
@@ -544,7 +537,6 @@ def test_chunks_as_lists_and_as_an_array_are_the_same():
 # From an oracle
 
 
-@settings(max_examples=50)
 @given(st.integers(3, 9), st.data())
 def test_the_oracle_decides_each_question_once(n_points, data):
     n = data.draw(st.integers(1, n_points * (n_points - 1) * (n_points - 2) // 2))
@@ -586,7 +578,7 @@ def test_the_nearer_point_stands_in_either_place_of_a_question():
 
 
 @given(value=constraints(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_columns_follow_their_constraints_through_every_change(value, data):
     """A column that repeats what is said must still do so after any selection."""
     tags = [f"{said} {weight}" for said, weight in statements(value)]

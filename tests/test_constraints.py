@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mdaml.constraints import labels, neighbor_triplets, sample_triplets
@@ -60,7 +60,6 @@ def triplet_arrays(draw):
 # Comparisons of triplets
 
 
-@settings(max_examples=50)
 @given(triplet_arrays())
 def test_grouping_keeps_the_triplets_and_sorts_their_distinct_pairs(case):
     triplets, n_samples = case
@@ -72,7 +71,6 @@ def test_grouping_keeps_the_triplets_and_sorts_their_distinct_pairs(case):
     np.testing.assert_array_equal(grouped.pairs, expected)
 
 
-@settings(max_examples=50)
 @given(triplet_arrays())
 def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case):
     triplets, n_samples = case
@@ -91,7 +89,6 @@ def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case)
     assert anchors == sorted(set(triplets[:, 0].tolist()))
 
 
-@settings(max_examples=50)
 @given(triplet_arrays(), seeds)
 def test_the_order_of_the_triplets_does_not_matter(case, seed):
     triplets, n_samples = case
@@ -108,7 +105,6 @@ def test_no_triplets_make_no_pairs():
     assert grouped.groups.tolist() == [0]
 
 
-@settings(max_examples=50)
 @given(triplet_arrays())
 def test_near_graph_lists_every_near_pair_from_both_ends(case):
     triplets, n_samples = case
@@ -490,7 +486,6 @@ def partner_lists(draw):
     return near, int(begin), [some.tolist() for some in others]
 
 
-@settings(max_examples=50)
 @given(partner_lists())
 def test_from_lists_joins_every_near_with_every_far_partner(case):
     near, begin, lists = case
@@ -537,7 +532,6 @@ def pair_arrays(draw):
     return np.array([rng.choice(n_samples, 2, replace=False) for _ in range(n_pairs)]), n_samples
 
 
-@settings(max_examples=50)
 @given(pair_arrays())
 def test_pairs_are_counted_in_either_order(case):
     pairs, n_samples = case
@@ -549,7 +543,6 @@ def test_pairs_are_counted_in_either_order(case):
     np.testing.assert_array_equal(made.pairs, sorted(expected))
 
 
-@settings(max_examples=50)
 @given(pair_arrays())
 def test_groups_part_the_pairs_by_their_lower_row(case):
     made = PairSet.from_pairs(*case)

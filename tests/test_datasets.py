@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Bunch
+from suite.needs import skip_without
 
 from mdaml import Euclidean
 from mdaml.datasets import (
@@ -61,13 +62,8 @@ def stored(request):
 
 def data_file(name):
     """The file of a set in the data folder of whoever runs the tests."""
-    folder = os.environ.get("MDAML_DATA")
-    if not folder:
-        pytest.skip("MDAML_DATA is not set")
-    path = Path(folder) / f"{name}.csv.gz"
-    if not path.is_file():
-        pytest.skip(f"MDAML_DATA holds no {path.name}")
-    return path
+    skip_without(["MDAML_DATA"])
+    return Path(os.environ["MDAML_DATA"]) / f"{name}.csv.gz"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from sklearn.mixture import GaussianMixture
 
 from mdaml import MDaML
@@ -23,14 +24,12 @@ from mdaml.solver.start import leading_factor, low_rank_part, start_metric, star
 from mdaml.stores.arrays import Measures
 from mdaml.stores.choice import find_device
 from mdaml.stores.memory import MemoryStore
+from mdaml.stores.torch import modes as torch_modes
+from mdaml.stores.torch import pairs as torch_pairs
+from mdaml.stores.torch import start as torch_start
+from mdaml.stores.torch import store as torch_store
 
-torch = pytest.importorskip("torch", reason="needs the extra torch")
-torch_modes = pytest.importorskip("mdaml.stores.torch.modes")
-torch_pairs = pytest.importorskip("mdaml.stores.torch.pairs")
-torch_start = pytest.importorskip("mdaml.stores.torch.start")
-torch_store = pytest.importorskip("mdaml.stores.torch.store")
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+needs_gpu = pytest.mark.needs("a CUDA device")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 in_both_precisions = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 at_both_ranks = pytest.mark.parametrize("rank", [None, 3])
@@ -639,6 +638,7 @@ def test_values_that_single_precision_cannot_hold_are_refused(problem):
 def test_a_limit_of_memory_is_kept_or_refused_before_the_fit(device, rank, problem):
     X, forms, start = problem()
     options = {"init": start, "n_components": rank, "device": device, "random_state": 0}
+    options["anchor"] = 0.1
     free = MDaML(3, **options).fit(X, **forms["triplets"])
     within = MDaML(3, **options, memory_limit="1 GB").fit(X, **forms["triplets"])
     np.testing.assert_array_equal(within.components_, free.components_)
@@ -690,7 +690,7 @@ def test_at_low_rank_no_array_is_of_features_by_features(device):
 # Which device
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.needs("no CUDA device")
 def test_without_a_gpu_cuda_is_refused_and_auto_is_numpy(problem):
     X, forms, _ = problem()
     message = r"MDaML\(device=\.\.\.\) needs a GPU, but torch .* 'auto'"
@@ -711,7 +711,7 @@ def test_without_torch_a_device_is_refused_and_auto_is_numpy(monkeypatch, proble
     assert find_device("MDaML(device=...)", "auto") is None
     X, forms, _ = problem()
     fits = [
-        MDaML(3, random_state=0, device=device).fit(X, **forms["triplets"])
+        MDaML(3, anchor=0.1, random_state=0, device=device).fit(X, **forms["triplets"])
         for device in (None, "auto")
     ]
     np.testing.assert_array_equal(fits[0].history_, fits[1].history_)
@@ -726,13 +726,12 @@ def in_torch(monkeypatch, function):
         return function()
 
 
-@needs_gpu
+@pytest.mark.needs("a CUDA device", "triton")
 @pytest.mark.parametrize(
     ("n_samples", "n_features"),
     [(83, 1), (200, 5), (90, 16), (150, 32), (150, 33), (300, 128), (150, 200), (60, 768)],
 )
 def test_passes_in_triton_are_those_in_torch(monkeypatch, kind, n_samples, n_features):
-    pytest.importorskip("triton")
     assert torch_pairs._triton_pairs() is not None
     both = Twins(kind, np.float32, "cuda", n_samples=n_samples, n_features=n_features)
     store, Y = both.there, both.there.rows / n_features**0.5
@@ -755,9 +754,8 @@ def test_passes_in_triton_are_those_in_torch(monkeypatch, kind, n_samples, n_fea
         np.testing.assert_array_equal(host(run()), host(got))  # nothing depends on chance
 
 
-@needs_gpu
+@pytest.mark.needs("a CUDA device", "triton")
 def test_a_sample_with_very_many_pairs_and_a_pair_with_very_many_comparisons(monkeypatch):
-    pytest.importorskip("triton")
     rng = np.random.default_rng(0)
     n, many = 5000, 4000
     hub = np.column_stack([np.zeros(many), np.ones(many), 2 + rng.permutation(n - 2)[:many]])
@@ -780,11 +778,9 @@ def test_a_sample_with_very_many_pairs_and_a_pair_with_very_many_comparisons(mon
     assert_close(got[2], wanted[2], scale=100 * float(wanted[2].abs().max()))
 
 
-@needs_gpu
+@pytest.mark.needs("a CUDA device", "60 GiB of GPU memory")
 def test_offsets_beyond_two_to_the_31():
     n, d = 2**31 // 128 + 1000, 128
-    if torch.cuda.mem_get_info()[0] < 60 * 2**30:
-        pytest.skip("needs 60 GiB of free GPU memory")
     Y = torch.zeros((n, d), device="cuda")
     rows = np.array([0, 5, n - 3, n - 2, n - 1])
     some = torch.randn((5, d), generator=torch.Generator().manual_seed(0)) / 10

@@ -2,19 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
+from mdaml import DMLMJ, LFDA, MDaML
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.labels import nearest_places as on_the_cpu
+from mdaml.estimators.mdaml_folds import other_start, vote_score
+from mdaml.kernels.neighbors import nearest, nearest_rows
+from mdaml.model_selection import MetricSearchCV, knn_accuracy
+from mdaml.stores import choice
+from mdaml.stores.torch import neighbors
 
-from mdaml import DMLMJ, LFDA, MDaML  # noqa: E402
-from mdaml.constraints.labels import Classes  # noqa: E402
-from mdaml.constraints.labels import nearest_places as on_the_cpu  # noqa: E402
-from mdaml.estimators.mdaml_folds import other_start, vote_score  # noqa: E402
-from mdaml.kernels.neighbors import nearest, nearest_rows  # noqa: E402
-from mdaml.model_selection import MetricSearchCV, knn_accuracy  # noqa: E402
-from mdaml.stores import choice  # noqa: E402
-from mdaml.stores.torch import neighbors  # noqa: E402
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")
+needs_gpu = pytest.mark.needs("a CUDA device")
 on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 
 
@@ -65,11 +64,15 @@ def test_a_class_too_small_for_the_neighbors_wanted_has_fewer():
 
 
 @pytest.mark.parametrize("same", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@on_every_device
-def test_minima_are_those_of_the_groups(same, dtype, device):
-    if device == "cpu" and dtype is torch.float16:
-        pytest.skip("products of half precision are for a GPU")
+@pytest.mark.parametrize(
+    ("device", "dtype"),
+    [
+        ("cpu", torch.float32),
+        pytest.param("cuda", torch.float32, marks=needs_gpu),
+        pytest.param("cuda", torch.float16, marks=needs_gpu),  # products in it are for a GPU
+    ],
+)
+def test_minima_are_those_of_the_groups(same, device, dtype):
     rng = np.random.default_rng(0)
     Y, of = rng.normal(size=(900, 70)), np.sort(rng.integers(0, 3, 900))
     rows = torch.tensor(Y, device=device).to(dtype)
@@ -159,7 +162,7 @@ def test_a_model_of_a_gpu_is_scored_where_there_is_none(monkeypatch):
     monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     Y, classes = problem(60)
-    model = MDaML(random_state=0).fit(Y, classes.of).set_params(device="cuda")
+    model = MDaML(shrinkage=0.0, random_state=0).fit(Y, classes.of).set_params(device="cuda")
     gallery = (Y[::2], classes.of[::2])
     assert 0.0 <= knn_accuracy(model, Y[1::2], classes.of[1::2], gallery=gallery) <= 1.0
 

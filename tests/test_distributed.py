@@ -359,15 +359,10 @@ def answers():
     return X, triplets
 
 
-def test_without_a_client_one_is_asked_for(answers):
-    pytest.importorskip("distributed")
-    with pytest.raises(ValueError, match="no Dask client yet"):
-        fit(model(), answers[0], triplets=answers[1])  # before there is one
-
-
 @pytest.fixture(scope="module")
 def client():
-    dask = pytest.importorskip("distributed")
+    import distributed as dask
+
     with (
         dask.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
@@ -565,7 +560,8 @@ def test_neighbours_on_a_cluster_are_those_of_shards_in_this_process(client):
 
 @quick
 def test_x_may_be_a_dask_array_or_a_list_of_futures(client, answers):
-    da = pytest.importorskip("dask.array")
+    import dask.array as da
+
     X, triplets = answers
     local = model(max_iter=1).fit(X, triplets=triplets)
     blocks = client.scatter(np.array_split(X, 3))
@@ -652,7 +648,8 @@ def test_mistakes_are_refused_in_words(client, answers, change, error, message):
 
 
 def test_mistakes_in_blocks_are_refused_in_words(client, answers):
-    da = pytest.importorskip("dask.array")
+    import dask.array as da
+
     X, triplets = answers
     broken = X.copy()
     broken[77, 3] = np.nan
@@ -677,7 +674,8 @@ def test_without_dask_the_extra_is_named(monkeypatch, answers):
 @quick
 @pytest.mark.slow
 def test_a_worker_process_that_is_killed_is_made_good(answers):
-    dask = pytest.importorskip("distributed")
+    import distributed as dask
+
     X, triplets = answers
     local = model().fit(X, triplets=triplets)
     killed = []
@@ -704,7 +702,8 @@ def test_a_worker_process_that_is_killed_is_made_good(answers):
 @pytest.fixture
 def doomed():
     """A cluster of threads, one worker, for a test to destroy."""
-    dask = pytest.importorskip("distributed")
+    import distributed as dask
+
     options = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
     with dask.LocalCluster(n_workers=1, **options) as cluster, dask.Client(cluster) as client:
         yield cluster, client
@@ -751,7 +750,8 @@ def test_rows_that_nobody_can_load_again_are_missed_in_words(doomed, answers):
 
 
 def test_a_cluster_without_workers_is_not_waited_for_for_ever(answers):
-    dask = pytest.importorskip("distributed")
+    import distributed as dask
+
     with (
         dask.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
         dask.Client(cluster) as client,

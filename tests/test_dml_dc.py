@@ -176,7 +176,6 @@ def problems(draw):
     )
 
 
-@settings(max_examples=40)
 @given(problems())
 def test_value_and_parts_are_those_of_the_twin(case):
     M, X, y, ridge, ramp = case
@@ -192,7 +191,6 @@ def test_value_and_parts_are_those_of_the_twin(case):
     assert value == pytest.approx(G - H, rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=40)
 @given(problems())
 def test_subgradients_are_those_of_the_twin(case):
     M, X, y, ridge, ramp = case

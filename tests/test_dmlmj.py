@@ -4,7 +4,7 @@ import frozen_peers
 import literal_baselines as lit
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mdaml.constraints.labels import Classes
@@ -89,7 +89,6 @@ def test_metric_is_that_of_the_loops(sizes, k, reg):
 seeds = st.integers(0, 10**6)
 
 
-@settings(max_examples=40)
 @given(seeds, st.integers(1, 4))
 def test_all_components_give_the_inverse_covariance_of_the_positives(seed, k):
     X, y = random_classes(seed)

@@ -5,7 +5,6 @@ import inspect
 import pickle
 import warnings
 from functools import cache
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDa
 from mdaml.constraints import sample_triplets
 from mdaml.datasets import load_dataset, make_multimodal, make_triplets
 from mdaml.estimators.mdaml_cv import FROM_LABELS as CANDIDATES
+from mdaml.estimators.mdaml_cv import THE_START
 from mdaml.model_selection import MetricSearchCV
 
 ONLY_LABELS = [LMNN, DMLMJ, LFDA, DMLdc]
@@ -43,15 +43,16 @@ CHECKED += [
     DMLdc(max_iter=2, max_inner_iter=20),
     MDaML(n_components=1),
     MetricSearchCV(GMML(), {"t": [0.3]}, cv=2),
+    MDaML(2, device="cpu", max_iter=1, n_refresh=0),
 ]
-if find_spec("torch"):
-    CHECKED.append(MDaML(2, device="cpu", max_iter=1, n_refresh=0))
 
 
 # Checks fit noise, few samples and few steps, of which some learners rightly warn.
 @unfinished
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
 @pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
+@pytest.mark.filterwarnings("ignore:Nothing was learned:UserWarning")
+@pytest.mark.filterwarnings("ignore:No candidate beats the distance before learning:UserWarning")
 @pytest.mark.filterwarnings("ignore:KISSME got:UserWarning")
 @pytest.mark.filterwarnings("ignore:.* name identical samples:UserWarning")
 @pytest.mark.filterwarnings("ignore:The learned metric concentrates:UserWarning")
@@ -63,7 +64,8 @@ def test_scikit_learn_checks(estimator, check, request, monkeypatch):
     if getattr(estimator, "device", None):
         request.getfixturevalue("torch")
     # What a search does does not depend on how many it chooses from.
-    monkeypatch.setattr("mdaml.estimators.mdaml_cv.FROM_LABELS", CANDIDATES[1:2])
+    few = [CANDIDATES[1], THE_START]
+    monkeypatch.setattr("mdaml.estimators.mdaml_cv.FROM_LABELS", few)
     check(estimator)
 
 
@@ -198,13 +200,17 @@ REPEATING = {
     "KISSME": (KISSME(), 1e-9),
     "DMLeig": (DMLeig(0.5, tol=1e-5), 1e-8),
     "Euclidean": (Euclidean(), 1e-14),
-    "MDaML": (MDaML(init=FIRST_WEIGHTS, max_iter=3), 1e-7),
-    "MDaML, rank 2": (MDaML(init=FIRST_WEIGHTS, max_iter=2, n_components=2, random_state=0), 1e-7),
+    # These classes are told apart by Euclidean distance as well: left to choose, MDaML keeps it.
+    "MDaML": (MDaML(anchor=0.01, init=FIRST_WEIGHTS, max_iter=3), 1e-7),
+    "MDaML, rank 2": (
+        MDaML(anchor=0.1, init=FIRST_WEIGHTS, max_iter=2, n_components=2, random_state=0),
+        1e-7,
+    ),
     "MDaMLCV": (MDaMLCV(random_state=0), 1e-4),
     "GMML, labels": (GMML(), 1e-9),
     "KISSME, labels": (KISSME(), 1e-9),
     "DMLeig, labels": (DMLeig(0.5, tol=1e-5, random_state=0), 1e-8),
-    "MDaML, labels": (MDaML(max_iter=2, random_state=0), 1e-4),
+    "MDaML, labels": (MDaML(shrinkage=0.0, max_iter=2, random_state=0), 1e-4),
 }
 
 
@@ -212,6 +218,10 @@ def learn(name, X, y, triplets):
     """Fit to triplets, which no draw can change, where the learner takes them, else to labels."""
     model = clone(REPEATING[name][0])
     from_labels = type(model) in ONLY_LABELS or "labels" in name
+    if type(model) is MDaMLCV:  # which needs more to go on: by the first feature above all
+        triplets, _ = make_triplets(
+            X, n_triplets=400, components=np.diag([1.0, 0.3, 0.1]), random_state=0
+        )
     return fit(model, X, y) if from_labels else fit(model, X, triplets=triplets)
 
 
@@ -351,9 +361,12 @@ SINGLE = {LMNN: 1e-2, DMLdc: 1e-2, DMLeig: 1e-3, MDaML: 1e-3, MDaMLCV: 1e-3}
 
 @unfinished
 @of_all
-def test_single_precision_stays_single_and_agrees(cls, fitted, vehicle):
+def test_single_precision_stays_single_and_agrees(cls, vehicle, monkeypatch):
     X, y = vehicle
-    double, single = fitted(cls), fit(seeded(cls), X.astype(np.float32), y)
+    # Rounding grows along the descent of a candidate without an anchor, which would be chosen.
+    few = [params for params in CANDIDATES if params.get("anchor") != 0.0]
+    monkeypatch.setattr("mdaml.estimators.mdaml_cv.FROM_LABELS", few)
+    double, single = fit(seeded(cls), X, y), fit(seeded(cls), X.astype(np.float32), y)
     assert single.components_.dtype == single.transform(X.astype(np.float32)).dtype == np.float32
     assert double.components_.dtype == double.transform(X).dtype == np.float64
     M = double.get_mahalanobis_matrix()
@@ -369,9 +382,10 @@ def test_single_precision_stays_single_and_agrees(cls, fitted, vehicle):
 def test_rows_without_a_label_are_left_out_of_the_pairs(cls, vehicle):
     X, y = vehicle[0], np.unique(vehicle[1], return_inverse=True)[1]
     hidden = np.where(np.arange(len(y)) % 5 == 0, -1, y)
-    model, known = fit(seeded(cls), X, hidden), hidden >= 0
+    given = {"shrinkage": 0.0} if cls is MDaML else {}  # what is chosen of so few is the start
+    model, known = fit(seeded(cls, **given), X, hidden), hidden >= 0
     assert np.all(np.isfinite(model.components_))
-    without = fit(seeded(cls), X[known], y[known])
+    without = fit(seeded(cls, **given), X[known], y[known])
     if cls in ONLY_LABELS:
         np.testing.assert_array_equal(model.components_, without.components_)
     elif cls in FROM_PAIRS:
@@ -380,7 +394,7 @@ def test_rows_without_a_label_are_left_out_of_the_pairs(cls, vehicle):
 
 
 @of_all
-@pytest.mark.filterwarnings("ignore:MDaMLCV found nothing")  # of so few samples it may be
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # of so few samples it may be
 def test_searched_over_in_a_pipeline(cls, vehicle):
     steps = make_pipeline(StandardScaler(), seeded(cls), KNeighborsClassifier(3))
     search = GridSearchCV(steps, {"kneighborsclassifier__n_neighbors": [3]}, cv=2)

@@ -1,10 +1,6 @@
 """The paper's protocol: splits, tuning, one record per job, and resuming after an interruption."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import textwrap
 import time
 
@@ -303,18 +299,18 @@ def test_parallel_jobs_give_the_same_records(small_records, tmp_path, streaming,
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
-def test_killed_at_any_moment_it_goes_on_where_it_was(small_records, tmp_path):
+@pytest.mark.needs("POSIX")
+def test_killed_at_any_moment_it_goes_on_where_it_was(start, small_records, tmp_path):
     code = """
         import sys
         from pathlib import Path
         from mdaml.experiments import make_plan, run
         run(make_plan(**{SMALL!r})[0], Path(sys.argv[1]))
     """.replace("{SMALL!r}", repr(SMALL))
-    command = [sys.executable, "-c", textwrap.dedent(code)]
+    code = textwrap.dedent(code)
     # One is killed while tuning, the other during the trials; both run at the same time.
     n_records = {tmp_path / "tuning.jsonl": 1, tmp_path / "trials.jsonl": 3}
-    processes = {path: subprocess.Popen([*command, path], env=os.environ) for path in n_records}
+    processes = {path: start("-c", code, path, stdout=None, stderr=None) for path in n_records}
     deadline = time.monotonic() + 60
     while processes:
         for path, process in list(processes.items()):

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 from skimage.color import rgb2lab
+from suite.needs import skip_without
 from typer.testing import CliRunner
 
 import mdaml.cli.features as command
@@ -178,10 +179,9 @@ def test_gist_is_what_the_loops_say(shape, crop):
 @pytest.fixture(scope="module")
 def sample():
     """Eleven photographs of Caltech-101 and their rows of the table, of six digits."""
-    data = Path(os.environ.get("MDAML_DATA", ""))
+    skip_without(["MDAML_DATA"])
+    data = Path(os.environ["MDAML_DATA"])
     index = data / "caltech_sample" / "index.csv"
-    if "MDAML_DATA" not in os.environ or not index.is_file():
-        pytest.skip("the sample images are looked for in the folder MDAML_DATA")
     with index.open(newline="") as lines:
         rows = {int(row["caltech20_row"]): row["file"] for row in csv.DictReader(lines)}
     with gzip.open(data / "caltech20.csv.gz", "rt") as lines:
@@ -629,7 +629,7 @@ def test_command_speaks_of_its_own_option_when_there_is_no_image(run, tmp_path):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("missing/a.csv", "No such file or directory"),
+        ("missing/a.csv", "there is no folder {}/missing. Create it first"),
         ("folder.csv", "this is a folder"),
         ("a.png", "the name must end in .parquet or .csv"),
     ],
@@ -639,6 +639,7 @@ def test_command_refuses_an_unwritable_place(run, monkeypatch, folder, tmp_path,
     (tmp_path / "folder.csv").mkdir()
     result = run("features", folder, "--out", tmp_path / name)
     assert result.exit_code == 2
+    reason = reason.format(tmp_path.resolve())
     assert result.output == f"--out: cannot write {(tmp_path / name).resolve()}: {reason}.\n"
 
 

@@ -1,17 +1,29 @@
 """A slice of ``make fuzz``: a few seconds of every attack, the same cases each time."""
 
+import contextlib
 import time
 import warnings
 
 import numpy as np
 import pytest
-from fuzz import Broken, calls, commands, files, fits
+from fuzz import Broken, calls, choices, commands, files, fits
+
+WORDS = {"kept", "harmed", "warned", "same", "close", "refused"}
+
+pytestmark = pytest.mark.needs("pandas", "pyarrow")
 
 
 @pytest.mark.parametrize(
     ("attack", "n_cases"),
-    [(fits.attack, 40), (calls.attack, 500), (files.attack, 200), (commands.attack, 30)],
-    ids=["fits", "calls", "files", "commands"],
+    [
+        (fits.attack, 40),
+        (calls.attack, 500),
+        (files.attack, 200),
+        (files.attack_tables, 200),
+        (commands.attack, 30),
+        (choices.attack_duplicates, 10),
+    ],
+    ids=["fits", "calls", "files", "tables", "commands", "duplicates"],
 )
 def test_attacks_break_no_promise(attack, n_cases, tmp_path):
     start, outcomes = time.monotonic(), set()
@@ -22,7 +34,7 @@ def test_attacks_break_no_promise(attack, n_cases, tmp_path):
             raise AssertionError(f"case {n}: {error}") from error
         if time.monotonic() - start > 5.0 and n > 5:  # compiling takes what it takes
             break
-    assert len(outcomes) > 1
+    assert len(outcomes) > 1 or attack is choices.attack_duplicates
 
 
 def test_calls_without_nonsense_work():
@@ -42,3 +54,16 @@ def test_a_broken_promise_is_found():
 
     with pytest.raises(Broken, match="components_ is not finite"):
         fits.check_model(Wrong(), np.ones((2, 1)), "a fit")
+
+
+@pytest.mark.parametrize(("n_harmed", "n_faults"), [(0, 0), (6, 0), (7, 1), (100, 1)])
+def test_harm_is_judged_over_all_cases(n_harmed, n_faults):
+    outcomes = {"coin_flips: MDaML harmed": n_harmed, "coin_flips: MDaMLCV kept": 100 - n_harmed}
+    outcomes |= {"queries: harmed": 0, "queries: kept": 5, "swapped: MDaML warned": 50}
+    assert len(list(choices.judge(outcomes))) == n_faults
+
+
+@pytest.mark.parametrize("attack", [*choices.STATISTICAL, *choices.EXACT])
+def test_attacks_on_choices_end_in_a_word_or_a_broken_promise(attack, tmp_path):
+    with contextlib.suppress(Broken):  # make fuzz reports it
+        assert attack(np.random.default_rng([0, 0]), tmp_path).split()[-1] in WORDS

@@ -1,6 +1,7 @@
 """The compiled loops: against plain loops, independent of threads, and safe beside others."""
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -11,13 +12,14 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import literal
+import numba
 import numpy as np
 import pytest
 
 from mdaml import MDaML
 from mdaml.constraints import sample_triplets
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.kernels import comparisons, modes, pairs, threads, triplets
+from mdaml.kernels import comparisons, modes, pairs, prefetch, threads, triplets
 from mdaml.kernels.comparisons import (
     comparison_losses,
     comparison_losses_along,
@@ -199,6 +201,17 @@ def test_no_bit_depends_on_hints_which_rows_come_next(name, dtype, monkeypatch):
         results.append(as_arrays(RUNS[name](problem(dtype))))
     for result in results[1:]:
         assert_same_bits(results[0], result)
+
+
+def test_a_hint_is_one_instruction_that_reads_into_the_second_cache():
+    """Compiled here, not out of the cache, to see the code."""
+    prefetch.prefetch_entry(np.ones(4), 2)  # compiles what it calls
+    loop = getattr(prefetch.prefetch_entry, "compiled", prefetch.prefetch_entry)
+    compiled = numba.njit(loop.py_func)
+    compiled(np.ones(4), 2)
+    (code,) = compiled.inspect_llvm().values()
+    hints = re.findall(r"call void @llvm\.prefetch.*?\(.*?(i32 \d, i32 \d, i32 \d)\)", code)
+    assert set(hints) == {"i32 0, i32 2, i32 1"}  # to read, second cache, data
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (5, 0), (1, 1), (7, 32), (1000, 3)])
@@ -654,7 +667,7 @@ def test_two_fits_at_once_give_what_each_gives_alone(use_threads):
         np.testing.assert_allclose(other, one, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.needs("POSIX")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_can_fit_after_its_parent(use_threads):
     use_threads(3)

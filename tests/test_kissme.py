@@ -3,7 +3,7 @@
 import literal_baselines as literal
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mdaml import KISSME
@@ -51,7 +51,6 @@ def test_worked_example_that_needs_no_clipping():
     np.testing.assert_allclose(entries(M), [1.484259, 0.333035, 0.232086], atol=2e-6)
 
 
-@settings(max_examples=50)
 @given(seed=st.integers(0, 10**6), d=st.integers(1, 6), reg=st.sampled_from([0.0, 1e-6, 0.1]))
 def test_the_twin_by_explicit_inverses(seed, d, reg):
     rng = np.random.default_rng(seed)
@@ -75,7 +74,6 @@ def test_clipping_is_the_nearest_positive_semidefinite_matrix_not_a_cut_of_ratio
     assert np.abs(np.array(entries(L.T @ L)) - wrong).max() > 1e-3
 
 
-@settings(max_examples=50)
 @given(seed=st.integers(0, 10**6))
 def test_equivariant_under_any_linear_map_before_clipping(seed):
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mdaml.distributed
 from mdaml import GMML, KISSME, LFDA, Euclidean, MDaML
 from mdaml.constraints import sample_triplets
 from mdaml.features import gist
@@ -133,10 +134,18 @@ def test_filters_too_large_to_be_made_are_refused_at_once():
     assert time.process_time() - start < 1.0
 
 
+@pytest.mark.needs("distributed")
+def test_without_a_dask_client_one_is_asked_for(X, y):
+    """Here, where no fixture has made one."""
+    with pytest.raises(ValueError, match="no Dask client yet"):
+        mdaml.distributed.fit(MDaML(), X, y)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the labels are random
 def test_too_many_shards_are_joined(X, y):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     import mdaml.distributed
 
     model = MDaML(n_modes=1, max_iter=1, random_state=0)
@@ -169,18 +178,21 @@ def test_threads_change_neither_filters_nor_results(X, y):
 
 def test_the_last_of_overlapping_fits_frees_blas():
     # Those of libraries that were loaded after the first fit are not ours to limit.
-    def n_threads():
-        pools = products._controller().info()
-        return [pool["num_threads"] for pool in pools if pool["user_api"] == "blas"]
+    blas = products._controller()
 
-    before = n_threads()
-    one, two = one_blas_thread(), one_blas_thread()
-    one.__enter__()
-    two.__enter__()
-    one.__exit__(None, None, None)
-    assert set(n_threads()) <= {1}
-    two.__exit__(None, None, None)
-    assert n_threads() == before
+    def n_threads():
+        return [pool["num_threads"] for pool in blas.info() if pool["user_api"] == "blas"]
+
+    with blas.limit(limits=2, user_api="blas"):  # whatever the environment allows
+        before = n_threads()
+        one, two = one_blas_thread(), one_blas_thread()
+        one.__enter__()
+        two.__enter__()
+        one.__exit__(None, None, None)
+        assert set(n_threads()) <= {1}
+        two.__exit__(None, None, None)
+        assert n_threads() == before
+        assert set(before) <= {2}
 
 
 FIT = """

@@ -135,7 +135,6 @@ def problems(draw):
     return L, X, y, draw(st.integers(1, 4)), draw(st.sampled_from([0.1, 0.5, 0.9]))
 
 
-@settings(max_examples=50)
 @given(problems())
 def test_value_and_gradient_are_those_of_the_twin(problem):
     L, *rest = problem
@@ -147,7 +146,6 @@ def test_value_and_gradient_are_those_of_the_twin(problem):
     np.testing.assert_allclose(gradient, wanted, atol=1e-9 * (1 + np.abs(wanted).max()))
 
 
-@settings(max_examples=40)
 @given(problems(), st.sampled_from([3.0, 1.0, 0.1, 0.01]))
 def test_rounded_value_is_that_of_the_twin(problem, width):
     L, *rest = problem

@@ -201,6 +201,7 @@ def test_with_an_anchor_more_components_than_dimensions_are_finite_and_all_in_us
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
 @pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
 @hardly_learned
+@pytest.mark.filterwarnings("ignore:Too little to learn from:UserWarning")
 @pytest.mark.parametrize("given", [{"y": np.arange(8) % 2}, {"triplets": [[0, 1, 2], [3, 4, 5]]}])
 def test_samples_that_are_all_alike_are_no_error(given):
     model = MDaML(1, n_components=2, random_state=0).fit(np.ones((8, 5)), **given)
@@ -225,10 +226,12 @@ def test_planted_metric_of_rank_two_is_found_among_a_hundred_features():
     assert Euclidean().fit(X).score_triplets(X, unseen) < 0.6
 
 
-def test_no_array_of_features_by_features():
+@pytest.mark.filterwarnings("ignore:Nothing was learned:UserWarning")  # from so few comparisons
+@pytest.mark.parametrize("anchor", [0.1, "auto"])
+def test_no_array_of_features_by_features(anchor):
     n, d = 150, 1500
     X, _, triplets = planted(n, d, 300)
-    options = {"n_components": 4, "max_iter": 2, "random_state": 0}
+    options = {"anchor": anchor, "n_components": 4, "max_iter": 2, "random_state": 0}
     MDaML(2, **options).fit(X[:, :10], triplets=triplets)  # compiles
     tracemalloc.start()
     model = MDaML(2, **options).fit(X, triplets=triplets)

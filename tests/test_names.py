@@ -1,15 +1,16 @@
 """Points by name, and other ways in which people pass what they have."""
 
 import numpy as np
+import pandas
 import pytest
 
 from mdaml import Constraints, Euclidean, MDaML, audit, suggest_queries
 from mdaml.constraints import sample_triplets
+from mdaml.constraints.answer_checks import number_groups
+from mdaml.constraints.persons import Persons
 from mdaml.datasets import make_multimodal, make_triplets, make_waveform
 from mdaml.estimators import DMLMJ, GMML, LFDA, DMLeig
 from mdaml.model_selection import ConstraintKFold, MetricSearchCV, triplet_accuracy
-
-pandas = pytest.importorskip("pandas")
 
 
 @pytest.fixture
@@ -21,7 +22,9 @@ def frame():
 
 @pytest.fixture
 def triplets(frame):
-    return make_triplets(frame.to_numpy(), n_triplets=200, random_state=0)[0]
+    return make_triplets(
+        frame.to_numpy(), n_triplets=200, components=np.eye(3)[:1], random_state=0
+    )[0]
 
 
 def named(frame, rows):
@@ -56,7 +59,7 @@ def test_constraints_take_names_and_are_matched_by_them(frame, triplets):
     with pytest.raises(ValueError, match=r"constraints name \d+ points that are not in the index"):
         MDaML().fit(frame.iloc[:20], constraints=said)
     part = said.restrict(np.arange(20))
-    assert MDaML(n_modes=1).fit(frame.iloc[:25], constraints=part).n_features_in_ == 3
+    assert MDaML(1, anchor=0.1).fit(frame.iloc[:25], constraints=part).n_features_in_ == 3
 
 
 def test_audit_and_queries_answer_in_names(frame, triplets):
@@ -223,3 +226,21 @@ def test_scores_take_names_and_refuse_rows_that_are_not_there(frame):
         metric.score_odd_one_out(frame, [[0, 1, 99]], [99])
     with pytest.raises(ValueError, match="all are undecided"):
         metric.score_odd_one_out(frame, [[0, 1, 2]], [-1])
+
+
+@pytest.mark.parametrize("who", [[1, "1"], ("1", 1), np.array([1, "1"], dtype=object)])
+def test_the_number_1_and_the_text_1_are_not_merged(who):
+    X = [[0.0], [1.0], [3.0], [4.0]]
+    with pytest.raises(TypeError, match="the number 1 and the text '1'"):
+        Persons.from_who(who, 2)
+    with pytest.raises(ValueError, match="1 and the text '1', which are the same in a file"):
+        Constraints(triplets=[[0, 1, 2], [1, 0, 2]], columns={"who": who})
+    with pytest.raises(TypeError, match="y mixes labels of types int, str"):
+        GMML().fit(X, [*who, *who])
+    assert len(set(number_groups(who, 2).tolist())) == 2
+
+
+def test_true_is_not_the_person_1():
+    with pytest.raises(TypeError, match="got True among them"):
+        Persons.from_who([1, True], 2)
+    assert Persons.from_who([1, np.int64(2)], 2).names.tolist() == [1, 2]

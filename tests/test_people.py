@@ -291,3 +291,20 @@ def test_ten_thousand_persons_take_bounded_memory():
     tracemalloc.stop()
     assert model.coefficients_.shape == (10_000, 11)
     assert peak < 150e6
+
+
+def test_the_number_1_and_the_text_1_are_never_one_person():
+    X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+    for who, other in ((["1", "2"], [1, 5]), ([1, 2], ["1", "5"])):
+        model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=who)
+        before = model.coefficients_.copy()
+        with pytest.raises(TypeError, match="who must be a name like those of fit"):
+            model.add_persons(X, triplets=T, who=other)
+        assert model.persons_.tolist() == who
+        assert np.array_equal(model.coefficients_, before)
+        with pytest.raises(TypeError, match="who must be a name like those of fit"):
+            model.metric_for(other[0])
+        with pytest.raises(TypeError, match="who must be a name like those of fit"):
+            model.score_triplets(X, T, who=other)
+    with pytest.raises(TypeError, match="the number 1 and the text '1'"):
+        PersonalMetrics(Euclidean()).fit(X, triplets=T, who=[1, "1"])

@@ -121,12 +121,11 @@ def test_one_person_changes_nothing_but_kernels(crowd):
     assert np.allclose(model.components_, plain.components_, rtol=0.1, atol=0.05)
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.needs("torch"))])
 @pytest.mark.parametrize("limit", [None, 67_300_000])
 def test_every_store_finds_the_same(crowd, device, limit):
     X, T, who, _ = crowd
     if device is not None:
-        pytest.importorskip("torch")
         limit = None
     options = {"n_modes": 2, "anchor": 0.1, "floor": 0.5, "init": "kmeans", "random_state": 0}
     model = MDaML(**options).fit(X, triplets=T, who=who)

@@ -74,25 +74,35 @@ def test_whole_pipeline_is_saved(folded, tmp_path):
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
-def test_whole_pipeline_is_exported(folded):
+@pytest.mark.needs("onnx")
+def test_whole_pipeline_is_exported_to_onnx(folded):
+    import onnxruntime
+
     _, model, X, _ = folded
     some = X.astype(np.float32)
     some[3] = 0.0
     expected = distances(model.transform(some.astype(np.float64)))
     np.testing.assert_allclose(distances(model.embed(some)), expected, rtol=1e-3, atol=1e-3)
-    onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
     (mapped,) = session.run(None, {"X": some})
     np.testing.assert_allclose(distances(mapped), expected, rtol=1e-3, atol=1e-3)
-    torch = pytest.importorskip("torch")
+
+
+def test_whole_pipeline_is_exported_to_torch(folded):
+    import torch
+
+    _, model, X, _ = folded
+    some = X.astype(np.float32)
+    some[3] = 0.0
+    expected = distances(model.transform(some.astype(np.float64)))
     layer = model.to_torch(dtype="float64")
     mapped = layer(torch.tensor(some, dtype=torch.float64)).numpy()
     np.testing.assert_allclose(distances(mapped), expected, rtol=1e-6, atol=1e-9)
     assert not any(weight.requires_grad for weight in layer.parameters())
 
 
+@pytest.mark.needs("faiss")
 def test_whole_pipeline_is_searched_by_faiss(folded):
-    pytest.importorskip("faiss")
     _, model, X, _ = folded
     norms = {step["norm"] for step in getattr(model, "front_", [])}
     if norms - {"l2"}:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import make_blobs, make_classification
@@ -54,7 +54,6 @@ def test_votes_are_those_of_scikit_learn_for_every_number_of_columns(n_neighbors
 integers = st.integers(-2, 2)
 
 
-@settings(max_examples=50)
 @given(
     arrays(np.int64, (5, 3), elements=integers),
     arrays(np.int64, (19, 3), elements=integers),
@@ -99,7 +98,6 @@ sizes_of_classes = st.lists(st.integers(1, 40), min_size=2, max_size=8).filter(
 )
 
 
-@settings(max_examples=50)
 @given(sizes_of_classes, st.integers(0, 100))
 def test_holdout_takes_thirty_percent_of_each_class_but_leaves_two(sizes, seed):
     classes = classes_of(*sizes)
@@ -112,7 +110,6 @@ def test_holdout_takes_thirty_percent_of_each_class_but_leaves_two(sizes, seed):
         np.testing.assert_array_equal(np.bincount(classes.of[part], minlength=len(sizes)), taken)
 
 
-@settings(max_examples=50)
 @given(sizes_of_classes, st.integers(0, 100))
 def test_folds_hold_out_each_sample_once_in_equal_shares_of_each_class(sizes, seed):
     classes = classes_of(*sizes)

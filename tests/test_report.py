@@ -6,10 +6,8 @@ import json
 import math
 import os
 import re
-import shutil
 import statistics
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy import stats
+from suite.needs import CHROMIUM, skip_without
 
 import mdaml.experiments.figures as figures_module
 from mdaml.experiments.figures import rounds_to_settle
@@ -1001,20 +1000,7 @@ def test_the_toy_is_learned_for_the_report(records, monkeypatch, tmp_path):
     assert "After learning: 3-NN accuracy" in path.read_text(encoding="utf-8")
 
 
-def test_the_module_needs_no_extra_until_it_writes():
-    code = (
-        "import sys, sklearn.neighbors; before = set(sys.modules); import mdaml.experiments.report;"
-        "print([m for m in ('matplotlib', 'jinja2', 'pandas') if m in set(sys.modules) - before])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert out.stdout.strip() == "[]"
-
-
 # In a browser
-
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 
 # Put first into the page: nothing that goes wrong may be missed.
 WATCH = """<script>
@@ -1063,8 +1049,7 @@ window.addEventListener("load", () => {
 @pytest.fixture
 def browse(tmp_path):
     """Ask the browser about a page in a window of some width."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here")
+    skip_without(["Chromium"])
 
     def ask(page, width, *, dark=False):
         watched = page.replace("<head>", f"<head>{WATCH}", 1)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -158,7 +159,6 @@ def test_every_fitted_metric_maps_and_scores_sparse_samples(estimator):
 
 def test_large_sparse_samples_are_never_dense():
     """A million rows of 300 features would take 2.4 GB."""
-    tracemalloc = pytest.importorskip("tracemalloc")
     rng = np.random.default_rng(0)
     n, d = 200_000, 300
     entries = (rng.normal(size=2 * n), (np.repeat(np.arange(n), 2), rng.integers(d, size=2 * n)))

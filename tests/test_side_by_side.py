@@ -43,7 +43,8 @@ def test_an_error_ends_all(n_at_once):
 def data():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 150)
-    return rng.normal(size=(150, 4)) + 1.5 * rng.normal(size=(3, 4))[y], y
+    telling = rng.normal(size=(150, 4)) + 1.5 * rng.normal(size=(3, 4))[y]
+    return np.hstack([telling, 3.0 * rng.normal(size=(150, 3))]), y  # with something to learn
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])

@@ -62,7 +62,6 @@ print(suggest_queries(model, frame, 5)[0, 0], audit(model, frame, constraints=sa
 @pytest.fixture(scope="module")
 def complaints(tmp_path_factory):
     """Return the errors of a strict run, without any configuration of ours, by file."""
-    pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("mypy")
     misuse = folder / "misuse.py"
     misuse.write_text(MISUSE)
@@ -82,15 +81,16 @@ def complaints(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.needs("mypy")
 def test_a_typed_script_passes_strictly(complaints):
     others = [line for line in complaints.splitlines() if "misuse.py" not in line]
     assert others == []
 
 
 @pytest.mark.slow
+@pytest.mark.needs("pyright", "pandas")
 def test_pyright_has_nothing_to_say_about_a_script_with_data_frames(tmp_path):
     """Of mypy the frames are Any; pyright knows them, and looks into scikit-learn too."""
-    pytest.importorskip("pyright")
     script = tmp_path / "script.py"
     script.write_text(FRAMES)
     home = Path(mdaml.__file__).parents[1]
@@ -105,6 +105,7 @@ def test_pyright_has_nothing_to_say_about_a_script_with_data_frames(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.needs("mypy")
 def test_wrong_use_is_refused(complaints):
     found = re.findall(r"misuse.py:(\d+): error: .*\[([\w-]+)\]$", complaints, re.M)
     lines = enumerate(MISUSE.splitlines(), start=1)

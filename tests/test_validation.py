@@ -108,7 +108,7 @@ def test_integers_of_any_kind_are_triplets(kind):
     }[kind]
     if kind == "read-only":
         same.flags.writeable = False
-    options = {"n_modes": 2, "random_state": 0}
+    options = {"n_modes": 2, "anchor": 0.1, "random_state": 0}
     expected = MDaML(**options).fit(X, triplets=TRIPLETS)
     fitted = MDaML(**options).fit(X, triplets=same)
     np.testing.assert_array_equal(fitted.triplets_, TRIPLETS)

@@ -7,7 +7,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from sklearn.base import clone
 from sklearn.cluster import DBSCAN
 from sklearn.exceptions import NotFittedError
@@ -68,7 +68,6 @@ some_pairs = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(some_pairs)
 def test_the_equal_error_rate_by_loops(said):
     distances, labels = said
@@ -86,7 +85,6 @@ def test_the_equal_error_rate_by_loops(said):
     )
 
 
-@settings(deadline=None)
 @given(some_pairs, st.sampled_from([0.25, 1.0, 3.0]))
 def test_no_threshold_has_a_higher_f_beta(said, beta):
     distances, labels = said
@@ -104,7 +102,6 @@ def test_no_threshold_has_a_higher_f_beta(said, beta):
     assert f_beta(verifier.threshold_) == pytest.approx(best)
 
 
-@settings(deadline=None)
 @given(some_pairs, st.sampled_from([(1.0, 1.0), (10.0, 1.0), (1.0, 5.0), (0.0, 1.0)]))
 def test_no_threshold_costs_less(said, cost):
     distances, labels = said
@@ -116,7 +113,6 @@ def test_no_threshold_costs_less(said, cost):
     assert total(verifier.threshold_) == min(map(total, candidates(distances)))
 
 
-@settings(deadline=None, max_examples=50)
 @given(some_pairs, st.sampled_from(["sigmoid", "isotonic"]))
 def test_probabilities_never_rise_with_distance(said, calibration):
     verifier, _, _ = on_a_line(*said, calibration=calibration)

@@ -15,15 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from fuzz import Broken, calls, commands, files, fits
+from fuzz import Broken, calls, choices, commands, files, fits, interrupts
 
 PARTS = {
-    "fits": (fits.attack, 0.3),
-    "calls": (calls.attack, 0.15),
-    "files": (files.attack, 0.15),
-    "commands": (commands.attack, 0.2),
-    "signals": (commands.attack_by_signal, 0.2),
+    "fits": (fits.attack, 0.2),
+    "calls": (calls.attack, 0.1),
+    "files": (files.attack, 0.05),
+    "tables": (files.attack_tables, 0.05),
+    "commands": (commands.attack, 0.1),
+    "signals": (commands.attack_by_signal, 0.1),
+    "interrupts": (interrupts.attack, 0.15),
+    "choices": (choices.attack, 0.25),
 }
+# What looks at all cases of a part together: a single one may be chance.
+JUDGES = {"choices": choices.judge}
 MEMORY = 8 << 30  # of this process and each that it starts, as by ulimit -v
 write = partial(print, flush=True)
 
@@ -38,6 +43,9 @@ def run_part(name, seed, seconds, folder):
             n_broken += 1
             write(f"BROKEN: python -m fuzz {seed} {name} {n}\n  {str(error)[:1000]}")
         n += 1
+    for fault in JUDGES.get(name, lambda _: ())(outcomes):
+        n_broken += 1
+        write(f"BROKEN: {name}, all cases from seed {seed} together\n  {fault}")
     rest = ", ".join(f"{count} {what}" for what, count in sorted(outcomes.items()))
     write(f"{name}: {n} cases in {time.monotonic() - start:.0f} s, {n_broken} broken ({rest})")
     return n_broken

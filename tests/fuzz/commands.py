@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from suite.children import default_ctrl_c
 from typer.testing import CliRunner
 
 from fuzz import check
@@ -105,14 +106,16 @@ def attack_by_signal(rng, folder):
     """Kill a command that writes: its file is the old one or a whole new one."""
     make_inputs(folder)
     where = {"cwd": folder, "env": os.environ | {"COLUMNS": "80"}}
-    command, words, out = _draw_writer(rng, folder)
+    command, words, out = draw_writer(rng, folder)
     if out is not None:
         out.write_bytes(OLD)
     sent = [signal.SIGINT, signal.SIGKILL, signal.SIGTERM][int(rng.integers(3))]
     impatient = rng.random() < 0.5  # Ctrl-C again and again, to the last moment of the process
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     start = f"import mdaml.cli, sys; sys.stderr.write('up\\n'); sys.stderr.flush(); {MAIN}"
-    with subprocess.Popen([sys.executable, "-c", start, *command, *words], **pipes, **where) as run:
+    with default_ctrl_c():
+        run = subprocess.Popen([sys.executable, "-c", start, *command, *words], **pipes, **where)
+    with run:
         run.stderr.readline()
         time.sleep(float(rng.uniform(0, 5)))
         run.send_signal(sent)
@@ -134,7 +137,8 @@ def attack_by_signal(rng, folder):
     return f"{sent.name}: {run.returncode}"
 
 
-def _draw_writer(rng, folder):
+def draw_writer(rng, folder):
+    """Return a command that writes, its arguments and its file."""
     out = folder / f"out.{rng.integers(3)}.mdaml"
     learn = ("items.csv", "--drop", "y", "--triplets", "said.csv", "--out", str(out), "--json")
     table = folder / "out.csv"

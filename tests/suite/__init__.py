@@ -1,0 +1,1 @@
+"""The rules of the test suite, as plugins of pytest; the root ``conftest.py`` loads them."""
