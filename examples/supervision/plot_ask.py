@@ -39,7 +39,7 @@ def interview(seed, suggest):
     drawn, _ = make_triplets(X, n_triplets=4180, components=opinion, random_state=seed)
     asked, scores = drawn[:30], []
     for n in n_answers:
-        model = MDaML().fit(X, triplets=asked)
+        model = MDaML(anchor=1.0).fit(X, triplets=asked)
         scores.append(model.score_triplets(X, drawn[180:]))
         queries = suggest_queries(model, X, 30, random_state=0) if suggest else drawn[n : n + 30]
         asked = np.concatenate([asked, answer(queries)])

@@ -9,7 +9,6 @@ the other, so :class:`~mdaml.MDaML` takes a ``goal``. The default, from comparis
 
 import matplotlib.pyplot as plt
 import numpy as np
-from palmerpenguins import load_penguins
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
@@ -19,10 +18,8 @@ from mdaml.datasets import load_dataset, make_triplets
 
 plt.style.use(["seaborn-v0_8-colorblind", {"font.size": 12}])
 
-birds = load_penguins().dropna()
 tables = {name: load_dataset(name, return_X_y=True) for name in ("autompg", "balance", "vehicle")}
 tables["wine"] = load_wine(return_X_y=True)
-tables["penguins, sex"] = birds.iloc[:, 2:6].to_numpy(), (birds["sex"] == "male").to_numpy() * 1
 models = {
     "Euclidean": Euclidean(),
     'goal="comparisons"': MDaML(goal="comparisons", random_state=0),
@@ -55,6 +52,6 @@ for ax, values, title in zip(axes, np.moveaxis(found, 2, 0), titles, strict=True
         ax.scatter(values[:, k], list(tables), **look)
     ax.set_title(title)
     ax.xaxis.set_major_formatter("{x:.0%}")
-axes[0].set_ylim(-0.5, 5.6)
+axes[0].set_ylim(-0.5, 4.6)
 axes[0].legend(loc="upper left", fontsize=11)
 plt.sca(axes[0])
