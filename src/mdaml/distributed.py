@@ -8,7 +8,13 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
 from mdaml._validation import check_memory_limit
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_forms, constraints_of, persons_of
+from mdaml.constraints.arguments import (
+    EVERY_FORM,
+    Supervision,
+    check_forms,
+    constraints_of,
+    persons_of,
+)
 from mdaml.constraints.labels import Classes
 from mdaml.estimators import MDaML
 from mdaml.estimators.mdaml_spec import resolve
@@ -147,7 +153,7 @@ def fit(
     return estimator
 
 
-def _check_said(n_samples: int, y: Any, given: dict[str, Any]) -> Said:
+def _check_said(n_samples: int, y: Any, given: dict[str, Any]) -> Supervision:
     """Return labels, one for each row, or constraints."""
     if y is None:
         return constraints_of(n_samples, **given)
@@ -160,7 +166,7 @@ def _check_said(n_samples: int, y: Any, given: dict[str, Any]) -> Said:
     return Classes.from_labels("MDaML", labels)
 
 
-def _anchors(said: Said) -> IntArray:
+def _anchors(said: Supervision) -> IntArray:
     """Return the rows that comparisons will begin with, about as often as they will."""
     if isinstance(said, Classes):
         return said.rows[said.anchors]
@@ -168,7 +174,7 @@ def _anchors(said: Said) -> IntArray:
     return np.concatenate([said.triplets[:, 0], near.min(axis=1)])
 
 
-def _kind(estimator: MDaML, rows: Rows, spec: Spec, said: Said, n_shards: int) -> str:
+def _kind(estimator: MDaML, rows: Rows, spec: Spec, said: Supervision, n_shards: int) -> str:
     """Return how workers compute: on a device, in memory, or in blocks to keep a limit."""
     device = find_device("MDaML(device=...)", estimator.device)
     limit = check_memory_limit(estimator, estimator.memory_limit)

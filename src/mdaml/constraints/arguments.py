@@ -26,12 +26,12 @@ _COMPANIONS = {
     "constraints": "quadruplets",
     "constraint_weight": "quadruplets",
 }
-Said = Classes | Constraints
+Supervision = Classes | Constraints
 
 
 def check_supervision(
     estimator: object, takes: Sequence[str], X: Any, y: Any, **given: Any
-) -> tuple[FloatArray, Said]:
+) -> tuple[FloatArray, Supervision]:
     """Return samples, and the labels or constraints that were passed, if the method takes them.
 
     Parameters
@@ -123,7 +123,7 @@ def match_names(constraints: Constraints, names: Names) -> Constraints:
     return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
 
 
-def persons_of(said: Said, who: Any) -> Persons:
+def persons_of(said: Supervision, who: Any) -> Persons:
     """Return who gave each comparison; labels and pairs have no persons."""
     if isinstance(said, Classes) or len(said.pairs):
         what = "labels" if isinstance(said, Classes) else "pairs"
@@ -134,7 +134,7 @@ def persons_of(said: Said, who: Any) -> Persons:
     return Persons.from_who(column_of(said, who), said.n_constraints)
 
 
-def weighable(said: Said, persons: Persons | None) -> Said:
+def weighable(said: Supervision, persons: Persons | None) -> Supervision:
     """Return what a fit learns from: with persons all comparisons as quadruplets, with weights."""
     if persons is None or isinstance(said, Classes):
         return said

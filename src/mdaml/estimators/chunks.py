@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_random_state, has_unit_rows
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision
+from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.mdaml_spec import is_auto, place, resolve
@@ -216,7 +216,9 @@ def learn_chunk(model: Any, X: ArrayLike, y: ArrayLike | None, given: dict[str, 
     model._stream = past.F, reservoir, past.choice, past.n_lost
 
 
-def _refine(model: Any, samples: FloatArray, said: Said, past: Past) -> tuple[Past, Constraints]:
+def _refine(
+    model: Any, samples: FloatArray, said: Supervision, past: Past
+) -> tuple[Past, Constraints]:
     """Learn from a chunk and what is known of earlier ones, and store what was learned.
 
     Returns what is known afterwards, and the comparisons of the chunk.

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mdaml._progress import report
 from mdaml._typing import FloatArray
 from mdaml._validation import check_callback, check_integer, check_number, check_random_state, warn
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import check_both_kinds, to_pair_sets
@@ -145,7 +145,7 @@ class DMLeig(PairLearner):
         check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
         check_callback(self, self.callback)
 
-    def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         similar, dissimilar = self._pairs(X, said)
         scatter = pair_scatter(X, similar).mean
         R = cholesky(ridged(scatter, self.reg, "similar pairs"), "similar pairs")
@@ -168,7 +168,7 @@ class DMLeig(PairLearner):
         n_iter = len(history) - 1
         return components, {"history_": np.array(history), "gap_": point.gap, "n_iter_": n_iter}
 
-    def _pairs(self, X: FloatArray, said: Said) -> tuple[PairSet, PairSet]:
+    def _pairs(self, X: FloatArray, said: Supervision) -> tuple[PairSet, PairSet]:
         if isinstance(said, Classes):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             draws = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import scipy.linalg
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_metric, check_number
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import PairLearner
@@ -105,7 +105,7 @@ class GMML(PairLearner):
         if self.prior is not None:
             check_metric(self, "prior", self.prior, n_features)
 
-    def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         similar, dissimilar = scatters(X, said)
         if self.prior is None:
             advice = "Add some, or give a prior."

@@ -6,7 +6,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml._validation import check_number, warn
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.learners import PairLearner
 from mdaml.estimators.scatter import cholesky, relative_eigh, ridged, scatters
@@ -80,7 +80,7 @@ class KISSME(PairLearner):
     def _check_parameters(self, n_features: int) -> None:  # noqa: ARG002
         check_number(self, "reg", self.reg, 0.0)
 
-    def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         similar, dissimilar = scatters(X, said)
         check_both_kinds(type(self).__name__, similar.n_pairs, dissimilar.n_pairs, "Add some.")
         for scatter, what in ((similar, "similar"), (dissimilar, "dissimilar")):

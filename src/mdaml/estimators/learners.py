@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, issparse
 from mdaml._progress import report, show
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_magnitude
-from mdaml.constraints.arguments import EVERY_FORM, Said, check_supervision, persons_of
+from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision, persons_of
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.base import MahalanobisTransformer
@@ -100,7 +100,9 @@ class WeakLearner(MahalanobisTransformer, ABC):
         return self
 
     @abstractmethod
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+    def _fit(
+        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+    ) -> None:
         """Learn from checked samples and supervision; X is what was passed, with its names."""
 
 
@@ -112,7 +114,9 @@ class PairLearner(WeakLearner):
 
     sorted_by_class: ClassVar[bool] = False  # how samples with labels come
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+    def _fit(
+        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+    ) -> None:
         if persons is not None:
             raise TypeError(f"{type(self).__name__} does not weigh persons; got who=. MDaML does.")
         self._check_parameters(samples.shape[1])
@@ -127,7 +131,7 @@ class PairLearner(WeakLearner):
     def _check_parameters(self, n_features: int) -> None: ...
 
     @abstractmethod
-    def _learn(self, X: FloatArray, said: Said) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
         """Return components and further attributes for centred samples in double precision.
 
         Those of classes are in the order of their places where ``sorted_by_class`` says so.

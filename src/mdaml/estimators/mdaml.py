@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state, has_unit_rows
-from mdaml.constraints.arguments import Said, weighable
+from mdaml.constraints.arguments import Supervision, weighable
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
@@ -276,7 +276,9 @@ class MDaML(WeakLearner):
         self.memory_limit = memory_limit
         self.random_state = random_state
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+    def _fit(
+        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+    ) -> None:
         self._learn(X, samples, said, persons)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
@@ -366,7 +368,7 @@ class MDaML(WeakLearner):
         return describe_fit(self)
 
     def _learn(
-        self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None = None
+        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None = None
     ) -> Fit:
         """Fit to samples, and store what was learned."""
         options = {"unit_rows": has_unit_rows(samples), "keep": persons is not None}
@@ -384,7 +386,12 @@ class MDaML(WeakLearner):
         return fit
 
     def _learn_in(
-        self, X: ArrayLike, store: Any, spec: Spec, said: Said, persons: Persons | None = None
+        self,
+        X: ArrayLike,
+        store: Any,
+        spec: Spec,
+        said: Supervision,
+        persons: Persons | None = None,
     ) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
         rng = check_random_state(self.random_state)

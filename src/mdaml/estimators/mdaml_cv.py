@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._progress import mute, report
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
@@ -209,7 +209,9 @@ class MDaMLCV(WeakLearner):
         inside = describe_fit(self.best_estimator_).rpartition("\n\n")[0]
         return "\n".join([first, inside, "", describe_gain(self)])
 
-    def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
+    def _fit(
+        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+    ) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "goal", self.goal, ["auto", "comparisons", "neighbors"])
         check_choice(self, "device", self.device, [None, "cpu", "cuda", "auto"])

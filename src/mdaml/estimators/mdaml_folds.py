@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import has_unit_rows
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import nearest_was_near, to_comparisons
 from mdaml.constraints.value import Constraints
@@ -43,7 +43,9 @@ _STARTS: dict[str, Any] = {
 THE_START = {"shrinkage": 1.0}
 
 
-def other_start(name: str, X: FloatArray, said: Said, device: str | None = None) -> FloatArray:
+def other_start(
+    name: str, X: FloatArray, said: Supervision, device: str | None = None
+) -> FloatArray:
     """Return the metric that another method learns from labels, made positive definite.
 
     From as many samples at most as the search uses: those methods are of no use as a start if they
@@ -71,7 +73,7 @@ class Fold:
 
     X: FloatArray
     store: Any
-    said: Said
+    said: Supervision
     score: Score
     units: IntArray  # (n_held_out,) what belongs together, over all splits
     params: dict[str, Any]  # that all candidates share

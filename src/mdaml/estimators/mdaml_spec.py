@@ -14,7 +14,7 @@ from mdaml._validation import (
     check_number,
     check_start_weights,
 )
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
@@ -39,8 +39,13 @@ _MOST_MODES = 32  # and no more than one for twenty samples
 
 
 def resolve(
-    model: Any, shape: tuple[int, int], said: Said, *, unit_rows: bool = False, keep: bool = False
-) -> tuple[Spec, Said]:
+    model: Any,
+    shape: tuple[int, int],
+    said: Supervision,
+    *,
+    unit_rows: bool = False,
+    keep: bool = False,
+) -> tuple[Spec, Supervision]:
     """Check all parameters; return them resolved, with what to learn from.
 
     That is what was said; or groups that it follows, where neighbours are the goal and all is left
@@ -57,7 +62,7 @@ def place(
     model: Any,
     X: FloatArray,
     spec: Spec,
-    said: Said,
+    said: Supervision,
     *,
     copied: bool = False,
     shared: SharedStores | None = None,
@@ -81,7 +86,7 @@ def place(
 
 
 def choose_rest(
-    spec: Spec, store: Any, said: Said, persons: Persons | None
+    spec: Spec, store: Any, said: Supervision, persons: Persons | None
 ) -> tuple[Spec, Gain | None]:
     """Choose on held-out points or samples what is left to be chosen; return what was gained."""
     if not spec.is_measured:
@@ -91,7 +96,7 @@ def choose_rest(
     return choose_anchor(spec, store, said, persons)
 
 
-def classes_of(goal: str, said: Said) -> Classes | None:
+def classes_of(goal: str, said: Supervision) -> Classes | None:
     """Return the groups that comparisons follow, if any, where neighbours are the goal."""
     if goal != "neighbors" or isinstance(said, Classes):
         return None
@@ -102,7 +107,7 @@ def classes_of(goal: str, said: Said) -> Classes | None:
 def check_parameters(
     model: Any,
     shape: tuple[int, int],
-    said: Said,
+    said: Supervision,
     *,
     unit_rows: bool = False,
     found: bool = False,
@@ -178,7 +183,9 @@ def _auto_ridge(n_modes: int, eta: float, anchor: float) -> float:
     return _RIDGE if anchor else _RIDGE * min(1.0, (3.0 / n_modes) ** eta)
 
 
-def auto_anchors(goal: str, said: Said, n_features: int, unit_rows: bool) -> tuple[float, ...]:
+def auto_anchors(
+    goal: str, said: Supervision, n_features: int, unit_rows: bool
+) -> tuple[float, ...]:
     """Return how strongly the metric may be held near its start, the strongest first.
 
     Neighbours of embeddings are good before anything is learned. Where fewer points were compared

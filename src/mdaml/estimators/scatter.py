@@ -13,7 +13,7 @@ import scipy.linalg
 from scipy.sparse import csr_array, issparse
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints.arguments import Said
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_pair_sets
@@ -38,7 +38,7 @@ class PairScatter:
         return self.total / max(self.n_pairs, 1.0)
 
 
-def scatters(X: Any, said: Said) -> tuple[PairScatter, PairScatter]:
+def scatters(X: Any, said: Supervision) -> tuple[PairScatter, PairScatter]:
     """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are.
 
     The samples of classes are in the order of their places.

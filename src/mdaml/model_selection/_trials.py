@@ -21,7 +21,7 @@ from mdaml._validation import has_unit_rows, ignore_warnings, warn
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import (
     EVERY_FORM,
-    Said,
+    Supervision,
     check_forms,
     check_supervision,
     constraints_of,
@@ -152,7 +152,7 @@ class Ground:
         return model
 
     @cached_property
-    def _checked(self) -> tuple[FloatArray, Said]:
+    def _checked(self) -> tuple[FloatArray, Supervision]:
         """The samples and the supervision as MDaML takes them."""
         X, truth = self.sides[0]
         given = {"y": truth} if self.task.has_labels else {"y": None, "constraints": truth}
