@@ -276,7 +276,7 @@ def test_a_stronger_anchor_ends_nearer_to_it(case):
 
 def test_with_an_anchor_zero_is_never_the_best_metric(case):
     local = case(0, anchor=0.1)[1]
-    assert local.alternation.critical_triplet_weight(local.start()) == 0
+    assert local.alternation.critical_triplet_weight(local.F, local.modes) == 0
 
 
 # Why one sample after another
@@ -304,7 +304,7 @@ def test_simultaneous_update_of_the_weights_can_raise_the_objective(random_probl
 
 def test_zero_is_the_best_metric_up_to_the_critical_weight(case, rank):
     problem, local = case(0, n_modes=2)
-    critical = local.alternation.critical_triplet_weight(local.start())
+    critical = local.alternation.critical_triplet_weight(local.F, local.modes)
     basis = np.eye(4) if rank is None else np.linalg.qr(local.F)[0]
     for factor, sign in ((1 - 1e-9, 1), (1 + 1e-9, -1)):
         other = replace(problem, triplet_weight=critical * factor, ridge=0.0)
@@ -362,18 +362,6 @@ def test_history_has_the_start_and_three_values_per_round(local):
     assert len(outcome.history) == 10
     assert outcome.history[0] == local.start().value
     assert outcome.status is Status.MAX_ITER
-
-
-def test_a_first_round_that_is_known_is_not_made_again_and_changes_nothing(local):
-    alternation, start, seen = local.alternation, local.start(), []
-    made = alternation.run(start, max_iter=1, tol=0.0)
-    options = {"max_iter": 3, "tol": 0.0, "callback": lambda *args: seen.append(args)}
-    plain, resumed = (alternation.run(begun, **options) for begun in (start, made))
-    assert resumed.history == plain.history
-    assert (resumed.n_iter, resumed.status) == (plain.n_iter, plain.status)
-    np.testing.assert_array_equal(resumed.state.F, plain.state.F)
-    assert seen[:3] == seen[3:]
-    assert len(made.history) == 4  # and is left as it was
 
 
 def test_no_rounds_return_the_start(local):

@@ -507,7 +507,7 @@ def test_in_double_precision_the_solver_takes_the_same_way(
 @pytest.mark.parametrize("rank", [None, 2])
 def test_critical_weight_is_that_of_numpy(twins, dtype, rank):
     here, there = (
-        alternation.critical_triplet_weight(state)
+        alternation.critical_triplet_weight(state.F, state.modes)
         for alternation, state in twins(dtype).alternations(rank)
     )
     assert there == pytest.approx(here, rel=1e-3 if dtype == np.float32 else 1e-9)

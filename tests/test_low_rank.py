@@ -53,11 +53,11 @@ def test_critical_weight_is_that_of_the_mapped_samples(random_problem, local_pro
     given = random_problem(0)
     low, full = (local_problem(given, store=store, rank=rank) for rank in (2, None))
     F = 0.7 * np.random.default_rng(0).normal(size=(4, 4))
-    among_all = full.alternation.critical_triplet_weight(full.start())
-    square = low.alternation.critical_triplet_weight(low.start(F))
+    among_all = full.alternation.critical_triplet_weight(full.F, full.modes)
+    square = low.alternation.critical_triplet_weight(F, low.modes)
     assert square == pytest.approx(among_all, rel=1e-9)
     F = F[:, :2]
-    narrow = low.alternation.critical_triplet_weight(low.start(F))
+    narrow = low.alternation.critical_triplet_weight(F, low.modes)
     expected = literal.critical_triplet_weight(
         given.centers @ F, given.weights, given.X @ F, given.triplets, eta=given.eta
     )

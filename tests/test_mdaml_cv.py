@@ -241,10 +241,10 @@ def test_in_the_search_the_start_has_one_mode_and_is_not_moved(vehicle, rank):
     own = {"goal": "auto", "n_components": rank}
     classes = Classes.from_labels("MDaMLCV", y)
     part = mdaml_folds.folds_of_classes(X, classes, None, own, np.random.RandomState(0))[0]
-    alternation, state = part.begin(module.THE_START)
-    assert alternation.spec.n_modes == 1
-    moved = state.F @ state.F.T
-    start = alternation.origin @ alternation.origin.T
+    run = part.begin(module.THE_START)
+    assert run.spec.n_modes == 1
+    moved = run.F @ run.F.T
+    start = run.alternation.origin @ run.alternation.origin.T
     cosine = np.vdot(moved, start) / np.linalg.norm(moved) / np.linalg.norm(start)
     assert cosine > (0.999999 if rank is None else 0.99)
 

@@ -8,7 +8,7 @@ import pytest
 from mdaml import MDaML
 from mdaml.constraints.value import Constraints
 from mdaml.datasets import make_triplets
-from mdaml.solver.fit import fit_metric
+from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
@@ -52,7 +52,7 @@ def test_solver_asks_a_store_for_its_protocol_only(rank, same):
     spec = Spec(**options, triplet_weight=weight, ridge=1e-4, rank=rank, scale_metric=scaled)
     store = LoggingStore(MemoryStore.of(X))
     constraints = Constraints.of_triplets(said, len(X))
-    fit = fit_metric(spec, store, constraints, np.random.RandomState(0))
+    fit = Problem(spec, constraints).solve(store, np.random.RandomState(0))
     model = MDaML(**params, n_components=rank, random_state=0).fit(X, triplets=said)
     np.testing.assert_array_equal(fit.history, model.history_)
     assert set(store.calls) <= {name for name in vars(Store) if not name.startswith("_")}

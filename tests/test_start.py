@@ -11,7 +11,7 @@ from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import make_multimodal, make_triplets
 from mdaml.solver import start as start_module
 from mdaml.solver.alternation import Alternation
-from mdaml.solver.fit import fit_metric
+from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import (
     ANCHOR_SQ_DIST,
@@ -338,7 +338,7 @@ def test_an_anchor_of_zero_is_eq_7_to_the_last_bit(many_features, rank):
     X, T = many_features[0][:, :6], many_features[1]
     said = Constraints.of_triplets(T, len(X))
     eq_7 = Spec(2, 3.0, 2400.0, 1e-4, rank, scale_metric=rank is None)
-    fit = fit_metric(eq_7, MemoryStore.of(X), said, np.random.RandomState(0))
+    fit = Problem(eq_7, said).solve(MemoryStore.of(X), np.random.RandomState(0))
     model = MDaML(2, **EQ_7, n_components=rank, random_state=0).fit(X, triplets=T)
     assert fit.F.shape == model.components_.T.shape
     np.testing.assert_array_equal(fit.history, model.history_)

@@ -28,9 +28,9 @@ def no_work(monkeypatch):
     """Fail the test if a fit gets as far as drawing, grouping, or starting modes."""
 
     def reached(*_args, **_kwargs):
-        pytest.fail("fit_metric was reached: the mistake was found too late, or not at all")
+        pytest.fail("Problem was reached: the mistake was found too late, or not at all")
 
-    monkeypatch.setattr(module, "fit_metric", reached)
+    monkeypatch.setattr(module, "Problem", reached)
 
 
 refused_before_any_work = pytest.mark.usefixtures("no_work")

@@ -9,6 +9,7 @@ by heart (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 in
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from mdaml.estimators.mdaml_spec import is_auto, place, resolve
 from mdaml.estimators.mdaml_warnings import warn_if_needed
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
-from mdaml.solver.fit import Warm, comparison_attributes, draw_comparisons, fit_metric
+from mdaml.solver.fit import comparison_attributes
 from mdaml.solver.geometry import between
+from mdaml.solver.run import Problem, Run, draw_comparisons
 from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
@@ -149,9 +151,10 @@ class Past:
             return spec
         return replace(spec, metric=self.F @ self.F.T, anchor=max(spec.anchor, _HELD))
 
-    def warm(self, store: Store) -> Warm:
-        """Return metric and centres to go on from, for the samples of a store."""
-        return Warm(self.F, (self.centers - store.mean).astype(store.dtype))
+    def resume(self, problem: Problem, store: Store, rng: np.random.RandomState) -> Run:
+        """Return a run of a problem that goes on from the metric and the centres so far."""
+        centers = (self.centers - store.mean).astype(store.dtype)
+        return problem.resume(store, rng, self.F, centers)
 
     def check_modes(self, n_modes: int) -> None:
         """Refuse another number of modes than the model has."""
@@ -235,7 +238,10 @@ def _refine(
     store = place(model, rows, spec, joined, copied=True)
     n_seen = past.n_comparisons + comparisons.n_constraints
     spec, choice = past.choose(spec, store, joined, n_seen)
-    fit = fit_metric(spec, store, joined, rng, None if spec.keep_start else past.warm(store))
+    problem = Problem(spec, joined)
+    with store.threads():
+        begin = problem.start if spec.keep_start else partial(past.resume, problem)
+        fit = begin(store, rng).complete().finish()
     F = fit.F
     if not spec.keep_start:
         F = between(past.F, F, past.share(comparisons.n_constraints))

@@ -24,7 +24,8 @@ from mdaml.estimators.mdaml_warnings import (
     warn_of_swapped,
 )
 from mdaml.estimators.summary import describe_fit
-from mdaml.solver.fit import Fit, fit_metric
+from mdaml.solver.fit import Fit
+from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
 
 
@@ -396,7 +397,7 @@ class MDaML(WeakLearner):
         """Fit to the samples of a store, and store what was learned."""
         rng = check_random_state(self.random_state)
         spec, gain = choose_rest(spec, store, said, persons)
-        fit = fit_metric(spec, store, weighable(said, persons), rng, persons=persons)
+        fit = Problem(spec, weighable(said, persons), persons).solve(store, rng)
         learned = fit.attributes(said, store.mean)
         learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
         # Not turned to its principal axes: a start that is kept comes back bit for bit.

@@ -1,6 +1,6 @@
 """What is held out while parameters of MDaML are chosen, and fits that go on where they stopped."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,15 +23,11 @@ from mdaml.holdout.split import hold_out_points, same_points
 from mdaml.holdout.units import same_rows
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
-from mdaml.solver.alternation import Alternation, State
-from mdaml.solver.fit import begin_at, begin_fit, draw_comparisons
+from mdaml.solver.run import Problem, Run
 from mdaml.stores.choice import classes_on, make_store, n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStore
 
-Run = tuple[Alternation, State]  # where a candidate has got to on one split
-
-# Rounds at a time; after the first two most candidates are left out.
-_SHORT: dict[str, Any] = {"max_iter": 2, "tol": 1e-4}
+_ROUNDS = 2  # at a time; after the first two most candidates are left out
 _N_PARTS, _N_PARTS_OF_LABELS = 3, 5
 _MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
 _MAX_COMPARISONS = 1_000_000
@@ -98,39 +94,20 @@ class Fold:
         rng = np.random.RandomState(self.seed)
         if spec.anchors and isinstance(self.said, Constraints):
             spec, _ = choose_anchor(spec, self.store, self.said)
-        alternation, _, F, modes = begin_fit(spec, self.store, self.said, rng)
-        if spec.keep_start:
-            return alternation, alternation.start(F, modes)
-        return alternation, alternation.run(begin_at(alternation, F, modes), **_SHORT).state
+        return Problem(spec, self.said).start(self.store, rng).advance(_ROUNDS)
 
     def go_on(self, run: Run) -> Run:
         """Make further rounds; neighbours are searched again."""
-        alternation, state = run
-        if alternation.spec.keep_start:
-            return run
-        if alternation.spec.neighbors and isinstance(self.said, Classes):
-            rng = np.random.RandomState(self.seed)
-            drawn = draw_comparisons(alternation.spec, self.store, self.said, state.F, rng)
-            alternation = replace(alternation, store=self.store.compare(drawn))
-            state = alternation.start(state.F, state.modes)
-        return _advance(alternation, state)
+        return (run.redraw() if run.n_redraws else run).advance(_ROUNDS)
 
     def right(self, run: Run) -> FloatArray:
         """Return what the metric of a candidate gets right."""
-        alternation, state = run
-        return np.asarray(self.score(alternation.factor(state)), np.float64)
+        return np.asarray(self.score(run.metric), np.float64)
 
     def change(self, run: Run, changed: dict[str, Any]) -> Run:
         """Make further rounds with another ridge, or take another shrinkage."""
-        alternation, state = run
-        alternation = replace(alternation, spec=replace(alternation.spec, **changed))
-        if "ridge" not in changed:
-            return alternation, state
-        return _advance(alternation, alternation.start(state.F, state.modes))
-
-
-def _advance(alternation: Alternation, state: State) -> Run:
-    return alternation, alternation.run(state, **_SHORT).state
+        run = run.with_cells(**changed)
+        return run.advance(_ROUNDS) if "ridge" in changed else run
 
 
 def folds_of_classes(

@@ -14,11 +14,9 @@ from mdaml.constraints.value import Constraints
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain
 from mdaml.holdout.split import Part, hold_out_points, same_points
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.solver.alternation import Alternation
-from mdaml.solver.fit import count_modes, fit_metric, resolve_weight
-from mdaml.solver.modes import Modes
+from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
-from mdaml.solver.start import start_metric, start_modes
+from mdaml.solver.start import start_metric
 from mdaml.solver.store import Store
 
 _MOST_COMPARISONS = 20_000
@@ -61,7 +59,7 @@ def choose_anchor(
         some = np.sort(rng.permutation(said.n_constraints)[:_MOST_COMPARISONS])
         said, codes = said.select(some), None if codes is None else codes[some]
     tried = spec.anchors or (spec.anchor,)
-    short = replace(spec, anchors=(), anchor=tried[0])
+    short = replace(spec, anchors=(), anchor=tried[0], callback=None)
     if store.shape[0] > _MOST_ROWS:
         short, store, said = _compared_only(short, store, said)
     short = count_modes(short, store)
@@ -71,17 +69,13 @@ def choose_anchor(
         parts = parts[:1]
     if not parts:
         return replace(spec, keep_start=bool(spec.anchors)), None
-    judged, of_units, of_weights, modes = [], [], [], None
+    judged, of_units, of_weights = [], [], []
     with mute():
         for part in parts:  # one at a time in memory
             trial = _Trial.of(store, part, codes, rng)
             of_units.append(trial.units)
             of_weights.append(trial.weights)
-            if not spec.anchors:
-                judged.append(trial.judge_one(short, rng))
-                continue
-            modes = modes or start_modes(short, trial.to_learn, rng)
-            judged.append(trial.judge_all(short, tried, modes, rng))
+            judged.append(trial.judge_all(short, spec.anchors, rng))
     units, weights = _number(np.concatenate(of_units)), np.concatenate(of_weights)
     losses, right = (np.hstack([np.array([j[k] for j in part]) for part in judged]) for k in (0, 1))
     leads = _find_leaders(losses, right, units, weights)
@@ -125,7 +119,7 @@ class _Trial(NamedTuple):
     """Comparisons to learn from in a store, and those that are held out."""
 
     said: Constraints  # to learn from
-    to_learn: Store
+    store: Store
     judge: Store  # of the rows that held-out comparisons name, or of all if these are many
     near: IntArray  # (n, 2) places in them
     far: IntArray
@@ -147,33 +141,28 @@ class _Trial(NamedTuple):
             units = compared[:, 0]
         learned = to_comparisons("MDaML", part.learned, rng)
         near, far = places[:, :2].copy(), places[:, 2:].copy()
-        return cls(learned, store.compare(learned), judge, near, far, held_out.weights, units)
+        return cls(learned, store, judge, near, far, held_out.weights, units)
 
     def judge_all(
-        self, spec: Spec, anchors: Sequence[float], modes: Modes, rng: np.random.RandomState
+        self, spec: Spec, anchors: Sequence[float], rng: np.random.RandomState
     ) -> list[Judged]:
         """Return how held-out comparisons fare under the start, and under each strength.
 
-        Every strength goes on from the metric of the one before.
+        Every strength goes on from the metric of the one before. Without strengths, the given one
+        is judged after a few rounds.
         """
-        modes = replace(modes, weights=self.to_learn.adopt(modes.weights))
-        F = start_metric(spec, self.to_learn, rng).F
-        judged = [self._judge(F)]
+        problem = Problem(spec, self.said)
+        if not anchors:
+            start = start_metric(replace(spec, keep_start=True), self.store, rng).F
+            rounds = min(spec.max_iter, _ROUNDS_OF_ONE)
+            run = replace(problem, spec=replace(spec, max_iter=rounds)).start(self.store, rng)
+            return [self._judge(F) for F in (start, run.complete().metric)]
+        run = problem.start(self.store, rng)
+        judged = [self._judge(run.F)]
         for anchor in anchors:
-            start = start_metric(replace(spec, anchor=anchor), self.to_learn, rng)
-            alternation = Alternation(self.to_learn, start.space, spec, start.anchor)
-            alternation = resolve_weight(alternation, F, modes)
-            begun = alternation.start(F, modes)
-            F = alternation.run(begun, max_iter=_ROUNDS, tol=spec.tol).state.F
-            judged.append(self._judge(F))
+            run = run.with_cells(anchor=anchor).advance(_ROUNDS)
+            judged.append(self._judge(run.F))
         return judged
-
-    def judge_one(self, spec: Spec, rng: np.random.RandomState) -> list[Judged]:
-        """Return how held-out comparisons fare under the start, and under a fit of few rounds."""
-        start = start_metric(replace(spec, keep_start=True), self.to_learn, rng).F
-        rounds = min(spec.max_iter, _ROUNDS_OF_ONE)
-        short = replace(spec, max_iter=rounds, callback=None)
-        return [self._judge(F) for F in (start, fit_metric(short, self.to_learn, self.said, rng).F)]
 
     def _judge(self, F: FloatArray) -> Judged:
         Y = self.judge.fetch_mapped(F)

@@ -11,8 +11,8 @@ from mdaml.constraints.labels import Classes
 from mdaml.holdout.rule import LEVEL_OF_LABELS, Gain, find_leaders, measure_gain, prefer_first
 from mdaml.holdout.split import same_points
 from mdaml.kernels.neighbors import nearest_rows
-from mdaml.solver.fit import count_modes, fit_metric
 from mdaml.solver.geometry import shrink
+from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
 from mdaml.solver.store import Store
@@ -60,7 +60,7 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
             part = labelled.part(np.flatnonzero(~out))
             part_spec = _fitting(short, part.shape[0])
             start = start_metric(replace(part_spec, keep_start=True), part, rng).F
-            F = fit_metric(part_spec, part, learned, rng).F
+            F = Problem(part_spec, learned).solve(part, rng).F
             factors = [start, *(shrink(F, start, share) for share in tried)]
             votes = [_votes(labelled.fetch_mapped(factor), of, out) for factor in factors]
             right.append(np.array(votes, np.float64))

@@ -85,7 +85,7 @@ class Alternation:
 
     def run(
         self,
-        begun: State | Outcome,
+        state: State,
         *,
         max_iter: int,
         tol: float,
@@ -94,41 +94,31 @@ class Alternation:
         """Improve centres, weights and metric in turn until the objective settles.
 
         Algorithm 2. The objective is recorded after the start and after every move; a move that
-        does not lower it, because nothing is left to gain but rounding, is not made. Begins at a
-        state, or with the outcome of the first round, where that has been made already.
+        does not lower it, because nothing is left to gain but rounding, is not made.
         """
-        made = isinstance(begun, Outcome)
-        state, history = (
-            (begun.state, list(begun.history))
-            if isinstance(begun, Outcome)
-            else (begun, [begun.value])
-        )
-        del begun  # the first round can free it
-        status, n_iter = Status.MAX_ITER, 0
+        status, n_iter, history = Status.MAX_ITER, 0, [state.value]
         while n_iter < max_iter and status is Status.MAX_ITER:
-            before = history[0] if made else state.value
-            for move in () if made else (self.move_centers, self.move_weights, self.move_metric):
+            before = state.value
+            for move in (self.move_centers, self.move_weights, self.move_metric):
                 candidate = move(state)
                 state = candidate if candidate.value < state.value else state
                 history.append(state.value)
-            n_iter, made = n_iter + 1, False
-            if callback is not None and callback(n_iter, state.value):
-                status = Status.STOPPED
-            elif before - state.value <= tol * abs(before):
-                status = Status.STALLED
+            n_iter += 1
+            stop = callback is not None and bool(callback(n_iter, state.value))
+            status = judge_round(before, state.value, tol, stop)
         return Outcome(state, n_iter, status, history)
 
-    def factor(self, state: State) -> FloatArray:
-        """Return a factor of the metric that a state stands for.
+    def factor(self, F: FloatArray) -> FloatArray:
+        """Return a factor of the metric, moved back to the origin by the shrinkage.
 
-        It lies on the geodesic from the metric of the state to the nearest multiple of the origin.
+        It lies on the geodesic from the metric of F to the nearest multiple of the origin.
         """
         if self.spec.keep_start or self.origin is None:
-            return state.F
-        return shrink(state.F, self.origin, self.spec.shrinkage)
+            return F
+        return shrink(F, self.origin, self.spec.shrinkage)
 
-    def critical_triplet_weight(self, state: State) -> float:
-        """Return the triplet weight up to which, at the modes of a state, zero is the best metric.
+    def critical_triplet_weight(self, F: FloatArray, modes: Modes) -> float:
+        """Return the triplet weight up to which, at given modes, zero is the best metric.
 
         It is, as long as the gradient there, ``S - triplet_weight * B``, is positive semi-definite:
         up to one over the largest eigenvalue of the push B relative to the scatter S. Of low rank
@@ -138,11 +128,11 @@ class Alternation:
         """
         if self.anchor.strength:
             return 0.0
-        store, modes = self.store, state.modes
-        if state.F.shape[1] < state.F.shape[0]:
-            basis = np.linalg.qr(state.F)[0].astype(store.dtype)
+        store, importance = self.store, self._importances(modes)
+        if F.shape[1] < F.shape[0]:
+            basis = np.linalg.qr(F)[0].astype(store.dtype)
             store, modes = store.mapped(basis), replace(modes, centers=modes.centers @ basis)
-        half = store.push(state.importance)
+        half = store.push(importance)
         half *= self._loss_factor(modes) / self.spec.triplet_weight
         return _critical_weight(half, clustering_scatter(store, modes), store.dtype)
 
@@ -177,6 +167,13 @@ class Alternation:
         if self.anchor.strength:
             penalty += self.anchor.value(state.F.T @ self.anchor.times(state.F))
         return replace(state, value=float(clustering + triplet + penalty))
+
+
+def judge_round(before: float, after: float, tol: float, stop: bool) -> Status:
+    """Return whether to go on after a round, given the objective before and after it."""
+    if stop:
+        return Status.STOPPED
+    return Status.STALLED if before - after <= tol * abs(before) else Status.MAX_ITER
 
 
 def _critical_weight(half: FloatArray, scatter: FloatArray, dtype: np.dtype) -> float:

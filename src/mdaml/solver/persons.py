@@ -18,7 +18,8 @@ from mdaml._typing import BoolArray, FloatArray
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.solver.alternation import Alternation, State
+from mdaml.solver.alternation import Alternation
+from mdaml.solver.modes import Modes
 
 # Before any answer: as after twenty, two of which were wrong.
 PRIOR_ANSWERS, PRIOR_WRONG = 20.0, 2.0
@@ -103,11 +104,11 @@ class Reliability:
 
 
 def answer_losses(
-    alternation: Alternation, state: State, comparisons: Constraints
+    alternation: Alternation, F: FloatArray, modes: Modes, comparisons: Constraints
 ) -> tuple[FloatArray, BoolArray]:
     """Return the loss of each quadruplet times the self-weight of its near pair; if violated."""
     store, spec = alternation.store, alternation.spec
-    Y, weights = store.fetch_mapped(state.F), store.fetch_weights(state.modes.weights)
+    Y, weights = store.fetch_mapped(F), store.fetch_weights(modes.weights)
     given = comparisons.quadruplets
     near, far = (pair_sq_dists(Y, given[:, pair]) for pair in ([0, 1], [2, 3]))
     short = np.maximum(1.0 - (far - near), 0.0)
