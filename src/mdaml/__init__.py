@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from mdaml import plot as plot
     from mdaml import retrieval as retrieval
     from mdaml import verification as verification
+    from mdaml._memory import limit_memory
     from mdaml.constraints import Constraints
     from mdaml.estimators import *  # noqa: F403 (one list of the methods: that of estimators)
     from mdaml.estimators.pipelines import FoldedMetric, fold_pipeline
+    from mdaml.estimators.presets import PRESETS, Partners, Preset
     from mdaml.inspection import audit, suggest_queries
     from mdaml.persistence import load
     from mdaml.verification import PairVerifier
 
 __version__: str
-__all__ = ["Constraints", "FoldedMetric", "PairVerifier", "__version__", "audit"]
-__all__ += ["fold_pipeline", "load", "suggest_queries"]
+__all__ = ["PRESETS", "Constraints", "FoldedMetric", "PairVerifier", "Partners", "Preset"]
+__all__ += ["__version__", "audit", "fold_pipeline", "limit_memory", "load", "suggest_queries"]
 __all__ += estimators.__all__
 
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
@@ -36,6 +38,8 @@ if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of 
             "Constraints": "mdaml.constraints",
             "__version__": "mdaml._version",  # what finds it loads a parser of e-mails
             "FoldedMetric": "mdaml.estimators.pipelines",
+            **dict.fromkeys(("PRESETS", "Partners", "Preset"), "mdaml.estimators.presets"),
+            "limit_memory": "mdaml._memory",
             "fold_pipeline": "mdaml.estimators.pipelines",
             "PairVerifier": "mdaml.verification",
             "audit": "mdaml.inspection",

@@ -133,10 +133,10 @@ def check_callback(owner: object, callback: Any) -> None:
         raise TypeError(f"{_parameter(owner, 'callback')} must be callable, got {callback!r}.")
 
 
-def check_memory_limit(owner: object, value: Any) -> int | None:
-    """Return a limit of memory in bytes; None is none."""
+def check_memory_limit(what: str, value: Any) -> int | None:
+    """Return a limit of memory in bytes; None is none. ``what`` names it in messages."""
     wanted = (
-        f"{_parameter(owner, 'memory_limit')} must be a positive number of bytes, a string such as "
+        f"{what} must be a positive number of bytes, a string such as "
         f"'2 GB' or '500 MiB', or None; got {value!r}."
     )
     if value is None:
@@ -155,21 +155,21 @@ def check_memory_limit(owner: object, value: Any) -> int | None:
     return int(float(value) * factor)
 
 
-def check_start_weights(owner: object, weights: Any, n_samples: int, n_modes: int) -> FloatArray:
-    """Return the array of weights that a user passed as ``init``."""
+def check_start_weights(owner: object, weights: Any, n_samples: int) -> FloatArray:
+    """Return the first weights that a user passed as ``n_modes``."""
     wanted = (
-        f"{_parameter(owner, 'init')} must be 'gmm', 'kmeans' or numbers of shape (n_samples, "
-        f"n_modes) = ({n_samples}, {n_modes}), the first weights of the samples in the modes"
+        f"{_parameter(owner, 'n_modes')} must be a number of modes or the first weights of the "
+        f"samples in them, of shape (n_samples, n_modes) with {n_samples} samples"
     )
     given = np.asarray(weights)
     if given.dtype.kind not in "iufb":
         raise TypeError(f"{wanted}; got {weights!r}.")
-    if given.shape != (n_samples, n_modes):
+    if given.ndim != 2 or len(given) != n_samples or given.shape[1] < 1:
         raise ValueError(f"{wanted}; got shape {given.shape}.")
     if not np.all(np.isfinite(given)) or given.min() < 0 or np.any(given.sum(axis=1) <= 0):
         raise ValueError(
-            f"{_parameter(owner, 'init')} weights must be finite and not negative, with a positive "
-            f"sum in every row; the smallest is {given.min()}, the smallest sum of a row "
+            f"{_parameter(owner, 'n_modes')}: weights must be finite and not negative, with a "
+            f"positive sum in every row; the smallest is {given.min()}, the smallest sum of a row "
             f"{given.sum(axis=1).min()}."
         )
     return given.astype(np.float64)

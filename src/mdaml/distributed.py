@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mdaml._memory import current_limit
 from mdaml._typing import ArrayLike, IntArray
-from mdaml._validation import check_memory_limit
 from mdaml.constraints.arguments import (
     EVERY_FORM,
     Supervision,
@@ -17,8 +17,7 @@ from mdaml.constraints.arguments import (
 )
 from mdaml.constraints.labels import Classes
 from mdaml.estimators import MDaML
-from mdaml.estimators.mdaml_spec import resolve
-from mdaml.solver.spec import Spec
+from mdaml.estimators.posing import Posed, pose
 from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
 from mdaml.stores.dask.cluster import Cluster, check_client
 from mdaml.stores.dask.plan import cut_rows
@@ -94,8 +93,8 @@ def fit(
     Notes
     -----
     All parameters of the estimator mean the same as on one machine; ``device`` and
-    ``memory_limit`` apply to each worker. At most 20 000 rows come to this process, to estimate
-    the first modes. For labels, neighbours are searched shard by shard, with the same recall as
+    :func:`mdaml.limit_memory` apply to each worker. At most 20 000 rows come to this process, to
+    estimate the first modes. For labels, neighbours are searched shard by shard, with the same recall as
     in one memory. The guide "Clusters with Dask" tells what is sent when, and what a large fit
     costs.
 
@@ -141,14 +140,14 @@ def fit(
         said = _check_said(rows.n_samples, y, given)
         persons = None if who is None else persons_of(said, who)
         shape = (rows.n_samples, rows.n_features)
-        keep = persons is not None
-        spec, said = resolve(estimator, shape, said, unit_rows=rows.unit_length, keep=keep)
+        unit = rows.unit_length
+        posed = pose(estimator, shape, said, unit_rows=unit, persons=persons)
         most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
-        cuts = cut_rows(_anchors(said), rows.n_samples, min(cluster.n_shards, most))
+        cuts = cut_rows(_anchors(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
         cluster.place(len(cuts) - 1)
-        kind = _kind(estimator, rows, spec, said, len(cuts) - 1)
+        kind = _kind(estimator, rows, posed, len(cuts) - 1)
         store = DaskStore.of(cluster, rows, cuts, kind)
-        estimator._learn_in(np.empty((0, rows.n_features)), store, spec, said, persons)
+        estimator._learn_in(np.empty((0, rows.n_features)), store, posed)
     estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
     return estimator
 
@@ -174,14 +173,14 @@ def _anchors(said: Supervision) -> IntArray:
     return np.concatenate([said.triplets[:, 0], near.min(axis=1)])
 
 
-def _kind(estimator: MDaML, rows: Rows, spec: Spec, said: Supervision, n_shards: int) -> str:
+def _kind(estimator: MDaML, rows: Rows, posed: Posed, n_shards: int) -> str:
     """Return how workers compute: on a device, in memory, or in blocks to keep a limit."""
     device = find_device("MDaML(device=...)", estimator.device)
-    limit = check_memory_limit(estimator, estimator.memory_limit)
+    limit = current_limit()
     if limit is None:
         return device or "memory"
     shape, itemsize = (rows.n_samples, rows.n_features), rows.dtype.itemsize
-    whole = fit_size(shape, itemsize, spec, said, copied=True)
+    whole = fit_size(shape, itemsize, posed.spec, posed.supervision, copied=True)
     n_pairs, n_comparisons = -(-whole.n_pairs // n_shards), -(-whole.n_comparisons // n_shards)
     # Own rows and, at most, one partner for each pair.
     n_rows = min(shape[0], -(-shape[0] // n_shards) + 2 * n_pairs)

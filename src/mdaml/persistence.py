@@ -1,12 +1,14 @@
 """Loading saved models: which classes there are, and what each must bring."""
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 from mdaml import estimators
 from mdaml.estimators import MDaML, MDaMLCV
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
+from mdaml.estimators.presets import Partners
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
 from mdaml.retrieval import QueryAdapter
 
@@ -14,6 +16,15 @@ from mdaml.retrieval import QueryAdapter
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
 _CLASSES[FoldedMetric.__name__] = FoldedMetric
 _CLASSES["QueryAdapter"] = QueryAdapter
+# Parameters of MDaML in files of 1.0.0rc1: fields of Partners, and those that moved to presets.
+_PARTNERS = {
+    "sampling": "kind",
+    "n_similar": "n_similar",
+    "n_dissimilar": "n_dissimilar",
+    "n_refresh": "n_refresh",
+    "pairing": "pairing",
+}
+_MOVED = frozenset({"floor", "init", "max_inner_iter", "memory_limit"})
 
 
 def load(path: str | os.PathLike[str]) -> MahalanobisTransformer:
@@ -67,6 +78,8 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     cls = _CLASSES.get(name)
     if cls is None:
         raise ValueError(f"it holds a {name[:60]!r}; known are {', '.join(sorted(_CLASSES))}")
+    if cls is MDaML:
+        params = _renew(params)
     unknown = sorted(set(params) - set(cls().get_params(deep=False)))
     if unknown:
         raise ValueError(f"{name} has no parameter {unknown[0][:60]!r}")
@@ -87,3 +100,15 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     for key, value in learned.items():
         setattr(model, key, value)
     return model
+
+
+def _renew(params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters of MDaML with those of 1.0.0rc1 where they are now.
+
+    How partners are drawn is one value. Others moved into presets: a new fit takes their defaults.
+    """
+    params = {name: value for name, value in params.items() if name not in _MOVED}
+    old = {new: params.pop(name) for name, new in _PARTNERS.items() if name in params}
+    if old and old != {name: asdict(Partners()).get(name) for name in old}:
+        params["partners"] = old
+    return params

@@ -20,8 +20,8 @@ from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
-from mdaml.estimators.mdaml_spec import is_auto, place, resolve
 from mdaml.estimators.mdaml_warnings import warn_if_needed
+from mdaml.estimators.posing import is_auto, place, pose
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
 from mdaml.solver.fit import comparison_attributes
@@ -226,7 +226,8 @@ def _refine(
 
     Returns what is known afterwards, and the comparisons of the chunk.
     """
-    spec, said = resolve(model, samples.shape, said, unit_rows=has_unit_rows(samples))
+    posed = pose(model, samples.shape, said, unit_rows=has_unit_rows(samples))
+    spec, said = posed.spec, posed.supervision
     if is_auto(model.n_modes):
         spec = replace(spec, n_modes=len(past.centers), count_modes=False)
     past.check_modes(spec.n_modes)
@@ -251,6 +252,7 @@ def _refine(
     learned["n_comparisons_seen_"] = n_seen
     L = F.T.copy() if spec.keep_start else principal_components(F)
     learned |= choice.attributes() | {"anchor_": choice.anchor}
+    learned |= {"preset_": posed.row, "n_groups_": posed.n_groups}
     model._store(None, L, store.mean.dtype, **learned)
     warn_if_needed(model, spec, fit)
     return replace(past, F=F, choice=choice), comparisons

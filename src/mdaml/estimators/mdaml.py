@@ -9,13 +9,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state, has_unit_rows
-from mdaml.constraints.arguments import Supervision, weighable
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.chunks import Choice, learn_chunk
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.mdaml_spec import choose_rest, place, resolve
 from mdaml.estimators.mdaml_warnings import (
     warn_if_hardly_learned,
     warn_if_needed,
@@ -23,10 +22,10 @@ from mdaml.estimators.mdaml_warnings import (
     warn_of_scales,
     warn_of_swapped,
 )
+from mdaml.estimators.posing import Posed, place, pose
+from mdaml.estimators.presets import Partners, Preset
 from mdaml.estimators.summary import describe_fit
 from mdaml.solver.fit import Fit
-from mdaml.solver.run import Problem
-from mdaml.solver.spec import Spec
 
 
 class MDaML(WeakLearner):
@@ -56,93 +55,75 @@ class MDaML(WeakLearner):
     **Prefer it** with comparisons instead of labels, if classes have several clusters or shapes, or
     if some comparisons are wrong or cannot hold.
 
+    **Defaults** are a table, ``mdaml.PRESETS``. The goal and the supervision choose a row; an
+    argument that is given replaces its cell and nothing else. :meth:`summary` shows all values in
+    force and where they came from.
+
+    ============== ============== ============== ============== ============== ==============
+    parameter      labels         groups         comparisons    neighbors      paper
+    ============== ============== ============== ============== ============== ==============
+    n_modes        3              3              1              counted        10
+    eta            3              3              1.1            1.1            3
+    triplet_weight 1000 K^eta     1000 K^eta     6              6 / mean       300 K^eta
+    ridge          1e-4           1e-4           1e-4           1e-4           1e-4
+    anchor         0              0              chosen         by amount      0
+    floor          0              0              1              0.05           0
+    shrinkage      chosen         0.5            0              0              0
+    partners       neighbors      neighbors                                    random
+    init_metric    auto           auto           auto           auto           identity
+    max_iter       2              2              10             10             10
+    ============== ============== ============== ============== ============== ==============
+
+    *labels*: fit(X, y). *comparisons*: triplets, pairs, quadruplets. With ``goal="neighbors"``:
+    *groups* if comparisons follow groups, as when they were drawn from classes, otherwise
+    *neighbors*. *paper*: :meth:`paper`. The guide "Defaults" explains each cell.
+
     Parameters
     ----------
-    n_modes : int or "auto", default="auto"
-        Number of modes, K. "auto" is, for neighbours, the number found in X (1, 2, 4, ... up to 32,
-        as long as the BIC of a Gaussian mixture falls), 1 for comparisons, and 3 without an anchor.
-    goal : {"auto", "comparisons", "neighbors"}, default="auto"
-        What the metric is for. "comparisons": predict comparisons of other items. "neighbors":
-        search, nearest neighbours, clustering. The first trusts all comparisons. The second looks
-        for groups that explain them, as when they were drawn from classes. If it finds groups, it
-        uses them as labels (unless `anchor` is a number); otherwise it trusts mainly comparisons
-        within a mode. "auto" is "comparisons" for comparisons and "neighbors" for labels.
-    eta : float or "auto", default="auto"
-        Exponent of the weights, greater than 1. Near 1 a sample belongs to one mode; for large
-        values it belongs to all modes equally. "auto" is 1.1, or 3 without an anchor.
-    triplet_weight : float or "auto", default="auto"
-        Weight of the triplet loss, the paper's λ₁. "auto" is 6 over the mean of the weights ``s_t``
-        at the start, times ``n_features / n_components`` at low rank. Without an anchor it is
-        ``300 * n_modes**eta``, or ``1000 * n_modes**eta`` for triplets of neighbours, which are
-        hard to tell apart; compare with ``lambda1_critical_``, below which the best metric is zero.
+    n_modes : int, array of shape (n_samples, n_modes) or "auto", default="auto"
+        Everyday: number of modes, K; or first weights of the samples in them.
+    goal : {"auto", "comparisons", "neighbors", "paper"} or Preset, default="auto"
+        Everyday: what the metric is for. "comparisons": predict comparisons of other items.
+        "neighbors": search, nearest neighbours, clustering. "auto" is the first for comparisons and
+        the second for labels. "paper" is :meth:`paper`. A :class:`Preset` is a row of your own.
+    partners : {"auto", "neighbors", "random"} or Partners, default="auto"
+        Everyday, for labels: triplets are made of the nearest samples, searched again once, 5
+        similar and 5 dissimilar ones; or of 10 and 10 random ones. :class:`Partners` says more.
     anchor : float or "auto", default="auto"
-        How strongly the metric is kept near its start, β. 0 is the paper's objective; with 10 or
-        more little is learned. "auto" is, for comparisons, the value between 0.003 and 10 with the
-        lowest loss on comparisons of held-out points, found in short fits to at most 20 000 of
-        them; at least 10 if hardly more points were compared than there are features. If none
-        leads the start by more than chance, the start is returned. For neighbours it is
-        0.1, more with few comparisons, and 10 if rows of X have unit length, as embeddings have.
-        All are multiplied by ``n_components / n_features``. It is 0 for neighbours from labels.
-    floor : float or "auto", default="auto"
-        Share of its weight that a comparison keeps regardless of the modes, from 0 (the paper) to 1
-        (all of it). "auto" is 1 for comparisons, 0.05 for neighbours, 0 without an anchor.
+        Everyday: how strongly the metric is kept near its start, β; with 10 or more little is
+        learned. "chosen": the value between 0.003 and 10 with the lowest loss on comparisons of
+        held-out points, or the start if none leads it by more than chance.
     shrinkage : float or "auto", default="auto"
-        How far the learned metric is finally moved back to its start, along the geodesic: 0 is not
-        at all, 1 is the start itself. "auto" is, for labels, the best of 0, 0.25, 0.5 and 0.75 by
-        3-NN on held-out samples, or the start if none leads it by more than chance; 0.5 if groups
-        were found in comparisons; otherwise 0, also if a parameter of the objective is given.
-    ridge : float or "auto", default="auto"
-        Weight of the penalty on the squared norm of the metric, the paper's λ₂; it pulls the metric
-        to zero. "auto" is 1e-4; without an anchor and with more than 3 modes it is
-        ``1e-4 * (3 / n_modes)**eta``, because the other terms shrink by the same factor.
-    n_similar, n_dissimilar : int, default=5
-        Similar and dissimilar partners of each sample when triplets are drawn from labels.
-    sampling : {"neighbors", "random"}, default="neighbors"
-        Partners are the nearest samples under the start metric, or random ones, as in the paper.
-    n_refresh : int, default=1
-        With ``sampling="neighbors"``: how often to search the nearest samples again under the
-        metric learned so far, and to continue with the new triplets. Passed or random ones stay.
-    pairing : {"grid", "zip"}, default="grid"
-        Combine every similar partner with every dissimilar one, or pair them off in turn.
-    init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
-        Where the metric starts; the anchor is a multiple of it. "auto", the default, is the
-        identity; without an anchor it is the best multiple of the identity if that is far better,
-        as with many features. "whitened" is the inverse of the covariance of X, with a tenth of its
-        mean eigenvalue added to the diagonal. An array must be positive definite. An anchor has a
-        mean squared distance of three margins; at low rank it is a multiple of the identity, or of
-        the array. There the start is the leading principal axes of X, of equal length or whitened,
-        with a mean squared distance of 10; or those of the samples mapped by the array, with the
-        distances that it gives.
-    init : {"gmm", "kmeans"} or array of shape (n_samples, n_modes), default="gmm"
-        First weights: posteriors of a Gaussian mixture, nearest k-means centre, or given.
-    max_iter : int or "auto", default="auto"
-        Maximum number of rounds of centres, weights and metric in each pass. "auto" is 10, or 2 for
-        triplets of neighbours: these are soon satisfied, and further rounds overfit.
-    max_inner_iter : int, default=5
-        Maximum number of metric steps in each round. Few are enough: better weights help more.
-    tol : float, default=1e-4
-        Stop when a round lowers the objective by less than this fraction.
+        Everyday: how far the learned metric is moved back to its start, along the geodesic; 1 is
+        the start. "chosen": by 3-NN on held-out samples.
     n_components : int or None, default=None
-        Rank of the metric, learned as a linear map to this many features; None, or the number of
-        features of X, is full rank. If it exceeds the number of samples, the last rows stay zero.
-    verbose : int, default=0
-        1 shows a progress bar in a terminal or a notebook.
-    callback : callable or None, default=None
-        Called as ``callback(iteration, objective)`` after each round; returning True stops early.
-    device : {None, "cpu", "cuda", "auto"}, default=None
-        Where to compute: with NumPy (None), or with torch on the CPU or a GPU, with samples always
-        in single precision; "auto" uses a GPU if there is one, otherwise NumPy. With an anchor the
-        same start gives the same objective up to a relative 1e-3; without one only the start and
-        the first round do. The mixture start is a different draw.
-        Neighbours are searched there too: exactly, or among enough samples to find 95 % of them.
-        All attributes are NumPy arrays.
-    memory_limit : int, str or None, default=None
-        Maximum number of bytes, or text such as "2 GB", that a fit may use beyond X and the
-        comparisons passed. X is copied only if the copies fit; a fit that needs more without them
-        is refused before it starts. None sets no limit, but saves memory if X is larger than 32
-        MiB. On a device it limits the memory there. The guide "scaling" says how much a fit needs.
+        Everyday: rank of the metric, learned as a linear map to this many features; None is full
+        rank. If it exceeds the number of samples, the last rows stay zero.
     random_state : int, Generator, RandomState or None, default=None
-        Seed of drawn triplets, of first weights and, with ``n_components``, of principal axes.
+        Everyday: seed of drawn triplets, of first weights and, at low rank, of principal axes.
+    eta : float or "auto", default="auto"
+        Paper: exponent of the weights, η > 1. Near 1 a sample belongs to one mode; for large values
+        it belongs to all modes equally.
+    triplet_weight : float or "auto", default="auto"
+        Paper: weight of the triplet loss, λ₁. Without an anchor compare it with
+        ``lambda1_critical_``, below which the best metric is zero.
+    ridge : float or "auto", default="auto"
+        Paper: weight of the penalty on the squared norm of the metric, λ₂.
+    init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
+        Paper: where the metric starts; the anchor is a multiple of it. "auto", the default, is the
+        identity; without an anchor, its best multiple if that is far better, as with many features.
+        "whitened": the inverse of the covariance, ridged. An array must be positive definite.
+    max_iter : int or "auto", default="auto"
+        Solver: maximum number of rounds of centres, weights and metric in each pass.
+    tol : float, default=1e-4
+        Solver: stop when a round lowers the objective by less than this fraction.
+    device : {None, "cpu", "cuda", "auto"}, default=None
+        Solver: NumPy (None), or torch on the CPU or a GPU, in single precision; "auto" uses a GPU
+        if there is one. With an anchor the objective agrees up to a relative 1e-3.
+    verbose : int, default=0
+        Solver: 1 shows a progress bar in a terminal or a notebook.
+    callback : callable or None, default=None
+        Solver: called as ``callback(iteration, objective)`` after each round; returning True stops.
 
     Attributes
     ----------
@@ -163,6 +144,11 @@ class MDaML(WeakLearner):
         How clearly samples belong to one mode: near 0 all modes have merged, as with ``eta=3``.
     n_modes_, eta_, triplet_weight_, ridge_, anchor_, floor_, shrinkage_ : int or float
         The values used.
+    preset_ : str
+        The row of the table of defaults: "labels", "groups", "comparisons", "neighbors" or "paper";
+        "given" if a :class:`Preset` was passed.
+    n_groups_ : int or None
+        Number of groups that were found in comparisons and learned from.
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
@@ -221,61 +207,91 @@ class MDaML(WeakLearner):
 
     default_grid: ClassVar = [
         {"anchor": ["auto", 0.01, 0.1, 1.0, 10.0]},
-        {"anchor": [0.0], "n_modes": [1, 3, 10]},
+        {"goal": ["paper"], "n_modes": [1, 3, 10]},
     ]
 
     def __init__(
         self,
-        n_modes: int | Literal["auto"] = "auto",
+        n_modes: int | ArrayLike | Literal["auto"] = "auto",
         *,
-        goal: Literal["auto", "comparisons", "neighbors"] = "auto",
+        goal: Literal["auto", "comparisons", "neighbors", "paper"] | Preset = "auto",
+        partners: Literal["auto", "neighbors", "random"] | Partners = "auto",
+        anchor: float | Literal["auto"] = "auto",
+        shrinkage: float | Literal["auto"] = "auto",
+        n_components: int | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
         eta: float | Literal["auto"] = "auto",
         triplet_weight: float | Literal["auto"] = "auto",
-        anchor: float | Literal["auto"] = "auto",
-        floor: float | Literal["auto"] = "auto",
-        shrinkage: float | Literal["auto"] = "auto",
         ridge: float | Literal["auto"] = "auto",
-        n_similar: int = 5,
-        n_dissimilar: int = 5,
-        sampling: Literal["neighbors", "random"] = "neighbors",
-        n_refresh: int = 1,
-        pairing: Literal["grid", "zip"] = "grid",
         init_metric: Literal["auto", "identity", "whitened"] | ArrayLike = "auto",
-        init: Literal["gmm", "kmeans"] | ArrayLike = "gmm",
         max_iter: int | Literal["auto"] = "auto",
-        max_inner_iter: int = 5,
         tol: float = 1e-4,
-        n_components: int | None = None,
+        device: Literal["cpu", "cuda", "auto"] | None = None,
         verbose: int = 0,
         callback: Callable[[int, float], bool | None] | None = None,
-        device: Literal["cpu", "cuda", "auto"] | None = None,
-        memory_limit: int | str | None = None,
-        random_state: int | np.random.Generator | np.random.RandomState | None = None,
     ) -> None:
         self.n_modes = n_modes
         self.goal = goal
+        self.partners = partners
+        self.anchor = anchor
+        self.shrinkage = shrinkage
+        self.n_components = n_components
+        self.random_state = random_state
         self.eta = eta
         self.triplet_weight = triplet_weight
-        self.anchor = anchor
-        self.floor = floor
-        self.shrinkage = shrinkage
         self.ridge = ridge
-        self.n_similar = n_similar
-        self.n_dissimilar = n_dissimilar
-        self.sampling = sampling
-        self.n_refresh = n_refresh
-        self.pairing = pairing
         self.init_metric = init_metric
-        self.init = init
         self.max_iter = max_iter
-        self.max_inner_iter = max_inner_iter
         self.tol = tol
-        self.n_components = n_components
+        self.device = device
         self.verbose = verbose
         self.callback = callback
-        self.device = device
-        self.memory_limit = memory_limit
-        self.random_state = random_state
+
+    @classmethod
+    def paper(
+        cls,
+        n_modes: int | ArrayLike | Literal["auto"] = "auto",
+        *,
+        eta: float | Literal["auto"] = "auto",
+        triplet_weight: float | Literal["auto"] = "auto",
+        ridge: float | Literal["auto"] = "auto",
+        **others: Any,
+    ) -> Self:
+        """Return the method of the paper: Eq. (7), and nothing that is chosen by the data.
+
+        Ten similar and ten dissimilar random partners of each labelled sample, start at the
+        identity, no anchor, no floor. By default ten modes, η = 3, λ₁ = 300 K^η: the paper's own
+        λ₁ = 1 lets the metric collapse, see the page on the paper.
+
+        Parameters
+        ----------
+        n_modes, eta, triplet_weight, ridge
+            K, η, λ₁ and λ₂.
+        **others : Any
+            Further parameters of :class:`MDaML`.
+
+        Returns
+        -------
+        model : MDaML
+            Not fitted.
+
+        Examples
+        --------
+        >>> from mdaml import MDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> model = MDaML.paper(n_modes=4, random_state=0).fit(X, y)
+        >>> model.anchor_, model.floor_, model.preset_
+        (0.0, 0.0, 'paper')
+        """
+        return cls(
+            n_modes,
+            goal="paper",
+            eta=eta,
+            triplet_weight=triplet_weight,
+            ridge=ridge,
+            **others,
+        )
 
     def _fit(
         self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
@@ -369,40 +385,41 @@ class MDaML(WeakLearner):
         return describe_fit(self)
 
     def _learn(
-        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None = None
+        self,
+        X: ArrayLike,
+        samples: FloatArray,
+        supervision: Supervision,
+        persons: Persons | None = None,
     ) -> Fit:
         """Fit to samples, and store what was learned."""
-        options = {"unit_rows": has_unit_rows(samples), "keep": persons is not None}
-        given, (spec, said) = said, resolve(self, samples.shape, said, **options)
-        store = place(self, samples, spec, weighable(said, persons))
+        unit_rows = has_unit_rows(samples)
+        posed = pose(self, samples.shape, supervision, unit_rows=unit_rows, persons=persons)
+        spec = posed.spec
+        store = place(self, samples, spec, posed.problem.supervision)
         with store.threads():
-            fit = self._learn_in(X, store, spec, said, persons)
+            fit = self._learn_in(X, store, posed)
             if spec.metric is None:
                 warn_of_scales(samples)
-            if isinstance(given, Constraints):
-                warn_of_swapped(samples, given, spec.metric)
+            if isinstance(supervision, Constraints):
+                warn_of_swapped(samples, supervision, spec.metric)
             # A metric of low rank also leaves out what nobody asked about.
-            if isinstance(said, Constraints) and spec.rank is None and not fit.spec.keep_start:
+            learned = spec.rank is None and not fit.spec.keep_start
+            if isinstance(posed.supervision, Constraints) and learned:
                 warn_if_hardly_learned(samples, fit.comparisons, spec.metric, self.components_)
         return fit
 
-    def _learn_in(
-        self,
-        X: ArrayLike,
-        store: Any,
-        spec: Spec,
-        said: Supervision,
-        persons: Persons | None = None,
-    ) -> Fit:
+    def _learn_in(self, X: ArrayLike, store: Any, posed: Posed) -> Fit:
         """Fit to the samples of a store, and store what was learned."""
         rng = check_random_state(self.random_state)
-        spec, gain = choose_rest(spec, store, said, persons)
-        fit = Problem(spec, weighable(said, persons), persons).solve(store, rng)
-        learned = fit.attributes(said, store.mean)
+        posed, gain = posed.choose(store)
+        fit, spec, supervision = posed.problem.solve(store, rng), posed.spec, posed.supervision
+        learned = fit.attributes(supervision, store.mean)
         learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
+        learned |= {"preset_": posed.row, "n_groups_": posed.n_groups}
         # Not turned to its principal axes: a start that is kept comes back bit for bit.
         L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
         self._store(X, L, store.mean.dtype, **learned)
         warn_if_needed(self, spec, fit)
-        warn_of_gain(spec, gain, said.n_constraints if isinstance(said, Constraints) else 0)
+        n_given = supervision.n_constraints if isinstance(supervision, Constraints) else 0
+        warn_of_gain(spec, gain, n_given)
         return replace(fit, spec=spec)

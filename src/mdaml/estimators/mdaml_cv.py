@@ -13,6 +13,7 @@ from mdaml._validation import check_choice, check_magnitude, check_random_state,
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
 from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_folds import (
@@ -22,7 +23,8 @@ from mdaml.estimators.mdaml_folds import (
     folds_of_constraints,
     other_start,
 )
-from mdaml.estimators.mdaml_spec import SHRINKAGE, auto_anchors, check_low_rank, classes_of
+from mdaml.estimators.posing import amount_anchors, check_low_rank, groups_of
+from mdaml.estimators.presets import PRESETS, Partners
 from mdaml.estimators.summary import describe_fit, describe_gain
 from mdaml.holdout.rule import (
     LEVEL,
@@ -51,18 +53,9 @@ _SHRINKAGES = (0.25, 0.5, 0.75)
 FROM_LABELS: list[Params] = [
     {},
     {"n_modes": 1},
-    {"n_similar": 3, "n_dissimilar": 10},
-    {"n_similar": 10, "n_dissimilar": 3, "triplet_weight": 8100.0},
-    {
-        "n_modes": 10,
-        "eta": 3.0,
-        "anchor": 0.0,
-        "floor": 0.0,
-        "triplet_weight": 1e4,
-        "sampling": "random",
-        "n_similar": 10,
-        "n_dissimilar": 10,
-    },
+    {"partners": Partners(n_similar=3, n_dissimilar=10)},
+    {"partners": Partners(n_similar=10, n_dissimilar=3), "triplet_weight": 8100.0},
+    {"n_modes": 10, "triplet_weight": 1e4, "partners": "random", "max_iter": 10},
     {"start": "GMML"},
     {"start": "LFDA"},
     {"start": "DMLMJ"},
@@ -78,7 +71,7 @@ FROM_COMPARISONS: dict[str, list[Params]] = {
     "neighbors": [
         {},
         *({"anchor": anchor} for anchor in (0.3, 1.0, 3.0, 10.0)),
-        {"n_modes": 1, "floor": 1.0},
+        {"goal": "comparisons", "anchor": 0.1},
         THE_START,
     ],
 }
@@ -219,9 +212,11 @@ class MDaMLCV(WeakLearner):
         check_magnitude(samples - samples.mean(axis=0))
         rng = check_random_state(self.random_state)
         own: Params = {"goal": self.goal, "n_components": rank}
-        groups = classes_of(self.goal, said) if persons is None else None
+        groups = None
+        if self.goal == "neighbors" and persons is None and isinstance(said, Constraints):
+            groups = groups_of(said)
         if groups is not None:
-            said, own["shrinkage"] = groups, 0.0 if rank else SHRINKAGE
+            said, own["shrinkage"] = groups, 0.0 if rank else PRESETS["groups"].shrinkage
         with one_blas_thread():
             if isinstance(said, Classes):
                 own.setdefault("shrinkage", 0.0)
@@ -231,7 +226,8 @@ class MDaMLCV(WeakLearner):
                 goal = "comparisons" if self.goal == "auto" else self.goal
                 parts = folds_of_constraints(samples, said, device, own, goal, rng)
                 # Not below what MDaML would try: of few points comparisons cannot tell.
-                allowed = auto_anchors(goal, said, samples.shape[1], has_unit_rows(samples))
+                cell: Any = PRESETS[goal].anchor
+                allowed = amount_anchors(cell, said, samples.shape[1], has_unit_rows(samples))
                 candidates = [
                     params
                     for params in FROM_COMPARISONS[goal]

@@ -16,14 +16,14 @@ from mdaml.estimators.dmlmj import DMLMJ
 from mdaml.estimators.gmml import GMML
 from mdaml.estimators.lfda import LFDA
 from mdaml.estimators.mdaml import MDaML
-from mdaml.estimators.mdaml_spec import check_parameters
-from mdaml.holdout.anchor import choose_anchor, compares
+from mdaml.estimators.posing import pose
+from mdaml.holdout.anchor import compares
 from mdaml.holdout.samples import Score, deal_samples, vote_score
 from mdaml.holdout.split import hold_out_points, same_points
 from mdaml.holdout.units import same_rows
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
-from mdaml.solver.run import Problem, Run
+from mdaml.solver.run import Run
 from mdaml.stores.choice import classes_on, make_store, n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStore
 
@@ -89,12 +89,17 @@ class Fold:
             params["init_metric"] = other_start(name, self.X, self.said, self.device)
         if THE_START.items() <= params.items():
             params["n_modes"] = 1  # to count them takes longer than all other candidates
-        unit = has_unit_rows(self.X)
-        spec = check_parameters(MDaML(**params), self.store.shape, self.said, unit_rows=unit)
+        posed = pose(
+            MDaML(**params),
+            self.store.shape,
+            self.said,
+            unit_rows=has_unit_rows(self.X),
+            as_given=True,
+        )
+        if posed.spec.anchors:
+            posed, _ = posed.choose(self.store)
         rng = np.random.RandomState(self.seed)
-        if spec.anchors and isinstance(self.said, Constraints):
-            spec, _ = choose_anchor(spec, self.store, self.said)
-        return Problem(spec, self.said).start(self.store, rng).advance(_ROUNDS)
+        return posed.problem.start(self.store, rng).advance(_ROUNDS)
 
     def go_on(self, run: Run) -> Run:
         """Make further rounds; neighbours are searched again."""

@@ -1,24 +1,25 @@
-"""What a fit used and what it gained, as text."""
+"""What a fit used, where each value came from, and what it gained, as text."""
 
 from typing import Any
 
 from mdaml.holdout.rule import Gain
 
-_PARAMETERS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrinkage")
+_CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrinkage")
+_CHOSEN_BY = {"comparisons": "anchor", "3-NN": "shrinkage"}  # the score, what it chooses
 
 
 def describe_fit(model: Any) -> str:
     """Return what a fitted MDaML learned from, the values in force, and what was gained."""
-    n_samples, n_features = model.n_samples_seen_, model.n_features_in_
-    lines = [
-        f"{type(model).__name__}: {n_samples} samples of {n_features} features, "
-        f"{model.n_comparisons_seen_} comparisons, {model.n_iter_} rounds",
-        "",
-        *(_describe_value(model, name) for name in _PARAMETERS),
-        "",
-        describe_gain(model),
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"{type(model).__name__}: {model.n_samples_seen_} samples of {model.n_features_in_} "
+            f"features, {_describe_supervision(model)}, {model.n_iter_} rounds",
+            "",
+            *(_describe_value(model, name) for name in _CELLS),
+            "",
+            describe_gain(model),
+        ]
+    )
 
 
 def describe_gain(model: Any) -> str:
@@ -38,16 +39,22 @@ def describe_gain(model: Any) -> str:
     return f"{text} This is {more} than chance."
 
 
+def _describe_supervision(model: Any) -> str:
+    """Return what was learned from, and what it became."""
+    n_groups = getattr(model, "n_groups_", None)  # files of the first candidate lack it
+    if n_groups is not None:
+        return f"comparisons that follow {n_groups} groups"
+    return f"{model.n_comparisons_seen_} comparisons"
+
+
 def _describe_value(model: Any, name: str) -> str:
     """Return the value of a parameter that was used, and where it came from."""
-    value, given = getattr(model, f"{name}_"), getattr(model, name)
+    value, given = getattr(model, f"{name}_"), getattr(model, name, "auto")
     source = "given"
     if isinstance(given, str):
-        source = "by default"
         gain = getattr(model, "gain_", None)
-        chosen = {"comparisons": "anchor", "3-NN": "shrinkage"}
-        if gain is not None and chosen.get(gain["score"]) == name:
-            source = "chosen on held-out data"
+        chosen = gain is not None and _CHOSEN_BY.get(gain["score"]) == name
+        source = "chosen on held-out data" if chosen else f"preset {getattr(model, 'preset_', '')}"
     if name in ("anchor", "shrinkage") and getattr(model, "start_kept_", False):
         source += ", not used: the start was kept"
     return f"  {name:15s} {value:<12.6g} {source}"

@@ -1,6 +1,7 @@
 """Toy data before and after learning a metric: the figure of the demo and of the report."""
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from mdaml._typing import FloatArray, IntArray
 from mdaml.datasets import make_multimodal
 from mdaml.estimators import MDaML
+from mdaml.estimators.presets import PRESETS, Partners
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +36,8 @@ def make_toy_model(seed: int) -> MDaML:
     """Return a model of the toy whose modes are places: four bands of points."""
     # With so low an exponent a point belongs to one mode, and with a floor of one the comparisons
     # leave the modes alone. They move to the bands as the metric finds them.
-    return MDaML(4, eta=1.1, floor=1.0, n_refresh=10, random_state=seed)
+    row = replace(PRESETS["labels"], floor=1.0, shrinkage=0.0, partners=Partners(n_refresh=10))
+    return MDaML(4, goal=row, eta=1.1, random_state=seed)
 
 
 def learn_toy(seed: int = 0, accuracies: tuple[float, float] | None = None) -> "Figure":

@@ -21,6 +21,7 @@ import re
 import stat
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,8 @@ def _encode(
     if type(value) in (list, tuple):
         items = list(encode_fields({str(n): v for n, v in enumerate(value)}, f"{where}.").values())
         return items if type(value) is list else {"tuple": items}
+    if is_dataclass(value) and not isinstance(value, type):  # a Preset, or Partners
+        value = asdict(value)
     if type(value) is dict and all(type(key) is str for key in value):
         return {"dict": encode_fields(value, f"{where}.")}
     if not isinstance(value, BaseEstimator):

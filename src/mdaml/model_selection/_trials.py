@@ -29,7 +29,8 @@ from mdaml.constraints.arguments import (
 from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.constraints.names import get_index
 from mdaml.estimators import Euclidean, MDaML
-from mdaml.estimators.mdaml_spec import place, resolve
+from mdaml.estimators.posing import place, pose
+from mdaml.estimators.presets import PRESETS, Partners, as_partners, as_preset
 from mdaml.holdout.samples import Score, vote_score
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
@@ -88,7 +89,7 @@ class Task:
         Before that is where to pause. To go on from the metric that was learned would be another
         problem: neighbours are searched under the start metric first.
         """
-        return self.has_labels and metric.sampling == "neighbors"
+        return self.has_labels and partners_of(metric).kind == "neighbors"
 
     def sides(self, split: Split) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Return samples and truth to learn from, and those that are held out."""
@@ -143,12 +144,13 @@ class Ground:
         if type(model) is not MDaML:
             return fit(model, *self.sides[0])
         samples, given = self._checked
-        spec, said = resolve(model, samples.shape, given, unit_rows=has_unit_rows(samples))
+        posed = pose(model, samples.shape, given, unit_rows=has_unit_rows(samples))
         # The search measures by itself; only what a candidate chooses is held out once more.
-        spec = replace(spec, is_measured=bool(spec.anchors or spec.shrinkages))
-        store = place(model, samples, spec, said, shared=self.stores)
+        chosen = bool(posed.spec.anchors or posed.spec.shrinkages)
+        posed = replace(posed, spec=replace(posed.spec, is_measured=chosen))
+        store = place(model, samples, posed.spec, posed.supervision, shared=self.stores)
         with store.threads():  # after the fit, too: threads of BLAS are slow to wake
-            model._learn_in(self.sides[0][0], store, spec, said)
+            model._learn_in(self.sides[0][0], store, posed)
         return model
 
     @cached_property
@@ -316,12 +318,22 @@ def _make(task: Task, params: Params, *, is_short: bool) -> Any:
         return candidate
     metric = metric_of(candidate)
     if task.has_refresh(metric):
-        metric.set_params(n_refresh=0)
+        metric.set_params(partners=replace(partners_of(metric), n_refresh=0))
         return candidate
-    n_rounds = 10 if metric.max_iter == "auto" else metric.max_iter
+    n_rounds = FIRST_ROUNDS if metric.max_iter == "auto" else metric.max_iter
     if isinstance(n_rounds, Integral):  # anything else is refused by the fit
         metric.set_params(max_iter=min(int(n_rounds), FIRST_ROUNDS))
     return candidate
+
+
+def partners_of(metric: MDaML) -> Partners:
+    """Return how a metric draws partners from labels."""
+    preset = PRESETS["labels"]
+    if metric.goal == "paper":
+        preset = PRESETS["paper"]
+    elif not isinstance(metric.goal, str):
+        preset = as_preset(metric, metric.goal)
+    return as_partners(metric, metric.partners, preset.partners)
 
 
 def _described(params: Params) -> str:

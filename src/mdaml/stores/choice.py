@@ -65,11 +65,11 @@ def check_limit(limit: int, size: "FitSize", needed: int) -> None:
         return
     columns = size.n_features if size.rank is None else size.rank
     samples = size.n_samples * columns * size.itemsize / 1e6
-    advice = "raise memory_limit, or pass fewer comparisons or fewer samples"
+    advice = "raise the limit of memory, or pass fewer comparisons or fewer samples"
     if size.itemsize > 4:
         advice = "pass X as float32, " + advice
     raise ValueError(
-        f"memory_limit allows {limit / 1e6:.0f} MB beyond X and the comparisons, but this fit may "
+        f"limit_memory allows {limit / 1e6:.0f} MB beyond X and the comparisons, but this fit may "
         f"need {needed / 1e6:.0f} MB: {samples:.0f} MB for the projected samples, most of the rest "
         f"for {size.n_pairs} pairs in {size.n_comparisons} comparisons. To go on, {advice}; "
         "partial_fit takes them in chunks."
