@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from suite.models import make_mdaml
 
 import mdaml
 from mdaml import KISSME, Euclidean, MDaML, MDaMLCV
@@ -60,7 +61,7 @@ def modal():
         return (
             X,
             triplets,
-            MDaML(n_modes=4, eta=3.0, init=start, anchor=0.0, max_iter=3).fit(X, triplets=triplets),
+            make_mdaml("eq. 7", start, max_iter=3).fit(X, triplets=triplets),
         )
 
 

@@ -6,6 +6,7 @@ rank, from labels or comparisons of any form, at once, in chunks or in a search.
 
 import numpy as np
 import pytest
+from suite.models import make_mdaml
 from suite.needs import is_there
 
 import mdaml.distributed
@@ -21,10 +22,8 @@ X = RNG.normal(size=(N, 5)) @ np.diag([3.0, 1.0, 1.0, 0.5, 2.0]) + 1.0
 WEIGHTS = RNG.random((N, K))
 # Few steps: rounding of single precision decides about the branches of a long fit.
 PLAIN = {
-    "n_modes": K,
+    "n_modes": WEIGHTS,
     "eta": 3.0,
-    "anchor": 0.0,
-    "init": WEIGHTS,
     "init_metric": "identity",
     "n_similar": 3,
     "n_dissimilar": 3,
@@ -65,17 +64,17 @@ SUPERVISION = {
 }
 # What may be added to Eq. (7), which all other fits here minimise, and to which supervision.
 BEYOND = [
-    (OF_CLASSES, {"goal": "neighbors", "anchor": "auto"}),
+    (OF_CLASSES, {}),
     ("all forms", {"anchor": 0.1, "floor": 0.05, "eta": 1.1}),
     ("random partners", {"anchor": 0.03, "floor": 0.5, "init_metric": "whitened"}),
 ]
-# Parameters that choose the place; a limit under which only blocks fit.
+# Parameters that choose the place.
 PLACES = {
     "memory": {},
-    "blocks": {"memory_limit": "blocks"},
+    "blocks": {},
     "device": {"device": "cpu"},
     "cluster": {},
-    "cluster in blocks": {"memory_limit": "blocks"},
+    "cluster in blocks": {},
     "cluster of devices": {"device": "cpu"},
 }
 SINGLE = ("device", "cluster of devices")
@@ -131,31 +130,26 @@ def client():
 
 @pytest.fixture
 def force_blocks(monkeypatch):
-    """Let ``memory_limit="blocks"`` stand for a limit under which only blocks fit."""
-
-    def choose(limit, *_):
-        return limit == 1
-
+    """Let a limit of one byte stand for one under which only blocks fit."""
     for home in ("mdaml.stores.choice", "mdaml.distributed"):
-        monkeypatch.setattr(f"{home}.must_spare", choose)
-    read = mdaml.distributed.check_memory_limit
-    for home in ("mdaml.estimators.mdaml_spec", "mdaml.distributed"):
-        monkeypatch.setattr(
-            f"{home}.check_memory_limit",
-            lambda owner, value: 1 if value == "blocks" else read(owner, value),
-        )
+        monkeypatch.setattr(f"{home}.must_spare", lambda limit, *_: limit == 1)
 
 
-def params(said, rank, **more):
-    sampling = {"sampling": "random"} if said == "random partners" else {}
-    return PLAIN | {"n_components": rank} | sampling | more
+def limit_of(place):
+    return mdaml.limit_memory(1 if place.endswith("blocks") else None)
+
+
+def make(said, rank, row="eq. 7", **more):
+    kind = {"kind": "random"} if said == "random partners" else {}
+    return make_mdaml(row, **PLAIN | {"n_components": rank} | kind | more)
 
 
 def fitted(place, said, rank, client, **more):
-    model = MDaML(**params(said, rank, **PLACES[place], **more))
-    if place.startswith("cluster"):
-        return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=2)
-    return model.fit(X, **SUPERVISION[said])
+    model = make(said, rank, **PLACES[place] | more)
+    with limit_of(place):
+        if place.startswith("cluster"):
+            return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=2)
+        return model.fit(X, **SUPERVISION[said])
 
 
 def assert_same(model, plain, place):
@@ -185,6 +179,7 @@ def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
 @pytest.mark.parametrize(("said", "beyond"), BEYOND, ids=[said for said, _ in BEYOND])
 def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
+    beyond = {"row": "neighbors"} | beyond
     wanted = fitted("memory", said, rank, None, **beyond)
     assert (wanted.shrinkage_ == 0.5) == (said == OF_CLASSES and rank is None)  # groups were found
     assert_same(fitted(place, said, rank, client, **beyond), wanted, place)
@@ -196,9 +191,10 @@ def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(place, rank, said,
 @every_supervision
 def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
     def in_chunks(place):
-        model = MDaML(**params(said, rank, **PLACES[place]))
-        for shift in (0.0, 0.1):
-            model.partial_fit(X + shift, **SUPERVISION[said])
+        model = make(said, rank, **PLACES[place])
+        with limit_of(place):
+            for shift in (0.0, 0.1):
+                model.partial_fit(X + shift, **SUPERVISION[said])
         return model
 
     assert_same(in_chunks(place), in_chunks("memory"), place)
@@ -218,9 +214,10 @@ def test_groups_are_found_in_every_chunk():
 @pytest.mark.parametrize("said", ["triplets", "all forms"])
 def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monkeypatch):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
-    wanted = fitted("memory", said, None, None, anchor="auto", n_modes="auto")
+    row = {"row": "comparisons", "n_modes": "auto"}
+    wanted = fitted("memory", said, None, None, **row)
     monkeypatch.setattr(anchor, "_MOST_ROWS", 0)
-    got = fitted(place, said, None, client, anchor="auto", n_modes="auto")
+    got = fitted(place, said, None, client, **row)
     assert got.anchor_ == wanted.anchor_  # all samples are compared here
     assert_same(got, wanted, place)
 
@@ -246,8 +243,8 @@ def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said, monkeypatch):
 @every_supervision
 def test_a_grid_search_anywhere_is_the_one_in_memory(place, rank, said):
     def search(place):
-        changed = {"init": "kmeans", "n_modes": 2, "n_components": rank} | PLACES[place]
-        model = MDaML(**params(said, rank, **changed))
+        changed = {"init_modes": "kmeans", "n_modes": 2} | PLACES[place]
+        model = make(said, rank, **changed)
         grid = {"triplet_weight": [30.0, 1000.0]}
         return MetricSearchCV(model, grid, cv=2, random_state=0).fit(X, **SUPERVISION[said])
 

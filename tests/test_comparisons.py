@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite.models import make_mdaml
 
 from mdaml import GMML, KISSME, LMNN, Constraints, DMLeig, Euclidean, MDaML
 from mdaml.constraints.comparisons import Comparisons, PairSet
@@ -17,9 +18,6 @@ from mdaml.stores.arrays import scale_weights
 
 # Few rounds are enough to see what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-EQ_7 = {"anchor": 0.0, "eta": 3.0}  # the objective of the paper
 
 
 def random_comparisons(seed, n_samples=20, n=80):
@@ -80,7 +78,7 @@ def test_weight_two_is_the_comparison_twice_and_only_ratios_matter(
 def test_a_fit_by_triplets_is_that_by_their_quadruplets(n_modes):
     X, triplets = toy_triplets()
     model, same = (
-        MDaML(n_modes, max_iter=5, random_state=0).fit(X, **form)
+        make_mdaml("eq. 7", n_modes, max_iter=5, random_state=0).fit(X, **form)
         for form in ({"triplets": triplets}, {"quadruplets": triplets[:, [1, 0, 0, 2]]})
     )
     np.testing.assert_allclose(same.history_, model.history_, rtol=1e-8)
@@ -92,7 +90,7 @@ def test_a_fit_by_triplets_is_that_by_their_quadruplets(n_modes):
 def test_equal_weights_change_nothing_to_the_last_bit():
     X, triplets = toy_triplets()
     models = [
-        MDaML(2, random_state=0).fit(X, triplets=triplets, constraint_weight=weight)
+        make_mdaml("eq. 7", 2, random_state=0).fit(X, triplets=triplets, constraint_weight=weight)
         for weight in (None, np.full(len(triplets), 0.3))
     ]
     np.testing.assert_array_equal(models[0].history_, models[1].history_)
@@ -298,7 +296,8 @@ def test_pairs_or_quadruplets_alone_find_what_matters(form):
 def test_a_mixture_has_a_history_that_follows_from_what_was_fitted():
     X, known = mixture()
     v = random_weights(0, 270)
-    model = MDaML(2, **EQ_7, ridge=1e-3, random_state=0).fit(X, **known, constraint_weight=v)
+    model = make_mdaml("eq. 7", 2, ridge=1e-3, random_state=0)
+    model.fit(X, **known, constraint_weight=v)
     assert np.all(np.diff(model.history_) <= 0)
     M = model.get_mahalanobis_matrix()
     value = literal.comparison_objective(
@@ -317,7 +316,7 @@ def test_a_mixture_has_a_history_that_follows_from_what_was_fitted():
 
 def test_comparisons_in_force_are_triplets_then_matched_pairs_then_quadruplets():
     X, known = mixture()
-    model = MDaML(2, max_iter=1, random_state=0).fit(X, **known)
+    model = MDaML(max_iter=1, random_state=0).fit(X, **known)
     triplets = known["triplets"]
     np.testing.assert_array_equal(model.triplets_, triplets)
     np.testing.assert_array_equal(model.comparisons_[:100], triplets[:, [0, 1, 0, 2]])
@@ -336,7 +335,7 @@ def test_comparisons_in_force_are_triplets_then_matched_pairs_then_quadruplets()
 
 def test_what_is_in_force_is_forgotten_by_the_next_fit():
     X, known = mixture()
-    model = MDaML(2, max_iter=1, random_state=0).fit(X, **known)
+    model = MDaML(max_iter=1, random_state=0).fit(X, **known)
     model.fit(X, np.arange(60) % 2)
     assert model.comparisons_ is model.comparison_weights_ is None
     assert len(model.triplets_) > 0
@@ -348,7 +347,7 @@ def test_a_seed_fixes_the_matching_and_the_order_of_pairs_does_not_matter():
     X, known = mixture()
     pairs, signs = known["pairs"], known["pair_labels"]
     first, same, other = (
-        MDaML(2, max_iter=1, random_state=seed).fit(X, pairs=p, pair_labels=s).comparisons_
+        MDaML(max_iter=1, random_state=seed).fit(X, pairs=p, pair_labels=s).comparisons_
         for seed, p, s in (
             (0, pairs, signs),
             (0, pairs[::-1, ::-1], signs[::-1]),
@@ -359,8 +358,15 @@ def test_a_seed_fixes_the_matching_and_the_order_of_pairs_does_not_matter():
     assert not np.array_equal(other[:50], first[:50])
 
 
-@pytest.mark.parametrize("options", [{"anchor": 0.03}, {"anchor": 0.03, "floor": 0.1}, EQ_7])
-def test_weight_two_is_the_constraint_twice_in_a_fit(options):
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        ("comparisons", {"anchor": 0.03}),
+        ("neighbors", {"anchor": 0.03, "floor": 0.1}),
+        ("eq. 7", {}),
+    ],
+)
+def test_weight_two_is_the_constraint_twice_in_a_fit(row, cells):
     X, known = mixture()
     v = np.ones(270)
     v[[3, 110, 150, 200]] = 2.0  # a triplet, two pairs, a quadruplet
@@ -370,9 +376,10 @@ def test_weight_two_is_the_constraint_twice_in_a_fit(options):
         "pair_labels": np.concatenate([known["pair_labels"], known["pair_labels"][[10, 50]]]),
         "quadruplets": np.concatenate([known["quadruplets"], known["quadruplets"][[20]]]),
     }
-    model = MDaML(2, **options, max_iter=3, random_state=0)
+    n_modes = 1 if row == "comparisons" else 2
+    model, same = (make_mdaml(row, n_modes, **cells, max_iter=3, random_state=0) for _ in range(2))
     model.fit(X, **known, constraint_weight=v)
-    same = MDaML(2, **options, max_iter=3, random_state=0).fit(X, **twice)
+    same.fit(X, **twice)
     np.testing.assert_allclose(same.history_, model.history_, rtol=1e-8)
 
 
@@ -390,7 +397,7 @@ def test_a_heavy_constraint_is_met_against_a_light_contradiction():
 
 def test_single_precision_stays_single_in_a_mixture():
     X, known = mixture()
-    model = MDaML(2, max_iter=3, random_state=0).fit(X.astype(np.float32), **known)
+    model = make_mdaml("eq. 7", 2, max_iter=3, random_state=0).fit(X.astype(np.float32), **known)
     assert model.components_.dtype == np.float32
     assert np.all(np.diff(model.history_) <= 0)
 
@@ -398,7 +405,7 @@ def test_single_precision_stays_single_in_a_mixture():
 def test_pairs_of_one_kind_are_left_out_with_a_warning_if_there_is_more_to_learn_from():
     X, known = mixture()
     quadruplets = known["quadruplets"]
-    model = MDaML(2, max_iter=1, anchor=0.1, random_state=0)
+    model = MDaML(max_iter=1, anchor=0.1, random_state=0)
     with pytest.warns(UserWarning, match="All 2 pairs are similar: without dissimilar ones"):
         model.fit(X, pairs=[[0, 1], [2, 3]], pair_labels=[1, 1], quadruplets=quadruplets)
     np.testing.assert_array_equal(model.comparisons_, quadruplets)
@@ -410,8 +417,8 @@ def test_pairs_of_one_kind_are_left_out_with_a_warning_if_there_is_more_to_learn
 def test_constraints_are_their_arrays():
     X, known = mixture()
     v = random_weights(0, 270)
-    model = MDaML(2, max_iter=2, random_state=0).fit(X, **known, constraint_weight=v)
-    same = MDaML(2, max_iter=2, random_state=0).fit(
+    model = make_mdaml("eq. 7", 2, max_iter=2, random_state=0).fit(X, **known, constraint_weight=v)
+    same = make_mdaml("eq. 7", 2, max_iter=2, random_state=0).fit(
         X, constraints=Constraints(**known, weights=v, n_points=60)
     )
     np.testing.assert_array_equal(same.history_, model.history_)
@@ -428,7 +435,7 @@ def test_constraints_are_their_arrays():
 def test_constraints_that_hold_triplets_alone_take_the_fused_path():
     X, triplets = toy_triplets()
     model, same = (
-        MDaML(2, random_state=0).fit(X, **form)
+        make_mdaml("eq. 7", 2, random_state=0).fit(X, **form)
         for form in ({"triplets": triplets}, {"constraints": Constraints(triplets=triplets)})
     )
     np.testing.assert_array_equal(same.history_, model.history_)

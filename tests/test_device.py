@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
+from sklearn.base import clone
+from suite.models import make_mdaml
 
-from mdaml import MDaML
+from mdaml import MDaML, limit_memory
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import make_multimodal
 from mdaml.kernels.pairs import laplacian_product
@@ -536,14 +538,15 @@ def problem():
     return lambda dtype=np.float32: (X.astype(dtype), forms, start)
 
 
-EQ_7, ANCHOR = {"anchor": 0.0, "eta": 3.0, "max_iter": 4}, {"anchor": 0.03}
+EQ_7 = {"row": "eq. 7", "max_iter": 4}
+ANCHOR = {"row": "comparisons", "anchor": 0.03}
 CASES = [
-    ("labels", {}),
-    ("labels", {"sampling": "random"}),
-    ("triplets", {}),
+    ("labels", {"row": "labels", "shrinkage": 0.0}),
+    ("labels", {"row": "neighbors", "kind": "random", "anchor": 0.1}),
+    ("triplets", {"row": "comparisons"}),
     ("triplets", EQ_7),
     ("triplets", EQ_7 | {"eta": 1.6, "init_metric": "whitened", "max_inner_iter": 10}),
-    ("triplets", ANCHOR | {"floor": 0.05, "eta": 3.0, "init_metric": "whitened"}),
+    ("triplets", {"row": "neighbors", "anchor": 0.03, "eta": 3.0, "init_metric": "whitened"}),
     ("triplets", EQ_7 | {"n_modes": 1, "ridge": 0.0}),
     ("triplets", ANCHOR | {"init_metric": 0.5 * np.eye(6)}),
     ("weighted", ANCHOR),
@@ -571,12 +574,16 @@ def assert_same_fit(here, there):
 @pytest.mark.parametrize(("form", "options"), CASES)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # what is learned is not the question
 def test_a_fit_on_a_device_is_the_fit_of_numpy(device, rank, form, options, problem):
-    for dtype in (np.float32, np.float64) if form == "triplets" and not options else (np.float32,):
+    for dtype in (
+        (np.float32, np.float64)
+        if form == "triplets" and options == {"row": "comparisons"}
+        else (np.float32,)
+    ):
         X, forms, start = problem(dtype)
-        all_options = {"n_modes": 3, "n_components": rank, "random_state": 0, **options}
-        all_options["init"] = start[:, : all_options["n_modes"]]
-        here = MDaML(**all_options).fit(X, **forms[form])
-        there = MDaML(**all_options, device=device).fit(X, **forms[form])
+        all_options = {"n_components": rank, "random_state": 0, **options}
+        all_options["n_modes"] = start[:, : options.get("n_modes", 3)]
+        here = make_mdaml(**all_options).fit(X, **forms[form])
+        there = make_mdaml(**all_options, device=device).fit(X, **forms[form])
         assert_same_fit(here, there)
 
 
@@ -585,11 +592,10 @@ def test_a_fit_on_a_device_is_the_fit_of_numpy(device, rank, form, options, prob
 def test_a_start_much_too_wide_is_scaled_as_with_numpy(device, form, problem):
     X, forms, start = problem(np.float64)
     X = 1e3 * X
-    options = {"n_modes": 3, "eta": 3.0, "anchor": 0.0, "ridge": 0.0, "init": start}
-    options |= {"max_iter": 2, "random_state": 0}
-    here = MDaML(**options).fit(X, **forms[form])
-    there = MDaML(**options, device=device).fit(X, **forms[form])
-    plain = MDaML(**options, init_metric="identity").fit(X, **forms[form])
+    options = {"row": "eq. 7", "n_modes": start, "ridge": 0.0, "max_iter": 2, "random_state": 0}
+    here = make_mdaml(**options).fit(X, **forms[form])
+    there = make_mdaml(**options, device=device).fit(X, **forms[form])
+    plain = make_mdaml(**options, init_metric="identity").fit(X, **forms[form])
     assert here.history_[0] != plain.history_[0]
     np.testing.assert_allclose(there.history_, here.history_, rtol=1e-6)
 
@@ -597,12 +603,12 @@ def test_a_start_much_too_wide_is_scaled_as_with_numpy(device, form, problem):
 @pytest.mark.parametrize(("init", "rank"), [("gmm", None), ("kmeans", None), ("gmm", 3)])
 def test_a_fit_with_its_own_start_repeats_itself_and_learns(device, init, rank, problem):
     X, forms, _ = problem()
-    options = {"anchor": 0.0, "eta": 3.0, "init": init, "n_components": rank, "random_state": 0}
+    options = {"row": "eq. 7", "init_modes": init, "n_components": rank, "random_state": 0}
     T = forms["triplets"]
-    model, again = (MDaML(3, **options, device=device).fit(X, **T) for _ in range(2))
+    model, again = (make_mdaml(**options, device=device).fit(X, **T) for _ in range(2))
     np.testing.assert_array_equal(model.components_, again.components_)
     np.testing.assert_array_equal(model.history_, again.history_)
-    plain = MDaML(3, **options).fit(X, **T)
+    plain = make_mdaml(**options).fit(X, **T)
     score = model.score_triplets(X, T["triplets"])
     assert score > plain.score_triplets(X, T["triplets"]) - 0.03
     assert model.history_[-1] < 0.1 * model.history_[0]
@@ -610,9 +616,10 @@ def test_a_fit_with_its_own_start_repeats_itself_and_learns(device, init, rank, 
 
 def test_double_precision_far_from_the_origin_is_centred_before_it_becomes_single(device, problem):
     X, forms, start = problem(np.float64)
-    options = {"init": start, "random_state": 0, "device": device}
-    near = MDaML(3, **options).fit(X, **forms["triplets"])
-    model = MDaML(3, **options).fit(X + 1e7, **forms["triplets"])
+    options = {"row": "comparisons", "floor": 0.5, "n_modes": start}
+    options |= {"random_state": 0, "device": device}
+    near = make_mdaml(**options).fit(X, **forms["triplets"])
+    model = make_mdaml(**options).fit(X + 1e7, **forms["triplets"])
     np.testing.assert_allclose(model.history_, near.history_, rtol=1e-3)
     np.testing.assert_allclose(model.centers_, near.centers_ + 1e7, rtol=1e-9)
     assert model.components_.dtype == model.weights_.dtype == model.centers_.dtype == np.float64
@@ -624,26 +631,28 @@ def test_input_is_left_alone_and_may_be_read_only(problem):
     before = X.copy()
     for array in arrays:
         array.setflags(write=False)
-    MDaML(3, init=arrays[2], device="cpu").fit(X, triplets=arrays[1])
+    MDaML.paper(arrays[2], device="cpu").fit(X, triplets=arrays[1])
     np.testing.assert_array_equal(X, before)
 
 
 def test_values_that_single_precision_cannot_hold_are_refused(problem):
     X, forms, _ = problem(np.float64)
     with pytest.raises(ValueError, match="fourth powers overflow in float32"):
-        MDaML(3, device="cpu").fit(X * 1e10, **forms["triplets"])
+        MDaML(device="cpu").fit(X * 1e10, **forms["triplets"])
 
 
 @at_both_ranks
 def test_a_limit_of_memory_is_kept_or_refused_before_the_fit(device, rank, problem):
     X, forms, start = problem()
-    options = {"init": start, "n_components": rank, "device": device, "random_state": 0}
-    options["anchor"] = 0.1
-    free = MDaML(3, **options).fit(X, **forms["triplets"])
-    within = MDaML(3, **options, memory_limit="1 GB").fit(X, **forms["triplets"])
+    options = {"n_components": rank, "device": device, "random_state": 0}
+    model = make_mdaml("neighbors", start, anchor=0.1, find_groups=False, **options)
+    free = clone(model).fit(X, **forms["triplets"])
+    with limit_memory("1 GB"):
+        within = clone(model).fit(X, **forms["triplets"])
     np.testing.assert_array_equal(within.components_, free.components_)
-    with pytest.raises(ValueError, match=r"memory_limit allows 10 MB .* may need .* MB"):
-        MDaML(3, **options, memory_limit="10 MB").fit(X, **forms["triplets"])
+    message = r"limit_memory allows 10 MB .* may need .* MB"
+    with limit_memory("10 MB"), pytest.raises(ValueError, match=message):
+        model.fit(X, **forms["triplets"])
 
 
 def test_more_components_than_samples_leave_some_at_zero(device):
@@ -676,7 +685,7 @@ def test_at_low_rank_no_array_is_of_features_by_features(device):
     X = rng.normal(size=(n, d)).astype(np.float32)
     triplets = sample_triplets(np.arange(n) % 4, 1, 2, random_state=0)
     options = {"max_iter": 1, "max_inner_iter": 1, "random_state": 0}
-    model = MDaML(2, n_components=4, device=device, **options)
+    model = make_mdaml("comparisons", n_components=4, device=device, **options)
     model.fit(X[:, :10], triplets=triplets)  # compiles
     assert 0 < largest_tensor(device, lambda: model.fit(X, triplets=triplets)) < 0.5 * 4 * d * d
     assert model.components_.shape == (4, d)
@@ -711,7 +720,7 @@ def test_without_torch_a_device_is_refused_and_auto_is_numpy(monkeypatch, proble
     assert find_device("MDaML(device=...)", "auto") is None
     X, forms, _ = problem()
     fits = [
-        MDaML(3, anchor=0.1, random_state=0, device=device).fit(X, **forms["triplets"])
+        MDaML(anchor=0.1, random_state=0, device=device).fit(X, **forms["triplets"])
         for device in (None, "auto")
     ]
     np.testing.assert_array_equal(fits[0].history_, fits[1].history_)

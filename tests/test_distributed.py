@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite.models import make_mdaml
 
-from mdaml import GMML, Constraints, MDaML
+from mdaml import GMML, Constraints, MDaML, limit_memory
 from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
 from mdaml.distributed import _kind, fit
+from mdaml.estimators.posing import Posed
 from mdaml.kernels.neighbor_graph import improve
 from mdaml.solver.spec import Spec
 from mdaml.stores.dask import cluster as cluster_module
@@ -325,26 +327,29 @@ def test_workers_are_told_how_much_they_keep():
 def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
     rows = SimpleNamespace(n_samples=100_000, n_features=100, dtype=np.dtype(np.float32))
     said = Constraints.of_triplets(np.arange(30_000).reshape(-1, 3), 100_000)
-    spec = Spec(3, 3.0, 300.0, 0.0)
+    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given")
 
-    def kind(limit, device=None, n_shards=4):
-        return _kind(MDaML(memory_limit=limit, device=device), rows, spec, said, n_shards)
+    def kind(limit, n_shards=4):
+        with limit_memory(limit):
+            return _kind(MDaML(), rows, posed, n_shards)
 
     assert kind(None) == kind("1 GB") == "memory"
     assert kind("150 MB") == "blocks"
     assert kind("150 MB", n_shards=40) == "memory"  # each needs less
-    with pytest.raises(ValueError, match="memory_limit allows 50 MB"):
+    with pytest.raises(ValueError, match="limit_memory allows 50 MB"):
         kind("50 MB")
 
 
 @pytest.mark.usefixtures("torch")
 def test_workers_compute_on_a_device_if_it_is_asked_for():
     rows = SimpleNamespace(n_samples=1000, n_features=10, dtype=np.dtype(np.float32))
-    said, spec = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000), Spec(3, 3.0, 300.0, 0.0)
+    said = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000)
+    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given")
     for limit in (None, "1 GB"):
-        assert _kind(MDaML(device="cpu", memory_limit=limit), rows, spec, said, 2) == "cpu"
-    with pytest.raises(ValueError, match="memory_limit allows 1 MB"):
-        _kind(MDaML(device="cpu", memory_limit="1 MB"), rows, spec, said, 2)
+        with limit_memory(limit):
+            assert _kind(MDaML(device="cpu"), rows, posed, 2) == "cpu"
+    with limit_memory("1 MB"), pytest.raises(ValueError, match="limit_memory allows 1 MB"):
+        _kind(MDaML(device="cpu"), rows, posed, 2)
 
 
 # Fits
@@ -374,8 +379,9 @@ def client():
 
 def model(**options):
     """Return a model that takes few rounds, and none to choose an anchor."""
-    defaults = {"n_modes": 3, "max_iter": 2, "max_inner_iter": 2, "random_state": 0, "tol": 0.0}
-    return MDaML(**defaults | {"anchor": 0.03} | options)
+    cells = {"row": "neighbors", "n_modes": 3, "anchor": 0.03, "find_groups": False}
+    cells |= {"max_iter": 2, "max_inner_iter": 2, "random_state": 0, "tol": 0.0}
+    return make_mdaml(**cells | options)
 
 
 @pytest.fixture
@@ -429,7 +435,7 @@ def forms(answers):
 def test_persons_are_weighed_as_in_one_memory(answers):
     X, triplets = answers
     who = np.arange(len(triplets)) % 3
-    options = {"n_modes": 2, "anchor": 0.1, "floor": 0.5, "init": "kmeans"}
+    options = {"n_modes": 2, "anchor": 0.1, "floor": 0.5, "init_modes": "kmeans"}
     alone = model(**options).fit(X, triplets=triplets, who=who)
     spread = fit(model(**options), X, triplets=triplets, who=who, n_shards=2)
     np.testing.assert_allclose(spread.persons_["error"], alone.persons_["error"], atol=1e-3)
@@ -444,8 +450,8 @@ def test_persons_are_weighed_as_in_one_memory(answers):
 )
 def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(answers, form, rank):
     X, said = answers[0], forms(answers)[form]
-    options = {"n_components": rank, "n_refresh": 1}
-    options |= {"anchor": 0.0} if form == "labels" else {}
+    options = {"n_components": rank}
+    options |= {"row": "eq. 7", "anchor": 0.0} if form == "labels" else {}
     local = model(**options).fit(X, **said)
     for n_shards in (1, 2, 5):
         assert_same(local, fit(model(**options), X, **said, n_shards=n_shards))
@@ -456,11 +462,11 @@ def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(answers, form, ra
 @pytest.mark.parametrize(
     "options",
     [
-        {"eta": 2.0, "init": "kmeans", "init_metric": "whitened"},
-        {"eta": 2.0, "init": "kmeans", "init_metric": "whitened", "anchor": 0.0},
-        {"n_modes": 1},
-        {"n_modes": "auto", "floor": 0.05},
-        {"anchor": "auto"},
+        {"eta": 2.0, "init_modes": "kmeans", "init_metric": "whitened"},
+        {"row": "eq. 7", "eta": 2.0, "init_modes": "kmeans", "init_metric": "whitened"},
+        {"n_modes": 1, "floor": 1.0},
+        {"n_modes": "auto"},
+        {"row": "comparisons", "n_modes": "auto", "anchor": "auto"},
     ],
     ids=str,
 )
@@ -476,7 +482,7 @@ def test_the_fit_with_other_options_is_that_of_one_memory(answers, options):
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 def test_a_start_of_the_wrong_width_is_scaled_as_in_one_memory(answers, unit):
     X, triplets = unit * answers[0], answers[1]
-    eq_7 = {"anchor": 0.0, "eta": 3.0, "ridge": 0.0}
+    eq_7 = {"row": "eq. 7", "anchor": 0.0, "ridge": 0.0}
     local = model(**eq_7).fit(X, triplets=triplets)
     with pytest.warns(UserWarning, match="could not be met"):
         model(**eq_7, init_metric="identity").fit(X, triplets=triplets)
@@ -491,7 +497,7 @@ def test_the_start_may_be_given_or_estimated_from_some_rows(answers, monkeypatch
     X, triplets = answers
     weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
     metric = np.diag([1.0, 2.0, 1.0, 1.0, 3.0])
-    options = {"init": weights, "init_metric": metric, "max_iter": 1}
+    options = {"n_modes": weights, "init_metric": metric, "max_iter": 1}
     local = model(**options).fit(X, triplets=triplets)
     assert_same(local, fit(model(**options), X, triplets=triplets))
     monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_FOR_START", 60)
@@ -515,7 +521,8 @@ def test_a_limit_of_memory_is_kept_by_blocks(answers, monkeypatch):
     X, triplets = answers
     local = model().fit(X, triplets=triplets)
     monkeypatch.setattr("mdaml.distributed.must_spare", lambda *_: True)
-    assert_same(local, fit(model(memory_limit="1 GB"), X, triplets=triplets))
+    with limit_memory("1 GB"):
+        assert_same(local, fit(model(), X, triplets=triplets))
 
 
 @quick
@@ -523,8 +530,8 @@ def test_a_limit_of_memory_is_kept_by_blocks(answers, monkeypatch):
 def test_workers_may_have_devices(answers):
     X, triplets = answers
     weights = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
-    local = model(init=weights, device="cpu").fit(X, triplets=triplets)
-    there = fit(model(init=weights, device="cpu"), X, triplets=triplets)
+    local = model(n_modes=weights, device="cpu").fit(X, triplets=triplets)
+    there = fit(model(n_modes=weights, device="cpu"), X, triplets=triplets)
     np.testing.assert_allclose(there.history_, local.history_, rtol=1e-3)
     assert there.components_.dtype == local.components_.dtype == np.float64
 
@@ -543,7 +550,11 @@ def test_a_model_fitted_on_a_cluster_goes_on_by_chunks(answers):
 
 @quick
 def test_the_fit_on_a_cluster_is_that_of_one_memory(client, answers):
-    X, said, options = answers[0], forms(answers)["labels"], {"n_components": 2, "max_iter": 1}
+    X, said, options = (
+        answers[0],
+        forms(answers)["labels"],
+        {"n_components": 2, "max_iter": 1, "row": "labels", "anchor": 0.0, "shrinkage": 0.0},
+    )
     local = model(**options).fit(X, **said)
     assert_same(local, fit(model(**options), X, **said, client=client, n_shards=5))
 
@@ -610,7 +621,7 @@ def eventually(fact, seconds=20.0):
 @quick
 def test_warnings_point_at_the_call(client, answers):
     X, triplets = answers
-    low = model(anchor=0.0, eta=3.0, triplet_weight=1e-6, max_iter=1)
+    low = model(row="eq. 7", anchor=0.0, triplet_weight=1e-6, max_iter=1)
     with pytest.warns(UserWarning, match="below lambda1_critical_") as caught:
         fit(low, X, triplets=triplets, client=client)
     assert caught[-1].filename == __file__
@@ -623,8 +634,6 @@ def test_warnings_point_at_the_call(client, answers):
         ({"estimator": MDaML}, TypeError, "must be an MDaML"),
         ({"estimator": MDaML(n_modes=0)}, ValueError, "n_modes"),
         ({"estimator": MDaML(n_components=6)}, ValueError, "between 1 and 5"),
-        ({"estimator": MDaML(memory_limit=1)}, ValueError, "memory_limit allows 0 MB"),
-        ({"estimator": MDaML(memory_limit="much")}, ValueError, "positive number of bytes"),
         ({"n_shards": 0}, ValueError, "n_shards"),
         ({"timeout": 0.0}, ValueError, "timeout"),
         ({"client": "localhost:8786"}, TypeError, "client must be a dask.distributed.Client"),
@@ -645,6 +654,12 @@ def test_mistakes_are_refused_in_words(client, answers, change, error, message):
     estimator, X = arguments.pop("estimator"), arguments.pop("X")
     with pytest.raises(error, match=message):
         fit(estimator, X, **arguments)
+
+
+def test_a_limit_that_is_too_low_is_refused_in_words(client, answers):
+    X, triplets = answers
+    with limit_memory(1), pytest.raises(ValueError, match="limit_memory allows 0 MB"):
+        fit(model(), X, triplets=triplets, client=client)
 
 
 def test_mistakes_in_blocks_are_refused_in_words(client, answers):

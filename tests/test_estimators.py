@@ -17,6 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from suite.models import make_mdaml
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import sample_triplets
@@ -43,7 +44,7 @@ CHECKED += [
     DMLdc(max_iter=2, max_inner_iter=20),
     MDaML(n_components=1),
     MetricSearchCV(GMML(), {"t": [0.3]}, cv=2),
-    MDaML(2, device="cpu", max_iter=1, n_refresh=0),
+    MDaML(device="cpu", max_iter=1, partners={"n_refresh": 0}),
 ]
 
 
@@ -201,9 +202,20 @@ REPEATING = {
     "DMLeig": (DMLeig(0.5, tol=1e-5), 1e-8),
     "Euclidean": (Euclidean(), 1e-14),
     # These classes are told apart by Euclidean distance as well: left to choose, MDaML keeps it.
-    "MDaML": (MDaML(anchor=0.01, init=FIRST_WEIGHTS, max_iter=3), 1e-7),
+    "MDaML": (
+        make_mdaml("neighbors", FIRST_WEIGHTS, anchor=0.01, max_iter=3, find_groups=False),
+        1e-7,
+    ),
     "MDaML, rank 2": (
-        MDaML(anchor=0.1, init=FIRST_WEIGHTS, max_iter=2, n_components=2, random_state=0),
+        make_mdaml(
+            "neighbors",
+            FIRST_WEIGHTS,
+            anchor=0.1,
+            find_groups=False,
+            max_iter=2,
+            n_components=2,
+            random_state=0,
+        ),
         1e-7,
     ),
     "MDaMLCV": (MDaMLCV(random_state=0), 1e-4),

@@ -11,6 +11,7 @@ up to rounding. Record anew, after a change that is meant to change results, wit
 import hashlib
 import json
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import llvmlite.binding
@@ -32,6 +33,8 @@ from mdaml import (
     Euclidean,
     MDaML,
     MDaMLCV,
+    Partners,
+    Preset,
 )
 from mdaml.kernels import modes, threads
 from mdaml.model_selection import MetricSearchCV
@@ -40,20 +43,32 @@ RECORD = Path(__file__).with_name("frozen.json")
 BLOCKS = "mdaml.stores.choice.SMALL_BYTES"  # samples above this size are worked on in blocks
 LEARNED = ("components_", "centers_", "weights_", "history_")
 # Spelled out, so that other defaults leave the record as it is.
-MDAML = {
-    "n_modes": 3,
-    "eta": 3.0,
-    "triplet_weight": "auto",
-    "anchor": 0.0,
-    "floor": 0.0,
-    "ridge": 1e-4,
-    "n_similar": 3,
-    "n_dissimilar": 4,
-    "n_refresh": 1,
-    "max_iter": 4,
-    "max_inner_iter": 5,
-    "random_state": 0,
-}
+PRESET = Preset(
+    n_modes=3,
+    eta=3.0,
+    triplet_weight=300.0,
+    weight_unit="modes",
+    ridge=1e-4,
+    anchor=0.0,
+    floor=0.0,
+    shrinkage=0.0,
+    partners=Partners("neighbors", n_similar=3, n_dissimilar=4, n_refresh=1, pairing="grid"),
+    init_metric="auto",
+    init_modes="gmm",
+    max_iter=4,
+    max_inner_iter=5,
+    find_groups=False,
+    measure=False,
+)
+MDAML = {"ridge": 1e-4, "max_iter": 4, "random_state": 0}
+ZIP = Partners("neighbors", n_similar=3, n_dissimilar=4, n_refresh=1, pairing="zip")
+RANDOM = Partners("random", n_similar=3, n_dissimilar=4, n_refresh=0, pairing="grid")
+
+
+def preset_of(said, partners=PRESET.partners):
+    """Neighbours drawn from labels have a larger weight."""
+    near = said == "labels" and partners.kind == "neighbors"
+    return replace(PRESET, triplet_weight=1000.0 if near else 300.0, partners=partners)
 
 
 def problem(dtype=np.float64):
@@ -95,7 +110,7 @@ def fitted(make, said, dtype=np.float64):
 
 def in_chunks(said, dtype=np.float64):
     X, supervision = problem(dtype)
-    model = MDaML(**MDAML)
+    model = MDaML(goal=preset_of(said), **MDAML)
     for shift in (0.0, 0.1, 0.2):
         model.partial_fit(X + shift, **supervision[said])
     return model
@@ -104,8 +119,9 @@ def in_chunks(said, dtype=np.float64):
 def mdaml_cases():
     cases = {}
 
-    def add(name, said, dtype=np.float64, **params):
-        cases[name] = lambda: fitted(lambda: MDaML(**MDAML | params), said, dtype)
+    def add(name, said, dtype=np.float64, *, partners=PRESET.partners, **params):
+        params = {"goal": preset_of(said, partners)} | MDAML | params
+        cases[name] = lambda: fitted(lambda: MDaML(**params), said, dtype)
 
     for said in problem()[1]:
         for dtype in (np.float64, np.float32):
@@ -114,9 +130,8 @@ def mdaml_cases():
                 add(f"MDaML {said} float{bits} rank {rank}", said, dtype, n_components=rank)
     for dtype in (np.float64, np.float32):
         bits = np.dtype(dtype).itemsize * 8
-        random = {"sampling": "random", "n_refresh": 0}
-        add(f"MDaML random labels float{bits}", "labels", dtype, **random)
-        add(f"MDaML zip labels float{bits}", "labels", dtype, pairing="zip")
+        add(f"MDaML random labels float{bits}", "labels", dtype, partners=RANDOM)
+        add(f"MDaML zip labels float{bits}", "labels", dtype, partners=ZIP)
     for said in ("labels", "triplets", "mixed"):
         add(f"MDaML one mode {said}", said, n_modes=1)
         add(f"MDaML eta 2 {said}", said, eta=2.0, n_modes=5)
@@ -124,11 +139,13 @@ def mdaml_cases():
             name = start if isinstance(start, str) else "matrix"
             add(f"MDaML start {name} {said}", said, init_metric=start)
             add(f"MDaML start {name} {said} rank 2", said, init_metric=start, n_components=2)
-        add(f"MDaML kmeans {said}", said, init="kmeans")
+        add(f"MDaML kmeans {said}", said, goal=replace(preset_of(said), init_modes="kmeans"))
         weights = np.random.default_rng(1).random((66, 3))
-        add(f"MDaML given weights {said}", said, init=weights)
+        add(f"MDaML given weights {said}", said, n_modes=weights)
     wide = np.random.default_rng(2).normal(size=(60, 40)) * 10.0
-    cases["MDaML wide"] = lambda: MDaML(**MDAML).fit(wide, np.arange(60) % 4)
+    cases["MDaML wide"] = lambda: MDaML(goal=preset_of("labels"), **MDAML).fit(
+        wide, np.arange(60) % 4
+    )
     for said in ("labels", "triplets", "mixed"):
         cases[f"MDaML chunks {said}"] = lambda said=said: in_chunks(said)
     cases["MDaML chunks float32"] = lambda: in_chunks("mixed", np.float32)
@@ -160,7 +177,7 @@ def other_cases():
         cases[f"MetricSearchCV {said}"] = lambda said=said, grid=grid: (
             fitted(
                 lambda: MetricSearchCV(
-                    MDaML(**MDAML | {"random_state": None, "sampling": "random"}),
+                    MDaML(goal=preset_of(said, RANDOM), ridge=1e-4, max_iter=4),
                     grid,
                     cv=3,
                     random_state=0,

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import pytest
 
-from mdaml import MDaML
+from mdaml import MDaML, Partners
 from mdaml.constraints import sample_triplets
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.kernels import comparisons, modes, pairs, prefetch, threads, triplets
@@ -626,9 +626,9 @@ def test_read_only_arrays_of_indices_are_accepted():
 
 
 def fitted(X, y, **parameters):
-    return MDaML(
-        n_modes=3, n_similar=3, n_dissimilar=3, max_iter=3, random_state=0, **parameters
-    ).fit(X, y)
+    partners = Partners(n_similar=3, n_dissimilar=3)
+    options = {"partners": partners, "shrinkage": 0.0, "max_iter": 3, "random_state": 0}
+    return MDaML(n_modes=3, **options, **parameters).fit(X, y)
 
 
 def test_a_fit_does_not_depend_on_the_number_of_threads(use_threads):

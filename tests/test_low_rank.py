@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from suite.models import make_mdaml
 
 from mdaml import Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import sample_triplets
@@ -76,9 +77,6 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-EQ_7 = {"anchor": 0.0, "eta": 3.0}
-
-
 def eq_7(model, X):
     comparisons, v = model.comparisons_, model.comparison_weights_
     if comparisons is None:
@@ -90,7 +88,7 @@ def eq_7(model, X):
         np.asarray(X, float),
         comparisons,
         np.ones(len(comparisons)) if v is None else v,
-        eta=EQ_7["eta"],
+        eta=3.0,
         triplet_weight=model.triplet_weight_,
         ridge=model.ridge_,
     )
@@ -119,7 +117,7 @@ def some_supervision(form):
 def test_last_objective_is_eq_7_of_the_fitted_attributes(form, dtype):
     X = np.random.default_rng(0).normal(size=(60, 8)) + 2 * (np.arange(60) % 3)[:, None] + 50
     X = X.astype(dtype)
-    model = MDaML(3, **EQ_7, n_components=3, random_state=0).fit(X, **some_supervision(form))
+    model = make_mdaml("eq. 7", n_components=3, random_state=0).fit(X, **some_supervision(form))
     rel = 1e-10 if dtype is np.float64 else 1e-3
     assert model.history_[-1] == pytest.approx(eq_7(model, X), rel=rel)
     for one_pass in np.split(model.history_, model.pass_starts_[1:]):
@@ -160,7 +158,7 @@ def test_fit_begins_where_it_is_told_to(toy):
     M = np.diag([1.0] * 2 + [1e-6] * (X.shape[1] - 2))
     plain = np.eye(X.shape[1]) * 10 / (2 * X.var(axis=0).sum())
     starts = [
-        MDaML(1, **EQ_7, n_components=2, init_metric=start, max_iter=1, random_state=0)
+        make_mdaml("eq. 7", 1, n_components=2, init_metric=start, max_iter=1, random_state=0)
         .fit(X, triplets=triplets)
         .history_[0]
         for start in ("identity", "whitened", plain, M)
@@ -190,7 +188,8 @@ def test_with_an_anchor_more_components_than_dimensions_are_finite_and_all_in_us
     for X in shapes.values():
         T = np.array([rng.choice(len(X), 3, replace=False) for _ in range(60)])
         options = {"anchor": 0.1, "floor": floor, "n_components": 20, "random_state": 0}
-        model = MDaML(2, **options).fit(X, triplets=T)
+        n_modes = 1 if floor == 1.0 else 2
+        model = make_mdaml("neighbors", n_modes, find_groups=False, **options).fit(X, triplets=T)
         assert np.all(np.isfinite(model.components_))
         assert np.all(np.isfinite(model.history_))
         assert np.all(np.diff(model.history_) <= 0)
@@ -232,9 +231,9 @@ def test_no_array_of_features_by_features(anchor):
     n, d = 150, 1500
     X, _, triplets = planted(n, d, 300)
     options = {"anchor": anchor, "n_components": 4, "max_iter": 2, "random_state": 0}
-    MDaML(2, **options).fit(X[:, :10], triplets=triplets)  # compiles
+    MDaML(**options).fit(X[:, :10], triplets=triplets)  # compiles
     tracemalloc.start()
-    model = MDaML(2, **options).fit(X, triplets=triplets)
+    model = MDaML(**options).fit(X, triplets=triplets)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.components_.shape == (4, d)

@@ -2,21 +2,24 @@
 
 import threading
 import warnings
+from dataclasses import replace
 
 import literal
 import numpy as np
 import pytest
 import sklearn
 from fuzz.fits import recompute
+from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from suite.models import make_mdaml
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mdaml import MDaML
+from mdaml import MDaML, Partners
 from mdaml.constraints import neighbor_triplets, sample_triplets
 from mdaml.datasets import load_dataset, make_multimodal
 from mdaml.kernels.products import one_blas_thread
@@ -58,7 +61,8 @@ def literal_objective(model, X):
 @pytest.mark.parametrize("seed", range(3))
 def test_last_objective_is_eq_7_of_the_fitted_attributes(seed):
     X, y = make_blobs(60, 4, centers=5, random_state=seed)
-    model = MDaML(4, n_similar=2, n_dissimilar=3, random_state=seed).fit(X + 100, y)
+    partners = Partners(n_similar=2, n_dissimilar=3)
+    model = MDaML(4, partners=partners, shrinkage=0.0, random_state=seed).fit(X + 100, y)
     assert model.history_[-1] == pytest.approx(literal_objective(model, X + 100), rel=1e-10)
 
 
@@ -76,8 +80,9 @@ def test_eq_7_from_the_attributes_is_off_by_rounding_only(trouble):
         else:
             X *= 10.0 ** rng.uniform(-8, 8, d)
         T = np.array([rng.choice(n, 3, replace=False) for _ in range(60)])
-        options = {"anchor": 0.0, "floor": 0.0, "eta": 2.0, "max_iter": 4, "random_state": 0}
-        model = MDaML(1 + seed % 3, n_components=[None, 1][seed % 2], **options).fit(X, triplets=T)
+        options = {"eta": 2.0, "max_iter": 4, "random_state": 0}
+        options |= {"n_components": [None, 1][seed % 2]}
+        model = make_mdaml("eq. 7", 1 + seed % 3, **options).fit(X, triplets=T)
         value, bound = recompute(model, X)
         assert abs(value - model.history_[-1]) <= bound
         if np.abs(X).max() < 1e6:
@@ -86,24 +91,25 @@ def test_eq_7_from_the_attributes_is_off_by_rounding_only(trouble):
 
 def test_history_of_single_precision_is_eq_7_too(toy):
     X, y = toy
-    single = MDaML(4, random_state=0).fit(X.astype(np.float32), y)
+    single = MDaML(4, shrinkage=0.0, random_state=0).fit(X.astype(np.float32), y)
     assert single.centers_.dtype == single.weights_.dtype == np.float32
     assert never_rises(single)
     assert single.history_[-1] == pytest.approx(literal_objective(single, X), rel=1e-4)
 
 
 def test_history_holds_the_start_and_three_half_steps_a_round_and_never_rises(vehicle):
-    model = MDaML(sampling="random", random_state=0).fit(*vehicle)
+    model = MDaML.paper(random_state=0).fit(*vehicle)
     assert model.history_.shape == (1 + 3 * model.n_iter_,)
     assert np.all(np.diff(model.history_) <= 0)
 
 
 def test_labels_are_the_same_as_the_triplets_drawn_from_them(toy):
     X, y = toy
-    options = {"sampling": "random", "goal": "neighbors", "anchor": 0.2, "random_state": 5}
-    by_labels = MDaML(3, **options).fit(X, y)
-    by_triplets = MDaML(3, init=by_labels_start(X), **options).fit(X, triplets=by_labels.triplets_)
-    again = MDaML(3, init=by_labels_start(X), **options).fit(X, y)
+    options = {"kind": "random", "anchor": 0.2, "find_groups": False, "random_state": 5}
+    by_labels = make_mdaml("neighbors", 3, **options).fit(X, y)
+    start = make_mdaml("neighbors", by_labels_start(X), **options)
+    by_triplets = clone(start).fit(X, triplets=by_labels.triplets_)
+    again = start.fit(X, y)
     np.testing.assert_array_equal(by_labels.triplets_, again.triplets_)
     np.testing.assert_array_equal(by_triplets.components_, again.components_)
 
@@ -123,7 +129,9 @@ def test_the_order_of_modes_does_not_matter_that_of_samples_only_in_weights():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             # Euclidean distance tells the blobs apart: nothing to choose an anchor by.
-            return MDaML(3, anchor=0.1, init=weights, max_iter=3).fit(X, triplets=triplets)
+            return make_mdaml("neighbors", weights, anchor=0.1, max_iter=3, find_groups=False).fit(
+                X, triplets=triplets
+            )
 
     model = fit(X, triplets, weights)
     M = model.get_mahalanobis_matrix()
@@ -157,9 +165,9 @@ def test_score_triplets_counts_comparisons_that_hold(toy):
 def test_n_components_learns_a_metric_of_that_rank(toy):
     X, y = toy
     triplets = sample_triplets(y, 5, 5, random_state=0)
-    options = {"anchor": 0.0, "random_state": 0}  # with an anchor no metric may lose its rank
-    full = MDaML(1, **options).fit(X, triplets=triplets)
-    one = MDaML(1, n_components=1, **options).fit(X, triplets=triplets)
+    # With an anchor no metric may lose its rank.
+    full = make_mdaml("eq. 7", 1, random_state=0).fit(X, triplets=triplets)
+    one = make_mdaml("eq. 7", 1, n_components=1, random_state=0).fit(X, triplets=triplets)
     assert one.transform(X).shape == (200, 1)
     full.components_ = full.components_[:1]
     assert full.history_[-1] < one.history_[-1] < literal_objective(full, X)
@@ -180,7 +188,7 @@ def test_class_of_one_sample_serves_as_dissimilar_only(toy):
     X, y = toy
     y = y.copy()
     y[7] = 9
-    triplets = MDaML(3, n_dissimilar=200, random_state=0).fit(X, y).triplets_
+    triplets = MDaML(3, partners=Partners(n_dissimilar=200), random_state=0).fit(X, y).triplets_
     assert 7 not in triplets[:, :2]
     assert 7 in triplets[:, 2]
 
@@ -191,20 +199,20 @@ def test_one_mode_weighs_all_comparisons_alike(toy):
     np.testing.assert_allclose(model.centers_[0], toy[0].mean(axis=0), atol=1e-12)
 
 
-def test_auto_weight_grows_with_modes_and_eta_and_is_higher_for_neighbours(toy):
+def test_auto_weight_grows_with_modes_and_eta_and_is_higher_for_labels_than_in_the_paper(toy):
     X, y = toy
     near = MDaML(4, eta=2.5, random_state=0).fit(X, y)
     assert near.triplet_weight_ == 1000 * 4**2.5
-    options = {"eta": 2.5, "anchor": 0.0, "random_state": 0}
-    passed = MDaML(4, **options).fit(X, triplets=near.triplets_)
-    drawn = MDaML(4, sampling="random", **options).fit(X, y)
+    passed = MDaML.paper(4, eta=2.5, random_state=0).fit(X, triplets=near.triplets_)
+    drawn = MDaML.paper(4, eta=2.5, random_state=0).fit(X, y)
     assert passed.triplet_weight_ == drawn.triplet_weight_ == 300 * 4**2.5
     assert MDaML(4, triplet_weight=700, random_state=0).fit(*toy).triplet_weight_ == 700
 
 
 def test_critical_weight_is_that_of_the_literal_formula():
     X, y = make_blobs(40, 3, centers=4, random_state=1)
-    model = MDaML(3, n_similar=2, n_dissimilar=2, random_state=0).fit(X, y)
+    partners = Partners(n_similar=2, n_dissimilar=2)
+    model = MDaML(3, partners=partners, shrinkage=0.0, random_state=0).fit(X, y)
     wanted = literal.critical_triplet_weight(
         model.centers_, model.weights_, X, model.triplets_, eta=model.eta_
     )
@@ -224,7 +232,7 @@ def test_comparisons_that_contradict_each_other_warn():
         pytest.warns(UserWarning, match="there was hardly anything to learn"),
         pytest.warns(UserWarning, match="lambda1_critical_"),
     ):
-        MDaML(1, triplet_weight=1000.0, anchor=0.0).fit(X, triplets=both)
+        make_mdaml("eq. 7", 1, triplet_weight=1000.0).fit(X, triplets=both)
     with pytest.warns(UserWarning, match="Nothing was learned"):
         MDaML().fit(X, triplets=both)
 
@@ -235,13 +243,13 @@ def test_neighbours_get_two_rounds_a_pass_and_other_comparisons_ten(vehicle):
     assert near.n_iter_ == 4
     assert len(near.pass_starts_) == 2
     assert MDaML(tol=0, random_state=0).fit(X, triplets=near.triplets_).n_iter_ == 10
-    assert MDaML(tol=0, sampling="random", random_state=0).fit(X, y).n_iter_ == 10
+    assert MDaML.paper(tol=0, random_state=0).fit(X, y).n_iter_ == 10
     assert MDaML(max_iter=3, tol=0, random_state=0).fit(X, y).n_iter_ == 6
 
 
 def test_unfinished_fit_warns_and_a_default_fit_does_not(vehicle):
     with pytest.warns(ConvergenceWarning, match="increase max_iter"):
-        MDaML(max_iter=1, n_refresh=0, random_state=0).fit(*vehicle)
+        MDaML(max_iter=1, partners=Partners(n_refresh=0), random_state=0).fit(*vehicle)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MDaML(random_state=0).fit(*vehicle)
@@ -254,7 +262,7 @@ def test_callback_sees_each_round_and_can_stop(vehicle):
         seen.append((iteration, objective))
         return iteration == 4
 
-    model = MDaML(sampling="random", random_state=0, callback=callback).fit(*vehicle)
+    model = MDaML.paper(random_state=0, callback=callback).fit(*vehicle)
     assert model.n_iter_ == 4
     assert [i for i, _ in seen] == [1, 2, 3, 4]
     np.testing.assert_array_equal([v for _, v in seen], model.history_[3::3])
@@ -262,7 +270,7 @@ def test_callback_sees_each_round_and_can_stop(vehicle):
 
 def test_neighbour_sampling_and_zip_pairing_fit(vehicle):
     X, y = vehicle
-    model = MDaML(sampling="neighbors", pairing="zip", random_state=0).fit(X, y)
+    model = MDaML(partners=Partners(pairing="zip"), random_state=0).fit(X, y)
     assert len(model.triplets_) == 5 * len(X)
 
 
@@ -284,7 +292,7 @@ def test_neighbour_sampling_and_zip_pairing_fit(vehicle):
 def test_awkward_data_fit_without_nan_and_without_rise(toy, init, spoil):
     X, y = toy
     X = spoil(X)
-    model = MDaML(5, init=init, random_state=0).fit(X, y)
+    model = make_mdaml("labels", 5, init_modes=init, random_state=0).fit(X, y)
     assert np.all(np.isfinite(model.components_))
     assert np.all(np.isfinite(model.weights_))
     assert never_rises(model)
@@ -324,7 +332,7 @@ def test_triplets_are_routed_through_a_pipeline(toy):
     X, y = toy
     T = sample_triplets(y, 3, 3, random_state=0)
     with sklearn.config_context(enable_metadata_routing=True):
-        metric = MDaML(3, random_state=0).set_fit_request(triplets=True)
+        metric = MDaML(random_state=0).set_fit_request(triplets=True)
         pipeline = Pipeline([("scale", StandardScaler()), ("metric", metric)])
         routed = pipeline.fit(X, triplets=T)["metric"]
     np.testing.assert_array_equal(routed.triplets_, T)
@@ -359,7 +367,7 @@ def test_an_interrupted_refit_leaves_the_model_as_it_was(toy):
     def interrupt(_iteration, _objective):
         raise KeyboardInterrupt
 
-    model.set_params(callback=interrupt, n_modes=3)
+    model.set_params(callback=interrupt, n_modes=3, shrinkage=0.0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :1], y)
     np.testing.assert_array_equal(model.transform(X), before)
@@ -372,7 +380,7 @@ def test_the_critical_weight_does_not_depend_on_the_scale_of_the_features(toy):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one round, and comparisons that tiny features cannot meet
         critical = [
-            MDaML(2, init=start, max_iter=1, random_state=0).fit(s * X, y).lambda1_critical_
+            MDaML(start, shrinkage=0.0, max_iter=1, random_state=0).fit(s * X, y).lambda1_critical_
             for s in (1e-3, 1e-5)
         ]
     assert critical[1] == pytest.approx(critical[0], rel=0.02)
@@ -382,7 +390,7 @@ def test_start_weights_count_by_their_ratios(toy):
     X, y = toy
     start = np.random.default_rng(0).random((len(X), 2))
     histories = [
-        MDaML(2, init=scale * start, random_state=0).fit(X, y).history_[0] for scale in (1.0, 1e-13)
+        MDaML(scale * start, random_state=0).fit(X, y).history_[0] for scale in (1.0, 1e-13)
     ]
     assert histories[0] == pytest.approx(histories[1])
 
@@ -432,10 +440,10 @@ def test_overlapping_fits_give_the_threads_of_blas_back(toy):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # stopped early
 def test_a_refresh_goes_on_with_the_neighbours_under_the_metric_learned(vehicle):
     X, y = vehicle
-    options = {"n_modes": 3, "sampling": "neighbors", "random_state": 0}
-    options |= {"n_similar": 3, "n_dissimilar": 5, "max_iter": 2, "tol": 0}
-    first = MDaML(n_refresh=0, **options).fit(X, y)
-    second = MDaML(n_refresh=1, **options).fit(X, y)
+    options = {"n_modes": 3, "shrinkage": 0.0, "max_iter": 2, "tol": 0, "random_state": 0}
+    partners = Partners(n_similar=3, n_dissimilar=5)
+    first = MDaML(partners=replace(partners, n_refresh=0), **options).fit(X, y)
+    second = MDaML(partners=partners, **options).fit(X, y)
     np.testing.assert_array_equal(second.history_[:7], first.history_)
     assert second.pass_starts_.tolist() == [0, 7]
     assert second.n_iter_ == 4
@@ -447,7 +455,7 @@ def test_a_refresh_goes_on_with_the_neighbours_under_the_metric_learned(vehicle)
 
 
 def test_the_objective_never_rises_within_a_pass(vehicle):
-    model = MDaML(3, sampling="neighbors", n_refresh=3, random_state=0).fit(*vehicle)
+    model = MDaML(3, partners=Partners(n_refresh=3), random_state=0).fit(*vehicle)
     assert len(model.pass_starts_) == 4
     assert len(model.history_) == 4 + 3 * model.n_iter_
     assert never_rises(model)
@@ -458,9 +466,9 @@ def test_comparisons_that_do_not_depend_on_the_metric_are_not_drawn_again(toy, k
     X, y = toy
     triplets = sample_triplets(y, 3, 3, random_state=0)
     supervision = {"triplets": triplets} if kind == "passed" else {"y": y}
-    sampling = "neighbors" if kind == "passed" else "random"
+    drawn = "neighbors" if kind == "passed" else "random"
     plain, refreshed = (
-        MDaML(2, sampling=sampling, n_refresh=n, random_state=0).fit(X, **supervision)
+        make_mdaml("eq. 7", 2, kind=drawn, n_refresh=n, random_state=0).fit(X, **supervision)
         for n in (0, 2)
     )
     np.testing.assert_array_equal(refreshed.history_, plain.history_)
@@ -474,7 +482,7 @@ def test_iterations_are_counted_through_all_passes_and_a_stop_stops_all(vehicle)
         calls.append((iteration, value))
         return iteration == 3
 
-    options = {"sampling": "neighbors", "n_refresh": 3, "max_iter": 2, "tol": 0, "random_state": 0}
+    options = {"partners": Partners(n_refresh=3), "max_iter": 2, "tol": 0, "random_state": 0}
     model = MDaML(3, callback=watch, **options).fit(*vehicle)
     assert [iteration for iteration, _ in calls] == [1, 2, 3]
     assert len(model.pass_starts_) == 2
@@ -492,9 +500,7 @@ def test_the_metric_starts_where_it_is_told_to(vehicle, start):
     model = MDaML(
         3,
         init_metric=M if start == "array" else "whitened",
-        n_similar=2,
-        n_dissimilar=2,
-        n_refresh=0,
+        partners=Partners(n_similar=2, n_dissimilar=2, n_refresh=0),
         max_iter=1,
         random_state=0,
     ).fit(X, y)
@@ -517,9 +523,9 @@ def test_a_start_far_away_ends_at_the_same_convex_optimum():
     """At fixed modes, K = 1, the problem is convex in the metric: the start cannot matter."""
     X, y = make_blobs(60, 3, centers=4, random_state=0)
     options = {"n_modes": 1, "triplet_weight": 10, "ridge": 0.1, "max_iter": 50, "tol": 1e-9}
-    options |= {"max_inner_iter": 50, "sampling": "random", "anchor": 0.0, "random_state": 0}
+    options |= {"max_inner_iter": 50, "random_state": 0}
     ends = [
-        MDaML(init_metric=start, **options).fit(X, y).history_[-1]
+        make_mdaml("paper", init_metric=start, **options).fit(X, y).history_[-1]
         for start in ("identity", "whitened", np.diag([5.0, 0.1, 1.0]))
     ]
     np.testing.assert_allclose(ends, ends[0], rtol=1e-3)
@@ -530,8 +536,12 @@ def test_a_start_far_away_ends_at_the_same_convex_optimum():
     [
         ({"max_iter": "long"}, ValueError, "'auto', got 'long'. Or pass a whole number"),
         ({"max_iter": 0}, ValueError, "max_iter=...\\) must be at least 1, got 0"),
-        ({"n_refresh": -1}, ValueError, "n_refresh=...\\) must be at least 0, got -1"),
-        ({"n_refresh": 1.5}, TypeError, "n_refresh=...\\) must be an integer"),
+        (
+            {"partners": Partners(n_refresh=-1)},
+            ValueError,
+            "n_refresh=...\\) must be at least 0, got -1",
+        ),
+        ({"partners": Partners(n_refresh=1.5)}, TypeError, "n_refresh=...\\) must be an integer"),
         ({"init_metric": "pca"}, ValueError, "'identity', 'whitened', got 'pca'. Or pass a pos"),
         ({"init_metric": np.eye(3)}, ValueError, r"shape \(2, 2\); got shape \(3, 3\)"),
         ({"init_metric": -np.eye(2)}, ValueError, "smallest eigenvalue is -1"),

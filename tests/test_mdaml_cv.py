@@ -94,7 +94,7 @@ def test_wrong_comparisons_do_less_harm_than_with_many_modes():
     noisy, _ = make_triplets(X, n_triplets=2000, components=hidden, wrong=0.15, random_state=0)
     clean, _ = make_triplets(X, n_triplets=2000, components=hidden, random_state=1)
     chosen = fit(X, triplets=noisy).score_triplets(X, clean)
-    modes = MDaML(10, eta=3.0, anchor=0.0, random_state=0).fit(X, triplets=noisy)
+    modes = MDaML.paper(10, random_state=0).fit(X, triplets=noisy)
     assert chosen > 0.9 > modes.score_triplets(X, clean)
 
 

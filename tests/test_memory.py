@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from suite.models import make_mdaml
 
-from mdaml import MDaML
+from mdaml import MDaML, limit_memory
 from mdaml._validation import check_memory_limit
 from mdaml.constraints.comparisons import Comparisons, PairSet
 from mdaml.constraints.value import Constraints
-from mdaml.estimators.mdaml_spec import check_parameters
+from mdaml.estimators.posing import pose
 from mdaml.kernels.grouping import count_pairs, group_pairs, merge_comparisons
 from mdaml.kernels.products import rows_times, transposed_times, weighted_gram
 from mdaml.stores import choice
@@ -135,13 +136,13 @@ def test_indices_take_four_bytes_where_they_fit():
 
 # Fits
 
-EQ_7, ANCHOR = {"anchor": 0.0, "eta": 3.0}, {"anchor": 0.1}
-FLOOR = ANCHOR | {"floor": 0.05}
+EQ_7, ANCHOR = {"row": "eq. 7"}, {"row": "comparisons", "n_modes": 1, "anchor": 0.1}
+FLOOR = {"row": "neighbors", "anchor": 0.1, "find_groups": False}
 
 
-def fit(X, given, **options):
+def fit(X, given, row, **options):
     options = {"n_modes": 3, "max_iter": 3, "random_state": 0} | options
-    return MDaML(**options).fit(X, **given)
+    return make_mdaml(row, **options).fit(X, **given)
 
 
 def in_both_ways(monkeypatch, X, given, **options):
@@ -176,8 +177,8 @@ def test_a_fit_in_blocks_is_the_fit(monkeypatch, dtype, rtol, rank, weighted, op
 @pytest.mark.parametrize(
     ("options", "unit"),
     [
-        ({"init": "kmeans"}, 1.0),
-        ({"init": "kmeans"}, 1e3),  # a start as wide as that is scaled
+        ({"init_modes": "kmeans"}, 1.0),
+        ({"init_modes": "kmeans"}, 1e3),  # a start as wide as that is scaled
         ({"init_metric": "whitened"}, 1.0),
         ({"init_metric": np.diag([1.0, 2, 3, 4, 5, 6])}, 1.0),
     ],
@@ -186,7 +187,7 @@ def test_a_fit_in_blocks_is_the_fit(monkeypatch, dtype, rtol, rank, weighted, op
 def test_a_fit_to_labels_in_blocks_is_the_fit(monkeypatch, options, unit, rank):
     X = unit * problem()[0]
     y = np.digitize(X[:, 0] / unit, [2.7, 3.3])
-    options = {"max_iter": 1, "n_components": rank, **options}
+    options = {"row": "labels", "max_iter": 1, "n_components": rank, **options}
     whole, blocks = in_both_ways(monkeypatch, X, {"y": y}, **options)
     np.testing.assert_array_equal(blocks.triplets_, whole.triplets_)
     np.testing.assert_allclose(blocks.history_, whole.history_, rtol=1e-6)
@@ -198,7 +199,7 @@ def test_memory_maps_are_fitted_as_they_are(tmp_path, rank):
         np.save(tmp_path / f"{name}.npy", array)
     maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("X", "triplets")]
     mapped, plain = (
-        fit(X, {"triplets": triplets}, n_components=rank, anchor=0.1)
+        fit(X, {"triplets": triplets}, n_components=rank, **ANCHOR)
         for X, triplets in (maps, (X, triplets))
     )
     np.testing.assert_array_equal(mapped.components_, plain.components_)
@@ -207,25 +208,26 @@ def test_memory_maps_are_fitted_as_they_are(tmp_path, rank):
 # Limits
 
 
-def size_of(X, given, **options):
+def size_of(X, given, row="comparisons", **options):
     """What the memory of a fit with these parameters depends on."""
     said = Constraints.borrow(len(X), **given)
-    spec = check_parameters(MDaML(3, **options), X.shape, said)
+    spec = pose(make_mdaml(row, **options), X.shape, said).spec
     return fit_size(X.shape, X.itemsize, spec, said, copied=False)
 
 
 def test_a_limit_that_leaves_room_changes_nothing_and_a_tighter_one_takes_blocks(monkeypatch, rank):
     X, triplets = problem()
-    given, options = {"triplets": triplets}, {"n_components": rank, "anchor": 0.1}
+    given, options = {"triplets": triplets}, {"n_components": rank, **FLOOR, "n_modes": 3}
     size = size_of(X, given, **options)
     roomy, tight = size.needed(in_blocks=False), size.needed(in_blocks=True)
     assert tight < roomy
     free, in_blocks = in_both_ways(monkeypatch, X, given, **options)
     for limit, expected in ((roomy, free), (tight, in_blocks)):
-        limited = fit(X, given, memory_limit=limit, **options)
+        with limit_memory(limit):
+            limited = fit(X, given, **options)
         np.testing.assert_array_equal(limited.components_, expected.components_)
-    with pytest.raises(ValueError, match="may need"):
-        fit(X, given, memory_limit=tight - 1, **options)
+    with limit_memory(tight - 1), pytest.raises(ValueError, match="may need"):
+        fit(X, given, **options)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +241,9 @@ def test_a_limit_that_leaves_room_changes_nothing_and_a_tighter_one_takes_blocks
     ids=lambda given: next(iter(given)),
 )
 def test_what_does_not_fit_is_refused_with_what_is_needed_and_what_to_do(given, rank):
-    model = MDaML(2, memory_limit="1 MB", n_components=rank)
-    with pytest.raises(ValueError, match=r"allows 1 MB .* may need \d+ MB.*float32.*partial_fit"):
+    model = MDaML(n_components=rank)
+    message = r"allows 1 MB .* may need \d+ MB.*float32.*partial_fit"
+    with limit_memory("1 MB"), pytest.raises(ValueError, match=message):
         model.fit(problem()[0], **given)
     assert not hasattr(model, "components_")
 
@@ -266,10 +269,9 @@ def test_a_device_has_a_limit_of_its_own_and_no_blocks(monkeypatch):
     ],
 )
 def test_a_limit_that_is_none_is_refused(value, error):
-    X, triplets = problem()
-    message = r"MDaML\(memory_limit=...\) must be a positive number of bytes"
-    with pytest.raises(error, match=message):
-        fit(X, {"triplets": triplets}, memory_limit=value)
+    message = r"^limit_memory\(limit\) must be a positive number of bytes"
+    with pytest.raises(error, match=message), limit_memory(value):
+        pytest.fail("was entered")
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,7 @@ def test_a_limit_that_is_none_is_refused(value, error):
     ],
 )
 def test_limits_are_bytes_or_words(text, n_bytes):
-    assert check_memory_limit(MDaML(), text) == n_bytes
+    assert check_memory_limit("limit", text) == n_bytes
 
 
 # What is needed
@@ -318,7 +320,7 @@ import numpy as np
 from mdaml import MDaML
 from mdaml.constraints import labels
 from mdaml.constraints.arguments import check_supervision, EVERY_FORM
-from mdaml.estimators.mdaml_spec import check_parameters
+from mdaml.estimators.posing import pose
 from mdaml.kernels import neighbor_graph
 from mdaml.stores.choice import fit_size
 

@@ -377,7 +377,7 @@ def test_noise_is_withstood_with_parameters_chosen_from_noisy_comparisons_alone(
 def test_candidates_that_cannot_go_on_start_anew(balance):
     X, y = balance
     grid = {"triplet_weight": [10.0, 100.0, 1000.0, 10000.0]}
-    for options in ({"n_components": 2, "sampling": "random"}, {"sampling": "neighbors"}):
+    for options in ({"n_components": 2, "partners": "random"}, {"partners": "neighbors"}):
         estimator = MDaML(1, random_state=0, **options)
         search = partial(MetricSearchCV, estimator, grid, cv=2, random_state=0)
         staged, whole = search().fit(X, y), search(warm_start=False).fit(X, y)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from suite.models import make_mdaml
 
-from mdaml import MDaML
 from mdaml.constraints.value import Constraints
 from mdaml.datasets import make_triplets
 from mdaml.solver.run import Problem
@@ -32,10 +32,11 @@ class LoggingStore:
         return LoggingStore(self.wrapped.mapped(basis), self.calls)
 
 
-# Parameters of the estimator, and the same for the solver.
-EQ_7 = {"n_modes": 3, "eta": 3.0, "anchor": 0.0}, {"n_modes": 3, "eta": 3.0}
+# Rows of defaults and cells of the estimator, and the same for the solver.
+EQ_7 = "eq. 7", {}, {"n_modes": 3, "eta": 3.0}
 ANCHORED = (
-    {"anchor": 0.1, "floor": 0.05, "init_metric": "whitened", "triplet_weight": "auto"},
+    "neighbors",
+    {"anchor": 0.1, "init_metric": "whitened", "find_groups": False},
     {"n_modes": 2, "count_modes": True, "eta": 1.1, "anchor": 0.1, "floor": 0.05}
     | {"metric": "whitened", "mean_weight": True},
 )
@@ -44,7 +45,7 @@ ANCHORED = (
 @pytest.mark.parametrize("rank", [None, 2])
 @pytest.mark.parametrize("same", [EQ_7, ANCHORED], ids=["Eq. (7)", "anchor"])
 def test_solver_asks_a_store_for_its_protocol_only(rank, same):
-    params, options = same
+    row, cells, options = same
     X = np.random.default_rng(0).normal(size=(40, 4))
     said, _ = make_triplets(X, n_triplets=200, components=np.eye(4)[:1], random_state=0)
     weight = 6.0 * 4 / (rank or 4) if "anchor" in options else 8100.0
@@ -53,6 +54,6 @@ def test_solver_asks_a_store_for_its_protocol_only(rank, same):
     store = LoggingStore(MemoryStore.of(X))
     constraints = Constraints.of_triplets(said, len(X))
     fit = Problem(spec, constraints).solve(store, np.random.RandomState(0))
-    model = MDaML(**params, n_components=rank, random_state=0).fit(X, triplets=said)
+    model = make_mdaml(row, **cells, n_components=rank, random_state=0).fit(X, triplets=said)
     np.testing.assert_array_equal(fit.history, model.history_)
     assert set(store.calls) <= {name for name in vars(Store) if not name.startswith("_")}

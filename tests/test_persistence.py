@@ -110,7 +110,7 @@ def test_single_precision_and_names_of_features_come_back(data, tmp_path):
 def test_values_that_json_does_not_have_come_back(fitted, tmp_path):
     model = copy.deepcopy(fitted(mdaml.MDaML))
     model.lambda1_critical_ = float("inf")
-    model.set_params(eta=np.float32(2.1), n_modes=np.int64(10), tol=float("nan"), init="gmm")
+    model.set_params(eta=np.float32(2.1), n_modes=np.int64(10), tol=float("nan"))
     model.save(tmp_path / "model")
     assert_same(model, load(tmp_path / "model"))
 

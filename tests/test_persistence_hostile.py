@@ -22,7 +22,8 @@ from mdaml.persistence import load
 def original(tmp_path_factory):
     """The bytes of a small model with triplets and modes: most of them are structure."""
     X, y = make_multimodal(n_samples=12, random_state=1)
-    model = mdaml.MDaML(n_modes=2, n_similar=1, n_dissimilar=2, random_state=0).fit(X, y)
+    partners = mdaml.Partners(n_similar=1, n_dissimilar=2)
+    model = mdaml.MDaML(n_modes=2, partners=partners, shrinkage=0.0, random_state=0).fit(X, y)
     path = tmp_path_factory.mktemp("models") / "small.mdaml"
     model.save(path)
     return path.read_bytes()

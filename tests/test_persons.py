@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from suite.models import make_mdaml
 
 import mdaml
 from mdaml import KISSME, Constraints, MDaML, MDaMLCV
@@ -71,7 +72,7 @@ def test_history_is_the_objective_and_never_rises(crowd, n_modes, monkeypatch):
         Reliability, "updated", lambda self, losses: seen.append(self) or update(self, losses)
     )
     options = {"triplet_weight": 6.0, "anchor": 0.1, "floor": 0.5, "random_state": 0}
-    model = MDaML(n_modes, **options).fit(X, triplets=T, who=who)
+    model = make_mdaml("neighbors", n_modes, **options).fit(X, triplets=T, who=who)
     assert np.all(np.diff(model.history_) <= 1e-9 * model.history_[:-1])
     expected = literal_objective(model, X, T, who, seen[0])
     assert model.history_[-1] == pytest.approx(expected, rel=1e-6)
@@ -127,9 +128,10 @@ def test_every_store_finds_the_same(crowd, device, limit):
     X, T, who, _ = crowd
     if device is not None:
         limit = None
-    options = {"n_modes": 2, "anchor": 0.1, "floor": 0.5, "init": "kmeans", "random_state": 0}
-    model = MDaML(**options).fit(X, triplets=T, who=who)
-    other = MDaML(**options, device=device, memory_limit=limit).fit(X, triplets=T, who=who)
+    options = {"anchor": 0.1, "floor": 0.5, "init_modes": "kmeans", "random_state": 0}
+    model = make_mdaml("neighbors", 2, **options).fit(X, triplets=T, who=who)
+    with mdaml.limit_memory(limit):
+        other = clone(model).set_params(device=device).fit(X, triplets=T, who=who)
     assert np.allclose(model.persons_["error"], other.persons_["error"], atol=2e-3)
     assert other.history_[-1] == pytest.approx(model.history_[-1], rel=1e-3)
 

@@ -42,9 +42,7 @@ def fitted():
     X = pd.DataFrame(X, columns=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MDaML(n_modes=9, sampling="neighbors", n_refresh=1, max_iter=3, random_state=0).fit(
-            X, y
-        )
+        model = MDaML(n_modes=9, max_iter=3, random_state=0).fit(X, y)
     return X, y, model
 
 

@@ -61,7 +61,7 @@ def test_iterative_methods_name_their_phases_and_count_rounds(name):
 
 
 def test_rounds_reach_their_number_unless_the_fit_settles():
-    heard = follow(lambda: MDaML(2, max_iter=3, tol=0.0, n_refresh=1, random_state=0).fit(X, y))
+    heard = follow(lambda: MDaML(2, max_iter=3, tol=0.0, random_state=0).fit(X, y))
     assert [done for phase, done, _ in heard if phase == "rounds"] == [0, 1, 2, 3, 3, 4, 5, 6]
     assert {total for phase, _, total in heard if phase == "rounds"} == {6}
 

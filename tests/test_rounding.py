@@ -6,8 +6,9 @@ too, so fits agree at their start and after one round only; with an anchor whole
 
 import numpy as np
 import pytest
+from suite.models import make_mdaml
 
-from mdaml import MDaML
+from mdaml import limit_memory
 
 N_PROBLEMS = 12
 ROUND = 3  # entries of history_: centres, weights, metric
@@ -24,7 +25,7 @@ def draw_problem(n):
     triplets = np.array(
         [rng.choice(n_rows, 3, replace=False) for _ in range(rng.integers(20, 400))]
     )
-    options = {"n_modes": n_modes, "init": rng.dirichlet(np.ones(n_modes), n_rows), "max_iter": 10}
+    options = {"n_modes": rng.dirichlet(np.ones(n_modes), n_rows), "max_iter": 10}
     return X.astype(np.float32).astype(np.float64), triplets, options
 
 
@@ -36,10 +37,11 @@ def fit(X, triplets, options, road, monkeypatch):
     if road == "blocks":
         with monkeypatch.context() as patch:
             patch.setattr("mdaml.stores.choice.must_spare", lambda *_: True)
-            return MDaML(**options, memory_limit="1 GB").fit(single, triplets=triplets)
+            with limit_memory("1 GB"):
+                return make_mdaml(**options).fit(single, triplets=triplets)
     if road == "device":
         options = options | {"device": "cpu"}
-    return MDaML(**options).fit(X if road == "moved" else single, triplets=triplets)
+    return make_mdaml(**options).fit(X if road == "moved" else single, triplets=triplets)
 
 
 @pytest.mark.parametrize("road", ROADS)
@@ -47,8 +49,8 @@ def fit(X, triplets, options, road, monkeypatch):
 def test_with_an_anchor_whole_fits_agree(road, monkeypatch):
     for n in range(N_PROBLEMS):
         X, triplets, options = draw_problem(n)
-        options |= {"anchor": 0.03, "random_state": 0}
-        wanted = MDaML(**options).fit(X, triplets=triplets).history_[-1]
+        options |= {"row": "neighbors", "anchor": 0.03, "random_state": 0}
+        wanted = make_mdaml(**options).fit(X, triplets=triplets).history_[-1]
         got = fit(X, triplets, options, road, monkeypatch).history_[-1]
         assert got == pytest.approx(wanted, rel=1e-3), n
 
@@ -58,8 +60,8 @@ def test_with_an_anchor_whole_fits_agree(road, monkeypatch):
 def test_without_an_anchor_the_start_and_the_first_round_agree(road, monkeypatch):
     for n in range(N_PROBLEMS):
         X, triplets, options = draw_problem(n)
-        options |= {"anchor": 0.0, "random_state": 0, "max_iter": 1}
-        wanted = MDaML(**options).fit(X, triplets=triplets).history_
+        options |= {"row": "eq. 7", "random_state": 0, "max_iter": 1}
+        wanted = make_mdaml(**options).fit(X, triplets=triplets).history_
         got = fit(X, triplets, options, road, monkeypatch).history_
         np.testing.assert_allclose(got[0], wanted[0], rtol=1e-5, err_msg=str(n))
         np.testing.assert_allclose(got[: ROUND + 1], wanted[: ROUND + 1], rtol=1e-3, err_msg=str(n))
@@ -71,8 +73,8 @@ def test_without_an_anchor_neither_precision_ends_lower(monkeypatch):
     apart, moved = [], []
     for n in range(N_PROBLEMS):
         X, triplets, options = draw_problem(n)
-        options |= {"anchor": 0.0, "random_state": 0}
-        wanted = MDaML(**options).fit(X, triplets=triplets).history_[-1]
+        options |= {"row": "eq. 7", "random_state": 0}
+        wanted = make_mdaml(**options).fit(X, triplets=triplets).history_[-1]
         single = fit(X, triplets, options, "single", monkeypatch).history_[-1]
         noise = 1 + 6e-8 * np.random.default_rng(n).standard_normal(X.shape)
         close = fit(X * noise, triplets, options, "moved", monkeypatch).history_[-1]

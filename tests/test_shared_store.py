@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from suite.models import make_mdaml
 
 from mdaml import MDaML
 from mdaml.constraints.arguments import EVERY_FORM, check_supervision
 from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
-from mdaml.estimators.mdaml_spec import place, resolve
+from mdaml.estimators.posing import place, pose
 from mdaml.stores.memory import MemoryStore
 from mdaml.stores.shared import SharedClasses, SharedStore, _Recent
 
@@ -20,14 +21,14 @@ FROM_LABELS = [
     {"n_modes": 1},
     {"n_modes": 2, "triplet_weight": 30.0},
     {"n_modes": 2, "n_similar": 2, "n_dissimilar": 7},
-    {"n_modes": 3, "init": "kmeans"},
-    {"n_modes": 2, "sampling": "random"},
+    {"n_modes": 3, "init_modes": "kmeans"},
+    {"n_modes": 2, "kind": "random"},
     {"n_modes": "auto", "anchor": 0.1},
     {"n_modes": 2, "pairing": "zip"},
     {"n_modes": 2, "n_components": 2},
     {"n_modes": 2},  # again, after all others
 ]
-FROM_TRIPLETS = [{"anchor": 0.003}, {"anchor": 0.1}, {"anchor": 0.0, "n_modes": 2}]
+FROM_TRIPLETS = [{"anchor": 0.003}, {"anchor": 0.1}, {"row": "eq. 7", "n_modes": 2}]
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +40,23 @@ def data():
     return X, {"y": y}, {"y": None, "triplets": triplets}
 
 
+def make(given, cells):
+    usual = {"row": "labels", "shrinkage": 0.0}
+    if given["y"] is None:
+        usual = {"row": "comparisons"}
+    return make_mdaml(**usual | {"random_state": 0} | cells)
+
+
 def fit_together(X, given, candidates, **options):
     samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
     said = SharedClasses.of_classes(said) if isinstance(said, Classes) else said
     shared = {}
     for params in candidates:
-        model = MDaML(**params, **options, random_state=0)
-        spec, _ = resolve(model, samples.shape, said)
-        spec = replace(spec, is_measured=bool(spec.anchors or spec.shrinkages))  # as searches do
-        model._learn_in(X, place(model, samples, spec, said, shared=shared), spec, said)
+        model = make(given, params | options)
+        posed = pose(model, samples.shape, said)
+        chosen = bool(posed.spec.anchors or posed.spec.shrinkages)  # as searches do
+        posed = replace(posed, spec=replace(posed.spec, is_measured=chosen))
+        model._learn_in(X, place(model, samples, posed.spec, said, shared=shared), posed)
         yield model
     assert len(shared) == 1
 
@@ -69,7 +78,7 @@ def test_on_a_device_too(data):
 def assert_alone_is_the_same(X, given, candidates, **options):
     together = fit_together(X, given, candidates, **options)
     for params, ours in zip(candidates, together, strict=True):
-        alone = MDaML(**params, **options, random_state=0).fit(X, **given)
+        alone = make(given, params | options).fit(X, **given)
         np.testing.assert_array_equal(ours.history_, alone.history_, err_msg=str(params))
         np.testing.assert_array_equal(ours.components_, alone.components_)
         np.testing.assert_array_equal(ours.triplets_, alone.triplets_)
@@ -98,7 +107,7 @@ def test_common_work_is_done_once(data, monkeypatch):
     list(fit_together(X, labels, weights, n_refresh=1))
     assert sorted(calls) == 4 * ["compare"] + ["mixture_weights"] + 4 * ["nearest"]
     calls.clear()
-    list(fit_together(X, triplets, [{"anchor": 0.0, **params} for params in weights]))
+    list(fit_together(X, triplets, [{"row": "eq. 7", **params} for params in weights]))
     assert sorted(calls) == ["compare", "mixture_weights"]
 
 

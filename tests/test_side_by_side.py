@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from suite.models import make_mdaml
 
 from mdaml import MDaML
 from mdaml.estimators import mdaml_cv, mdaml_folds
@@ -52,7 +53,7 @@ def test_a_grid_search_is_the_same_side_by_side(data, device, request, monkeypat
     if device is not None:
         request.getfixturevalue("torch")
     grid = {"n_modes": [1, 2], "triplet_weight": [300.0, 3000.0]}
-    model = MDaML(device=device, max_inner_iter=2, n_refresh=0 if device else 1)
+    model = make_mdaml("labels", device=device, max_inner_iter=2, n_refresh=0 if device else 1)
     search = MetricSearchCV(model, grid, cv=2, refit=False, random_state=0)
     alone = search.fit(*data).cv_results_["mean_test_score"]
     monkeypatch.setattr(_trials, "n_fits_at_once", lambda *_: 3)

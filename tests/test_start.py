@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import oracles
 import pytest
+from suite.models import make_mdaml
 
 from mdaml import MDaML
 from mdaml.constraints import Constraints, sample_triplets
@@ -32,9 +33,6 @@ def many_features():
     X = np.random.default_rng(0).normal(size=(100, 60))
     answers = make_triplets(X, n_triplets=1200, components=np.eye(60)[:5], random_state=0)
     return X, answers[0]
-
-
-EQ_7 = {"anchor": 0.0, "eta": 3.0}  # the objective of the paper
 
 
 def multimodal():
@@ -71,14 +69,14 @@ def test_contradictions_do_not_start_at_no_distance_at_all():
     T = np.array([np.random.default_rng(i).choice(60, 3, replace=False) for i in range(300)])
     both = np.concatenate([T, T[:, [0, 2, 1]]])
     with pytest.warns(UserWarning, match="the best metric is zero|hardly anything to learn"):
-        model = MDaML(1, **EQ_7, max_iter=1, max_inner_iter=1).fit(X, triplets=both)
+        model = make_mdaml("eq. 7", 1, max_iter=1, max_inner_iter=1).fit(X, triplets=both)
     assert np.trace(model.get_mahalanobis_matrix()) > 0.01
 
 
 def test_with_many_features_the_start_is_a_multiple_of_the_identity(many_features):
     X, T = many_features
     auto, plain = (
-        MDaML(1, **EQ_7, init_metric=start).fit(X, triplets=T[:800])
+        make_mdaml("eq. 7", 1, init_metric=start).fit(X, triplets=T[:800])
         for start in ("auto", "identity")
     )
     assert auto.history_[0] * BETTER < plain.history_[0]
@@ -90,29 +88,32 @@ def test_an_anchored_fit_starts_at_a_multiple_of_the_identity_that_suits_the_mar
     X, T = many_features
     models = [MDaML(init_metric=start).fit(X, triplets=T[:800]) for start in ("auto", "identity")]
     np.testing.assert_array_equal(models[0].history_, models[1].history_)
-    plain = MDaML(1, **EQ_7).fit(X, triplets=T[:800])
+    plain = make_mdaml("eq. 7", 1).fit(X, triplets=T[:800])
     assert models[0].score_triplets(X, T[800:]) > plain.score_triplets(X, T[800:])
 
 
-@pytest.mark.parametrize("options", [{}, EQ_7], ids=["defaults", "Eq. (7)"])
-@pytest.mark.parametrize("supervision", ["labels", "triplets"])
-def test_with_few_features_the_start_is_the_identity(supervision, options):
+@pytest.mark.parametrize(
+    ("row", "supervision"),
+    [("labels", "labels"), ("comparisons", "triplets"), ("eq. 7", "labels"), ("eq. 7", "triplets")],
+)
+def test_with_few_features_the_start_is_the_identity(supervision, row):
     X, y, triplets = multimodal()
     given = {"y": y} if supervision == "labels" else {"triplets": triplets}
     auto, plain = (
-        MDaML(3, **options, init_metric=start, random_state=0).fit(X, **given)
+        make_mdaml(row, init_metric=start, random_state=0).fit(X, **given)
         for start in ("auto", "identity")
     )
     np.testing.assert_array_equal(auto.history_, plain.history_)
     np.testing.assert_array_equal(auto.components_, plain.components_)
 
 
-@pytest.mark.parametrize("options", [{}, EQ_7], ids=["defaults", "Eq. (7)"])
-def test_units_of_the_features_matter_little(options):
+@pytest.mark.parametrize("row", ["comparisons", "eq. 7"])
+def test_units_of_the_features_matter_little(row):
     X, _, T = multimodal()
-    options = {"n_modes": 3, "ridge": 0.0, "random_state": 0} | options
     small, usual, large = (
-        MDaML(**options).fit(unit * X, triplets=T).score_triplets(unit * X, T)
+        make_mdaml(row, ridge=0.0, random_state=0)
+        .fit(unit * X, triplets=T)
+        .score_triplets(unit * X, T)
         for unit in (1e-4, 1.0, 1e3)
     )
     assert min(small, large) > usual - 0.03
@@ -121,7 +122,9 @@ def test_units_of_the_features_matter_little(options):
 def test_history_and_callback_are_those_of_the_start_that_was_chosen(many_features):
     X, T = many_features
     seen = []
-    model = MDaML(2, callback=lambda n, value: seen.append((n, value)), random_state=0)
+    model = make_mdaml(
+        "eq. 7", 2, callback=lambda n, value: seen.append((n, value)), random_state=0
+    )
     model.fit(X, triplets=T)
     assert len(model.history_) == 1 + 3 * model.n_iter_
     assert np.all(np.diff(model.history_) <= 0)
@@ -131,7 +134,7 @@ def test_history_and_callback_are_those_of_the_start_that_was_chosen(many_featur
 
 def test_a_callback_may_stop_after_the_first_round(many_features):
     X, T = many_features
-    model = MDaML(2, callback=lambda *_: True, random_state=0).fit(X, triplets=T)
+    model = make_mdaml("eq. 7", 2, callback=lambda *_: True, random_state=0).fit(X, triplets=T)
     assert model.n_iter_ == 1
 
 
@@ -339,9 +342,12 @@ def test_an_anchor_of_zero_is_eq_7_to_the_last_bit(many_features, rank):
     said = Constraints.of_triplets(T, len(X))
     eq_7 = Spec(2, 3.0, 2400.0, 1e-4, rank, scale_metric=rank is None)
     fit = Problem(eq_7, said).solve(MemoryStore.of(X), np.random.RandomState(0))
-    model = MDaML(2, **EQ_7, n_components=rank, random_state=0).fit(X, triplets=T)
+    options = {"n_components": rank, "random_state": 0}
+    model = make_mdaml("eq. 7", 2, **options).fit(X, triplets=T)
     assert fit.F.shape == model.components_.T.shape
     np.testing.assert_array_equal(fit.history, model.history_)
     np.testing.assert_array_equal(fit.weights, model.weights_)
-    same = MDaML(2, **EQ_7, floor=0.0, n_components=rank, random_state=0).fit(X, triplets=T)
+    same = make_mdaml(
+        "neighbors", 2, anchor=0.0, floor=0.0, eta=3.0, triplet_weight=2400.0, **options
+    ).fit(X, triplets=T)
     np.testing.assert_array_equal(same.components_, model.components_)

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
+from suite.models import make_mdaml
 
-from mdaml import MDaML, load
+from mdaml import MDaML, limit_memory, load
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import load_dataset
 from mdaml.estimators import chunks as chunks_module
@@ -41,7 +42,7 @@ def few_chunks():
 @pytest.fixture(params=[None, 3], ids=["full rank", "rank 3"])
 def model(request):
     """A model of either space, not fitted."""
-    return MDaML(2, n_components=request.param, random_state=0)
+    return make_mdaml("comparisons", 2, floor=0.5, n_components=request.param, random_state=0)
 
 
 def stream(chunks, model):
@@ -66,8 +67,6 @@ def mean_loss(model, X, triplets):
 
 # The gap to one fit on everything; the figures of docs/scaling.md with a margin
 
-EQ_7 = {"anchor": 0.0, "eta": 3.0}
-
 
 @pytest.fixture(scope="module")
 def ten_chunks():
@@ -77,17 +76,17 @@ def ten_chunks():
 
 
 # With an anchor one fit stops before it has learned the wrong answers; chunks have more rounds.
-GAPS = [(EQ_7, (0.02, 0.01)), ({"anchor": 0.03}, (0.03, 0.015))]
+GAPS = [("eq. 7", {"n_modes": 2}, (0.02, 0.01)), ("comparisons", {"anchor": 0.03}, (0.03, 0.015))]
 
 
-@pytest.mark.parametrize(("options", "gaps"), GAPS, ids=["Eq. (7)", "anchor"])
+@pytest.mark.parametrize(("row", "cells", "gaps"), GAPS, ids=["Eq. (7)", "anchor"])
 @pytest.mark.parametrize("rank", [None, 8])
 def test_ten_chunks_come_close_to_one_fit_on_random_comparisons(
-    monkeypatch, ten_chunks, rank, options, gaps
+    monkeypatch, ten_chunks, rank, row, cells, gaps
 ):
     chunks, held_out = ten_chunks
     X, triplets = joined(chunks)
-    model = MDaML(2, **options, n_components=rank, random_state=0)
+    model = make_mdaml(row, **cells, n_components=rank, random_state=0)
     first = clone(model).fit(chunks[0][0], triplets=chunks[0][1])
     one_fit = clone(model).fit(X, triplets=triplets)
     for kept, gap in zip((1000, 20_000), gaps, strict=True):
@@ -99,16 +98,16 @@ def test_ten_chunks_come_close_to_one_fit_on_random_comparisons(
         assert mean_loss(streamed, X, triplets) <= 1.05 * mean_loss(one_fit, X, triplets)
 
 
-@pytest.mark.parametrize("options", [EQ_7 | {"n_modes": 3}, {}], ids=["Eq. (7)", "defaults"])
-def test_ten_chunks_come_close_to_one_fit_on_a_data_set(monkeypatch, options):
+@pytest.mark.parametrize("row", ["eq. 7", "comparisons"])
+def test_ten_chunks_come_close_to_one_fit_on_a_data_set(monkeypatch, row):
     monkeypatch.setattr(chunks_module, "MAX_COMPARISONS", 2000)
     X, y = load_dataset("vehicle", return_X_y=True)
     X = StandardScaler().fit_transform(X)
     parts = np.array_split(np.random.default_rng(0).permutation(len(X)), 10)
     chunks = [(X[p], sample_triplets(y[p], 5, 5, random_state=0)) for p in parts]
     every, triplets = joined(chunks)
-    batch = MDaML(**options, random_state=0).fit(every, triplets=triplets)
-    model = stream(chunks, MDaML(**options, random_state=0))
+    batch = make_mdaml(row, random_state=0).fit(every, triplets=triplets)
+    model = stream(chunks, make_mdaml(row, random_state=0))
     held_out = X, sample_triplets(y, 5, 5, random_state=99)
     assert model.score_triplets(*held_out) >= batch.score_triplets(*held_out) - 0.01
 
@@ -168,7 +167,7 @@ def test_a_loaded_model_goes_on(tmp_path, few_chunks, model):
 
 @pytest.mark.parametrize("n_components", [None, D])
 def test_directions_that_were_cut_off_can_come_back(few_chunks, n_components):
-    model = MDaML(2, n_components=n_components, random_state=0)
+    model = MDaML(n_components=n_components, random_state=0)
     model.fit(few_chunks[0][0], triplets=few_chunks[0][1])
     model.components_ = model.components_[:3]
     stream(few_chunks[1:], model)
@@ -216,10 +215,10 @@ def test_single_precision_stays_single_and_large_chunks_go_in_blocks(
 def test_other_features_other_names_and_other_modes_are_refused(few_chunks):
     X, triplets = few_chunks[0]
     named = pd.DataFrame(X, columns=[f"f{n}" for n in range(D)])
-    model = MDaML(2, random_state=0).partial_fit(named, triplets=triplets)
+    model = MDaML.paper(2, random_state=0).partial_fit(named, triplets=triplets)
     expected = model.components_.copy()
     with pytest.raises(ValueError, match="expecting 16 features"):
-        MDaML(2).partial_fit(X, triplets=triplets).partial_fit(X[:, 1:], triplets=triplets)
+        MDaML().partial_fit(X, triplets=triplets).partial_fit(X[:, 1:], triplets=triplets)
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(named.rename(columns={"f0": "other"}), triplets=triplets)
     with pytest.raises(ValueError, match=r"goes on with a model of 2 modes.*fit"):
@@ -231,7 +230,7 @@ def test_other_features_other_names_and_other_modes_are_refused(few_chunks):
 
 def test_another_rank_is_refused(few_chunks):
     X, triplets = few_chunks[0]
-    model = MDaML(2, n_components=3, random_state=0).partial_fit(X, triplets=triplets)
+    model = MDaML(n_components=3, random_state=0).partial_fit(X, triplets=triplets)
     for rank in (None, 2):
         with pytest.raises(
             ValueError, match=rf"n_components={rank}\) goes on with a model of rank 3"
@@ -242,10 +241,11 @@ def test_another_rank_is_refused(few_chunks):
 def test_a_chunk_that_does_not_fit_into_the_limit_is_refused(few_chunks, model):
     stream(few_chunks[:1], model)
     expected = model.components_.copy()
-    with pytest.raises(ValueError, match="may need"):
-        stream(few_chunks[1:2], model.set_params(memory_limit=10))
+    with limit_memory(10), pytest.raises(ValueError, match="may need"):
+        stream(few_chunks[1:2], model)
     np.testing.assert_array_equal(model.components_, expected)
-    stream(few_chunks[1:2], model.set_params(memory_limit="1 GB"))
+    with limit_memory("1 GB"):
+        stream(few_chunks[1:2], model)
 
 
 # The parts

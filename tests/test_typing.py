@@ -25,7 +25,8 @@ mdaml.datasets.load_data("sonar")  # attr-defined
 MDaML(n_modes="three")  # arg-type
 MDaML(3, "auto")  # call-arg
 MDaML(n_mode=3)  # call-arg
-MDaML(sampling="nearest")  # arg-type
+MDaML(partners="nearest")  # arg-type
+MDaML(goal="paper, please")  # arg-type
 MDaML(device="gpu")  # arg-type
 PairVerifier(MDaML(), threshold="best")  # arg-type
 load_dataset(3)  # call-overload

@@ -1,19 +1,22 @@
 """Mistakes of a user: each is refused before any work starts, in words that say what to do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
-from mdaml import MDaML
-from mdaml.estimators import mdaml as module
+from mdaml import PRESETS, MDaML, Partners
+from mdaml.estimators.posing import Posed
 
 N, D = 30, 3
 Y = np.arange(N) % 3
 X = np.random.default_rng(0).normal(size=(N, D)) + 4 * np.eye(3)[Y]
 TRIPLETS = np.array([(i, (i + 3) % N, (i + 1) % N) for i in range(N)])
 BOTH_FORMS = {"y": Y}, {"triplets": TRIPLETS}
+FEW = Partners(n_similar=2, n_dissimilar=2)
 
 
 def with_value(array, value):
@@ -28,9 +31,9 @@ def no_work(monkeypatch):
     """Fail the test if a fit gets as far as drawing, grouping, or starting modes."""
 
     def reached(*_args, **_kwargs):
-        pytest.fail("Problem was reached: the mistake was found too late, or not at all")
+        pytest.fail("Something was to be chosen: the mistake was found too late, or not at all")
 
-    monkeypatch.setattr(module, "Problem", reached)
+    monkeypatch.setattr(Posed, "choose", reached)
 
 
 refused_before_any_work = pytest.mark.usefixtures("no_work")
@@ -38,7 +41,7 @@ refused_before_any_work = pytest.mark.usefixtures("no_work")
 
 @pytest.fixture(scope="module")
 def model():
-    return MDaML(n_modes=2, n_similar=2, n_dissimilar=2, random_state=0).fit(X, Y)
+    return MDaML(n_modes=2, partners=FEW, shrinkage=0.0, random_state=0).fit(X, Y)
 
 
 # Triplets
@@ -108,7 +111,7 @@ def test_integers_of_any_kind_are_triplets(kind):
     }[kind]
     if kind == "read-only":
         same.flags.writeable = False
-    options = {"n_modes": 2, "anchor": 0.1, "random_state": 0}
+    options = {"goal": "neighbors", "n_modes": 2, "anchor": 0.1, "random_state": 0}
     expected = MDaML(**options).fit(X, triplets=TRIPLETS)
     fitted = MDaML(**options).fit(X, triplets=same)
     np.testing.assert_array_equal(fitted.triplets_, TRIPLETS)
@@ -153,17 +156,17 @@ def test_bad_labels_are_refused(y, message):
 def test_a_class_of_one_sample_is_no_error():
     y = Y.copy()
     y[7] = 9
-    fitted = MDaML(n_modes=2, n_similar=2, n_dissimilar=20, random_state=0).fit(X, y)
+    partners = Partners(n_similar=2, n_dissimilar=20)
+    fitted = MDaML(n_modes=2, partners=partners, shrinkage=0.0, random_state=0).fit(X, y)
     assert 7 not in fitted.triplets_[:, :2]
     assert 7 in fitted.triplets_[:, 2]
 
 
-@pytest.mark.parametrize("sampling", ["random", "neighbors"])
-def test_unlabelled_rows_are_in_no_triplet_but_have_weights(sampling):
+@pytest.mark.parametrize("kind", ["random", "neighbors"])
+def test_unlabelled_rows_are_in_no_triplet_but_have_weights(kind):
     y = np.where(np.arange(N) < 24, Y, -1)
-    fitted = MDaML(n_modes=2, n_similar=2, n_dissimilar=2, sampling=sampling, random_state=0).fit(
-        X, y
-    )
+    partners = replace(FEW, kind=kind)
+    fitted = MDaML(n_modes=2, partners=partners, shrinkage=0.0, random_state=0).fit(X, y)
     assert fitted.triplets_.max() < 24
     assert fitted.weights_.shape == (N, 2)
 
@@ -177,7 +180,7 @@ def test_classes_of_any_kind_are_labels(kind):
         "nullable": pd.Series(Y, dtype="Int64"),
         "categories": pd.Series(np.array(["ant", "bee", "cow"])[Y], dtype="category"),
     }[kind]
-    options = {"n_modes": 2, "n_similar": 2, "n_dissimilar": 2, "random_state": 0}
+    options = {"n_modes": 2, "partners": FEW, "shrinkage": 0.0, "random_state": 0}
     expected = MDaML(**options).fit(X, Y == 1 if kind == "booleans" else Y)
     np.testing.assert_array_equal(MDaML(**options).fit(X, y).triplets_, expected.triplets_)
 
@@ -276,7 +279,7 @@ def test_numbers_of_any_kind_are_samples(kind):
         "frame": pd.DataFrame(whole, columns=list("abc")),
         "numbers as objects": whole.astype(object),
     }[kind]
-    options = {"n_modes": 2, "n_similar": 2, "n_dissimilar": 2, "random_state": 0}
+    options = {"n_modes": 2, "partners": FEW, "shrinkage": 0.0, "random_state": 0}
     fitted = MDaML(**options).fit(same, Y)
     np.testing.assert_array_equal(fitted.components_, MDaML(**options).fit(whole, Y).components_)
 
@@ -309,26 +312,30 @@ BAD_PARAMETERS = [
     ("ridge", -1e-3, ValueError, r"at least 0, got -0\.001"),
     ("ridge", np.nan, ValueError, "finite.*got nan"),
     ("ridge", "none", TypeError, "must be a finite number.*got 'none'"),
-    ("n_similar", 0, ValueError, "at least 1, got 0"),
-    ("n_similar", 1.5, TypeError, r"must be an integer.*got 1\.5"),
-    ("n_dissimilar", 0, ValueError, "at least 1, got 0"),
-    ("n_dissimilar", "all", TypeError, "must be an integer.*got 'all'"),
-    ("sampling", "nearest", ValueError, "'neighbors', 'random', got 'nearest'"),
-    ("sampling", None, ValueError, "'neighbors', 'random', got None"),
-    ("pairing", "all", ValueError, "'grid', 'zip', got 'all'"),
-    ("init", "random", ValueError, "'gmm', 'kmeans'.*got 'random'.*array of first weights"),
-    ("init", None, TypeError, "'gmm', 'kmeans' or numbers of shape.*got None"),
-    ("init", np.ones((N, 3)), ValueError, r"\(n_samples, n_modes\) = \(30, 2\).*\(30, 3\)"),
-    ("init", np.ones((2, N)), ValueError, r"= \(30, 2\).*\(2, 30\)"),
-    ("init", np.ones(N), ValueError, r"= \(30, 2\).*\(30,\)"),
-    ("init", with_value(np.ones((N, 2)), -0.1), ValueError, r"not negative.*smallest is -0\.1"),
-    ("init", with_value(np.ones((N, 2)), np.nan), ValueError, "must be finite"),
-    ("init", with_value(np.ones((N, 2)), np.inf), ValueError, "must be finite"),
-    ("init", np.zeros((N, 2)), ValueError, "positive sum in every row"),
+    ("partners", "nearest", ValueError, "'neighbors', 'random', got 'nearest'. Or pass Partners"),
+    ("partners", None, TypeError, r"'neighbors', 'random' or Partners\(\.\.\.\), got None"),
+    ("partners", 5, TypeError, r"'neighbors', 'random' or Partners\(\.\.\.\), got 5"),
+    ("partners", PRESETS["labels"], TypeError, r"or Partners\(\.\.\.\), got Preset"),
+    ("partners", {"n_near": 3}, ValueError, "no field 'n_near'.*It has kind, n_similar"),
+    ("partners", {5: 3}, ValueError, "no field 5.*It has kind, n_similar"),
+    ("goal", "labels", ValueError, "'comparisons', 'neighbors', 'paper'.*got 'labels'.*a Preset"),
+    ("goal", None, TypeError, r"'neighbors', 'paper' or Preset\(\.\.\.\), got None"),
+    ("goal", 5, TypeError, r"'neighbors', 'paper' or Preset\(\.\.\.\), got 5"),
+    ("goal", FEW, TypeError, r"'paper' or Preset\(\.\.\.\), got Partners"),
+    ("goal", {"n_modes": 3, "etta": 2.0}, ValueError, "no field 'etta'.*It has n_modes, eta"),
+    ("goal", {"n_modes": 3}, ValueError, "lacks 'eta'.*replace"),
+    ("n_modes", np.ones((N + 1, 3)), ValueError, r"\(n_samples, n_modes\) with 30.*\(31, 3\)"),
+    ("n_modes", np.ones((2, N)), ValueError, r"with 30 samples.*\(2, 30\)"),
+    ("n_modes", np.ones(N), ValueError, r"with 30 samples.*\(30,\)"),
+    ("n_modes", np.ones((N, 0)), ValueError, r"with 30 samples.*\(30, 0\)"),
+    ("n_modes", [[1.0, 2.0], [3.0]], ValueError, "first weights.*rows of different lengths"),
+    ("n_modes", with_value(np.ones((N, 2)), -0.1), ValueError, r"not negative.*smallest is -0\.1"),
+    ("n_modes", with_value(np.ones((N, 2)), np.nan), ValueError, "must be finite"),
+    ("n_modes", with_value(np.ones((N, 2)), np.inf), ValueError, "must be finite"),
+    ("n_modes", np.zeros((N, 2)), ValueError, "positive sum in every row"),
+    ("n_modes", np.full((N, 2), "a"), TypeError, "the first weights.*got"),
     ("max_iter", 0, ValueError, "at least 1, got 0"),
     ("max_iter", 2.5, TypeError, r"must be an integer.*got 2\.5"),
-    ("max_inner_iter", 0, ValueError, "at least 1, got 0"),
-    ("max_inner_iter", None, TypeError, "must be an integer.*got None"),
     ("tol", -1e-3, ValueError, r"at least 0, got -0\.001"),
     ("tol", None, TypeError, "must be a finite number.*got None"),
     ("n_components", 0, ValueError, "between 1 and 3, the number of features.*got 0"),
@@ -351,11 +358,79 @@ bad_parameters = pytest.mark.parametrize(
 @bad_parameters
 @refused_before_any_work
 def test_bad_parameters_are_kept_by_init_and_refused_by_name_in_fit(name, value, error, message):
-    model = MDaML(**{"n_modes": 2, name: value})
+    model = MDaML(**{name: value})
     assert model.get_params()[name] is value
     for said in BOTH_FORMS:
         with pytest.raises(error, match=rf"(?s)^MDaML\({name}=\.\.\.\).*{message}"):
             model.fit(X, **said)
+
+
+BAD_PARTNERS = [
+    ("n_similar", 0, ValueError, "at least 1, got 0"),
+    ("n_similar", 1.5, TypeError, r"must be an integer.*got 1\.5"),
+    ("n_dissimilar", 0, ValueError, "at least 1, got 0"),
+    ("n_dissimilar", "all", TypeError, "must be an integer.*got 'all'"),
+    ("n_refresh", -1, ValueError, "at least 0, got -1"),
+    ("n_refresh", True, TypeError, "must be an integer.*got True"),
+    ("kind", "nearest", ValueError, "'neighbors', 'random', got 'nearest'"),
+    ("kind", None, ValueError, "'neighbors', 'random', got None"),
+    ("pairing", "all", ValueError, "'grid', 'zip', got 'all'"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "message"), BAD_PARTNERS)
+@refused_before_any_work
+def test_bad_fields_of_partners_are_refused_by_name(name, value, error, message):
+    partners = Partners(**{name: value})
+    within = replace(PRESETS["paper"], partners=partners)
+    for said in BOTH_FORMS:
+        for given in (partners, {name: value}):
+            with pytest.raises(error, match=rf"(?s)^MDaML\(partners\.{name}=\.\.\.\).*{message}"):
+                MDaML(partners=given).fit(X, **said)
+        with pytest.raises(error, match=rf"(?s)^MDaML\(goal\.partners\.{name}=\.\.\.\).*{message}"):
+            MDaML(goal=within).fit(X, **said)
+
+
+BAD_CELLS = [
+    ("n_modes", 0, ValueError, "at least 1, got 0"),
+    ("n_modes", "many", ValueError, "'counted', got 'many'. Or pass a whole number"),
+    ("n_modes", 2.5, TypeError, r"must be an integer.*got 2\.5"),
+    ("eta", 1.0, ValueError, r"greater than 1, got 1\.0"),
+    ("eta", "auto", TypeError, "must be a finite number.*got 'auto'"),
+    ("triplet_weight", 0.0, ValueError, r"greater than 0, got 0\.0"),
+    ("triplet_weight", None, TypeError, "must be a finite number.*got None"),
+    ("weight_unit", "two", ValueError, "'one', 'modes', 'self-weight', got 'two'"),
+    ("ridge", -1.0, ValueError, r"at least 0, got -1\.0"),
+    ("anchor", -1.0, ValueError, r"at least 0, got -1\.0"),
+    ("anchor", (), ValueError, r"at least one value to choose from, got \(\)"),
+    ("anchor", (1.0, "2"), TypeError, "must be a finite number.*got '2'"),
+    ("anchor", "much", ValueError, "'by amount', got 'much'. Or pass a number"),
+    ("floor", 1.5, ValueError, r"between 0 and 1, got 1\.5"),
+    ("floor", "auto", TypeError, "must be a number.*got 'auto'"),
+    ("shrinkage", 2.0, ValueError, r"between 0 and 1, got 2\.0"),
+    ("shrinkage", (0.0, 2.0), ValueError, r"between 0 and 1, got 2\.0"),
+    ("shrinkage", "chosen", TypeError, "must be a number.*got 'chosen'.*tuple to choose from"),
+    ("partners", "neighbors", TypeError, r"must be Partners\(\.\.\.\), got 'neighbors'"),
+    ("partners", None, TypeError, r"must be Partners\(\.\.\.\), got None"),
+    ("init_metric", "pca", ValueError, "'identity', 'whitened', got 'pca'"),
+    ("init_modes", "random", ValueError, "'gmm', 'kmeans', got 'random'"),
+    ("max_iter", 0, ValueError, "at least 1, got 0"),
+    ("max_iter", "auto", TypeError, "must be an integer.*got 'auto'"),
+    ("max_inner_iter", 0, ValueError, "at least 1, got 0"),
+    ("max_inner_iter", None, TypeError, "must be an integer.*got None"),
+    ("find_groups", "yes", ValueError, "True, False, got 'yes'"),
+    ("measure", None, ValueError, "True, False, got None"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "message"), BAD_CELLS)
+@refused_before_any_work
+def test_bad_cells_of_a_preset_are_refused_by_name(name, value, error, message):
+    preset = replace(PRESETS["paper"], **{name: value})
+    for said in BOTH_FORMS:
+        for given in (preset, vars(preset)):
+            with pytest.raises(error, match=rf"(?s)^MDaML\(goal\.{name}=\.\.\.\).*{message}"):
+                MDaML(goal=given).fit(X, **said)
 
 
 @pytest.mark.parametrize("random_state", ["seed", -1, 1.5])
@@ -378,23 +453,25 @@ def test_a_bad_seed_is_refused(random_state):
         ("tol", 0),
         ("n_components", 1),
         ("n_components", D),
-        ("init", np.ones((N, 2), int).tolist()),
-        ("init", pd.DataFrame(np.full((N, 2), 0.5))),
+        ("n_modes", np.ones((N, 2), int).tolist()),
+        ("n_modes", pd.DataFrame(np.full((N, 2), 0.5))),
         ("device", "auto"),
-        ("n_similar", np.int32(2)),
+        ("partners", Partners(n_similar=np.int32(2))),
+        ("partners", {"n_similar": 2}),
+        ("goal", replace(PRESETS["labels"], n_modes=np.int64(2), floor=0, anchor=1, shrinkage=0)),
     ],
     ids=lambda value: "weights" if isinstance(value, list | pd.DataFrame) else repr(value),
 )
 # What is learned is not the question here; a start with equal modes may well learn little.
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_parameters_at_their_bounds_and_of_other_number_types_are_accepted(name, value):
-    options = {"n_modes": 2, "n_similar": 2, "n_dissimilar": 2, "random_state": 0}
+    options = {"n_modes": 2, "partners": FEW, "shrinkage": 0.0, "random_state": 0}
     fitted = MDaML(**{**options, name: value}).fit(X, Y)
     assert np.all(np.isfinite(fitted.components_))
 
 
 def test_a_refused_fit_can_be_repeated_with_a_good_parameter():
-    model = MDaML(n_modes=2, eta=1, random_state=0)
+    model = MDaML(n_modes=2, eta=1, shrinkage=0.0, random_state=0)
     with pytest.raises(ValueError, match="eta"):
         model.fit(X, Y)
     assert model.set_params(eta=3.0).fit(X, Y).components_.shape == (D, D)
@@ -464,11 +541,6 @@ def test_mixed_labels_are_refused_in_words():
 def test_ragged_triplets_are_refused_in_words():
     with pytest.raises(ValueError, match="rows of different lengths"):
         MDaML(2).fit(X, triplets=[[0, 1, 2], [0, 1]])
-
-
-def test_words_as_start_weights_are_refused_by_name():
-    with pytest.raises(TypeError, match="init"):
-        MDaML(2, init=np.full((N, 2), "a")).fit(X, Y)
 
 
 def test_an_automatic_weight_that_overflows_is_refused_in_words():

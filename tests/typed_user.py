@@ -4,6 +4,7 @@
 which also runs it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -11,7 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 import mdaml
-from mdaml import GMML, LMNN, Constraints, MDaML, MDaMLCV, PairVerifier, audit, suggest_queries
+from mdaml import (
+    GMML,
+    LMNN,
+    PRESETS,
+    Constraints,
+    MDaML,
+    MDaMLCV,
+    PairVerifier,
+    Partners,
+    audit,
+    suggest_queries,
+)
 from mdaml.constraints import sample_triplets
 from mdaml.datasets import list_datasets, load_dataset, make_multimodal, make_triplets
 from mdaml.inspection import effective_rank, mode_map
@@ -30,7 +42,10 @@ Integers = npt.NDArray[np.integer[Any]]
 def from_labels() -> float:
     X, y = make_multimodal(random_state=0)
     assert_type(X, npt.NDArray[np.float64])
-    model = MDaML(n_modes=4, sampling="random", random_state=0).fit(X, y)
+    model = MDaML(n_modes=4, partners=Partners(n_similar=3), random_state=0).fit(X, y)
+    assert_type(PRESETS["paper"].partners, Partners)
+    assert_type(MDaML.paper(n_modes=4), MDaML)
+    assert_type(MDaML(goal=replace(PRESETS["labels"], floor=0.1)), MDaML)
     assert_type(model, MDaML)  # fit returns the estimator, not its base
     assert_type(model.transform(X), Floats)
     assert_type(model.get_mahalanobis_matrix(), Floats)

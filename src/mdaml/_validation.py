@@ -161,7 +161,10 @@ def check_start_weights(owner: object, weights: Any, n_samples: int) -> FloatArr
         f"{_parameter(owner, 'n_modes')} must be a number of modes or the first weights of the "
         f"samples in them, of shape (n_samples, n_modes) with {n_samples} samples"
     )
-    given = np.asarray(weights)
+    try:
+        given = np.asarray(weights)
+    except ValueError:
+        raise ValueError(f"{wanted}; got rows of different lengths.") from None
     if given.dtype.kind not in "iufb":
         raise TypeError(f"{wanted}; got {weights!r}.")
     if given.ndim != 2 or len(given) != n_samples or given.shape[1] < 1:

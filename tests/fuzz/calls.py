@@ -21,7 +21,7 @@ def _known():
     triplets = np.array([rng.choice(N, 3, replace=False) for _ in range(30)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = mdaml.MDaML(n_modes=2, max_iter=1, random_state=0).fit(X, triplets=triplets)
+        model = mdaml.MDaML.paper(n_modes=2, max_iter=1, random_state=0).fit(X, triplets=triplets)
     return X, y, triplets, model
 
 

@@ -1,6 +1,5 @@
 """From the parameters of MDaML to a problem: the only reader of the table of defaults."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,7 +100,7 @@ def pose(
 def choose_row(model: Any, supervision: Supervision) -> tuple[str, Preset]:
     """Return the row of the table that the goal and the supervision ask for."""
     goal = model.goal
-    if isinstance(goal, Preset | Mapping):
+    if not isinstance(goal, str):
         return "given", as_preset(model, goal)
     check_choice(model, "goal", goal, GOALS, why=" Or pass a Preset.")
     row = "comparisons" if goal == "auto" else goal
@@ -247,7 +246,8 @@ def _check_n_modes(model: Any, preset: Preset, n_samples: int) -> tuple[int, boo
     ``n_modes`` may be the first weights themselves.
     """
     given = model.n_modes
-    if isinstance(given, np.ndarray | list):
+    is_array = isinstance(given, list | tuple) or hasattr(given, "__array__")
+    if is_array and not isinstance(given, np.generic):
         weights = check_start_weights(model, given, n_samples)
         return weights.shape[1], False, weights
     if not is_auto(given):

@@ -4,8 +4,9 @@ The goal and the supervision choose the row; an argument that is given replaces 
 else. Numbers that decide defaults stand nowhere else. The studies behind them: docs/accuracy.md.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal
 
 from mdaml._validation import check_choice, check_integer, check_number
@@ -181,17 +182,40 @@ USUAL_ANCHOR, STRONG_ANCHOR = 0.1, 10.0
 
 def as_preset(owner: object, value: Any) -> Preset:
     """Return a goal that is a preset, or the fields of one as in a model file, checked."""
-    if isinstance(value, Mapping):
-        fields = dict(value)
-        if isinstance(fields.get("partners"), Mapping):
-            fields["partners"] = Partners(**fields["partners"])
-        value = Preset(**fields)
-    check_number(owner, "goal.floor", value.floor, 0.0, 1.0)
-    check_integer(owner, "goal.max_inner_iter", value.max_inner_iter, 1)
-    check_choice(owner, "goal.weight_unit", value.weight_unit, ["one", "modes", "self-weight"])
-    check_choice(owner, "goal.init_metric", value.init_metric, ["auto", "identity", "whitened"])
-    check_choice(owner, "goal.init_modes", value.init_modes, ["gmm", "kmeans"])
-    return value
+    preset: Preset = _of_fields("goal", Preset, value) if isinstance(value, Mapping) else value
+    if not isinstance(preset, Preset):
+        raise TypeError(
+            "MDaML(goal=...) must be 'auto', 'comparisons', 'neighbors', 'paper' or Preset(...), "
+            f"got {value!r}."
+        )
+    if isinstance(preset.n_modes, str):
+        why = " Or pass a whole number."
+        check_choice(owner, "goal.n_modes", preset.n_modes, ["counted"], why=why)
+    else:
+        check_integer(owner, "goal.n_modes", preset.n_modes, 1)
+    check_number(owner, "goal.eta", preset.eta, 1.0, strict=True)
+    check_number(owner, "goal.triplet_weight", preset.triplet_weight, 0.0, strict=True)
+    check_choice(owner, "goal.weight_unit", preset.weight_unit, ["one", "modes", "self-weight"])
+    check_number(owner, "goal.ridge", preset.ridge, 0.0)
+    check_number(owner, "goal.floor", preset.floor, 0.0, 1.0)
+    check_choice(owner, "goal.init_metric", preset.init_metric, ["auto", "identity", "whitened"])
+    check_choice(owner, "goal.init_modes", preset.init_modes, ["gmm", "kmeans"])
+    for name in ("max_iter", "max_inner_iter"):
+        check_integer(owner, f"goal.{name}", getattr(preset, name), 1)
+    for name in ("find_groups", "measure"):
+        check_choice(owner, f"goal.{name}", getattr(preset, name), [True, False])
+    anchor = preset.anchor
+    if isinstance(anchor, str):
+        why = " Or pass a number, or a tuple of numbers to choose from."
+        check_choice(owner, "goal.anchor", anchor, ["by amount"], why=why)
+    else:
+        anchor = _number_or_choices(owner, "goal.anchor", anchor)
+    return replace(
+        preset,
+        anchor=anchor,
+        shrinkage=_number_or_choices(owner, "goal.shrinkage", preset.shrinkage, 1.0),
+        partners=_check_partners(owner, "goal.partners", preset.partners, "Partners(...)"),
+    )
 
 
 def as_partners(owner: object, value: Any, default: Partners) -> Partners:
@@ -200,20 +224,47 @@ def as_partners(owner: object, value: Any, default: Partners) -> Partners:
     if isinstance(value, str):
         check_choice(owner, "partners", value, list(named), why=" Or pass Partners(...).")
         return named[value]
+    wanted = "'auto', 'neighbors', 'random' or Partners(...)"
+    return _check_partners(owner, "partners", value, wanted)
+
+
+def _check_partners(owner: object, name: str, value: Any, wanted: str) -> Partners:
     if isinstance(value, Mapping):
-        wrong = sorted(set(value) - set(Partners.__dataclass_fields__))
-        if wrong:
-            known = ", ".join(Partners.__dataclass_fields__)
-            raise ValueError(f"partners has no {wrong[0]!r}; it has {known}.")
-        value = Partners(**value)
+        value = _of_fields(name, Partners, value)
     if not isinstance(value, Partners):
-        raise TypeError(
-            "MDaML(partners=...) must be 'auto', 'neighbors', 'random' or Partners(...), got "
-            f"{value!r}."
-        )
-    check_choice(owner, "partners.kind", value.kind, ["neighbors", "random"])
-    check_choice(owner, "partners.pairing", value.pairing, ["grid", "zip"])
-    check_integer(owner, "partners.n_similar", value.n_similar, 1)
-    check_integer(owner, "partners.n_dissimilar", value.n_dissimilar, 1)
-    check_integer(owner, "partners.n_refresh", value.n_refresh, 0)
+        raise TypeError(f"MDaML({name}=...) must be {wanted}, got {value!r}.")
+    check_choice(owner, f"{name}.kind", value.kind, ["neighbors", "random"])
+    check_choice(owner, f"{name}.pairing", value.pairing, ["grid", "zip"])
+    check_integer(owner, f"{name}.n_similar", value.n_similar, 1)
+    check_integer(owner, f"{name}.n_dissimilar", value.n_dissimilar, 1)
+    check_integer(owner, f"{name}.n_refresh", value.n_refresh, 0)
     return value
+
+
+def _of_fields(name: str, cls: type, given: Mapping[str, Any]) -> Any:
+    """Return a preset or partners with these fields."""
+    known = {field.name: field for field in fields(cls)}
+    wrong = [key for key in given if key not in known]
+    if wrong:
+        raise ValueError(
+            f"MDaML({name}=...): {cls.__name__} has no field {wrong[0]!r}. It has "
+            f"{', '.join(known)}."
+        )
+    lacking = [n for n, field in known.items() if field.default is MISSING and n not in given]
+    if lacking:
+        raise ValueError(
+            f"MDaML({name}=...) lacks {lacking[0]!r}. To change a few cells of a row, pass "
+            "dataclasses.replace(PRESETS[...], ...)."
+        )
+    return cls(**given)
+
+
+def _number_or_choices(
+    owner: object, name: str, value: Any, high: float = math.inf
+) -> float | tuple[float, ...]:
+    """Return a cell that is a number from 0 up, or several to choose from."""
+    if not isinstance(value, tuple):
+        return check_number(owner, name, value, 0.0, high, why=" Or pass a tuple to choose from.")
+    if not value:
+        raise ValueError(f"MDaML({name}=...) must have at least one value to choose from, got ().")
+    return tuple(check_number(owner, name, each, 0.0, high) for each in value)
