@@ -490,7 +490,7 @@ def test_two_points_cannot_be_compared():
 def test_a_model_saved_without_its_training_rows_takes_all_points_for_new(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     T, _ = make_triplets(X, n_triplets=300, components=np.eye(3)[:2], random_state=0)
-    model = MDaML(2, random_state=0).fit(X, triplets=T)
+    model = MDaML.paper(2, random_state=0).fit(X, triplets=T)
     model.save(tmp_path / "compact.mdaml", compact=True)
     compact = mdaml.load(tmp_path / "compact.mdaml")
     expected = audit(model, X, triplets=T, training_rows=False)

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from sklearn.mixture import GaussianMixture
 from sklearn.base import clone
+from sklearn.mixture import GaussianMixture
 from suite.models import make_mdaml
 
 from mdaml import MDaML, limit_memory

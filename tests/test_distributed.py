@@ -509,8 +509,8 @@ def test_the_start_may_be_given_or_estimated_from_some_rows(answers, monkeypatch
 @pytest.mark.usefixtures("serial")
 def test_single_precision_stays_single(answers):
     X, triplets = answers[0].astype(np.float32), answers[1]
-    local = model().fit(X, triplets=triplets)
-    there = fit(model(), X, triplets=triplets)
+    local = model(triplet_weight=6.0).fit(X, triplets=triplets)
+    there = fit(model(triplet_weight=6.0), X, triplets=triplets)
     assert there.components_.dtype == there.weights_.dtype == np.float32
     assert_same(local, there, rtol=1e-3)
 

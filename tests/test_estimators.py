@@ -203,15 +203,15 @@ REPEATING = {
     "Euclidean": (Euclidean(), 1e-14),
     # These classes are told apart by Euclidean distance as well: left to choose, MDaML keeps it.
     "MDaML": (
-        make_mdaml("neighbors", FIRST_WEIGHTS, anchor=0.01, max_iter=3, find_groups=False),
+        make_mdaml("comparisons", FIRST_WEIGHTS, floor=0.5, anchor=0.01, max_iter=3),
         1e-7,
     ),
     "MDaML, rank 2": (
         make_mdaml(
-            "neighbors",
+            "comparisons",
             FIRST_WEIGHTS,
+            floor=0.5,
             anchor=0.1,
-            find_groups=False,
             max_iter=2,
             n_components=2,
             random_state=0,
@@ -375,8 +375,8 @@ SINGLE = {LMNN: 1e-2, DMLdc: 1e-2, DMLeig: 1e-3, MDaML: 1e-3, MDaMLCV: 1e-3}
 @of_all
 def test_single_precision_stays_single_and_agrees(cls, vehicle, monkeypatch):
     X, y = vehicle
-    # Rounding grows along the descent of a candidate without an anchor, which would be chosen.
-    few = [params for params in CANDIDATES if params.get("anchor") != 0.0]
+    # Rounding grows along the descent of a candidate with many rounds, which would be chosen.
+    few = [params for params in CANDIDATES if params.get("partners") != "random"]
     monkeypatch.setattr("mdaml.estimators.mdaml_cv.FROM_LABELS", few)
     double, single = fit(seeded(cls), X, y), fit(seeded(cls), X.astype(np.float32), y)
     assert single.components_.dtype == single.transform(X.astype(np.float32)).dtype == np.float32

@@ -6,6 +6,7 @@ import io
 import stat
 import warnings
 import zipfile
+from dataclasses import asdict, is_dataclass
 
 import numpy as np
 import pytest
@@ -52,7 +53,9 @@ def fitted(data):
 
 
 def assert_same(a, b):
-    """Same type and same bits, all the way down."""
+    """Same type and same bits, all the way down; presets and partners come back as their fields."""
+    if is_dataclass(a) and not is_dataclass(b):
+        a = asdict(a)
     assert type(a) is type(b)
     if isinstance(a, np.ndarray):
         assert a.dtype == b.dtype

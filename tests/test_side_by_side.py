@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from suite.models import make_mdaml
 
-from mdaml import MDaML
 from mdaml.estimators import mdaml_cv, mdaml_folds
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection import MetricSearchCV, _trials

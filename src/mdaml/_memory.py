@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from mdaml._validation import check_memory_limit
 
 _VARIABLE = "MDAML_MEMORY_LIMIT"
-_limit: ContextVar[int | None] = ContextVar("memory_limit", default=None)
+_limit: ContextVar[int | None] = ContextVar("memory_limit")  # none was set: the variable decides
 
 
 @contextmanager
@@ -18,13 +18,15 @@ def limit_memory(limit: int | str | None) -> Iterator[None]:
     X is copied only if the copies fit; a fit that needs more without them is refused before it
     starts. Without a limit memory is saved if X is larger than 32 MiB. On a device it limits the
     memory there, on a cluster that of each worker. The environment variable ``MDAML_MEMORY_LIMIT``
-    sets a limit for a whole process. The guide "scaling" says how much a fit needs.
+    sets a limit for a whole process, also for threads and processes that others start within the
+    block; :class:`~mdaml.model_selection.MetricSearchCV` hands the limit on to its own. The guide
+    "scaling" says how much a fit needs.
 
     Parameters
     ----------
     limit : int, str or None
         Maximum number of bytes, or text such as "2 GB", that a fit may use beyond X and the
-        comparisons passed. None sets no limit.
+        comparisons passed. None sets no limit, whatever the environment variable says.
 
     Examples
     --------
@@ -43,7 +45,8 @@ def limit_memory(limit: int | str | None) -> Iterator[None]:
 
 def current_limit() -> int | None:
     """Return the limit in force, in bytes; None is none."""
-    limit = _limit.get()
-    if limit is not None:
-        return limit
-    return check_memory_limit(f"The environment variable {_VARIABLE}", os.environ.get(_VARIABLE))
+    try:
+        return _limit.get()
+    except LookupError:
+        given = os.environ.get(_VARIABLE)
+        return check_memory_limit(f"The environment variable {_VARIABLE}", given or None)

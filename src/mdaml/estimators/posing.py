@@ -84,7 +84,7 @@ def pose(
     answer for the comparisons, or these are to be taken as they are given. ``unit_rows`` says that
     all samples have length one.
     """
-    row, preset = choose_row(model, supervision)
+    row, preset = choose_row(model, from_labels=isinstance(supervision, Classes))
     groups = None
     as_given = as_given or persons is not None
     if preset.find_groups and not as_given and isinstance(supervision, Constraints):
@@ -97,14 +97,14 @@ def pose(
     return Posed(spec, supervision, persons, row, None if groups is None else len(groups.size))
 
 
-def choose_row(model: Any, supervision: Supervision) -> tuple[str, Preset]:
+def choose_row(model: Any, *, from_labels: bool) -> tuple[str, Preset]:
     """Return the row of the table that the goal and the supervision ask for."""
     goal = model.goal
     if not isinstance(goal, str):
         return "given", as_preset(model, goal)
     check_choice(model, "goal", goal, GOALS, why=" Or pass a Preset.")
     row = "comparisons" if goal == "auto" else goal
-    if isinstance(supervision, Classes) and goal != "paper":
+    if from_labels and goal != "paper":
         row = "labels"
     return row, PRESETS[row]
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mdaml.estimators.presets import PRESETS, as_preset
 from mdaml.holdout.rule import Gain
 
 _CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrinkage")
@@ -52,9 +53,22 @@ def _describe_value(model: Any, name: str) -> str:
     value, given = getattr(model, f"{name}_"), getattr(model, name, "auto")
     source = "given"
     if isinstance(given, str):
-        gain = getattr(model, "gain_", None)
-        chosen = gain is not None and _CHOSEN_BY.get(gain["score"]) == name
-        source = "chosen on held-out data" if chosen else f"preset {getattr(model, 'preset_', '')}"
+        # Files of the first candidate do not say which preset it was.
+        source = f"preset {model.preset_}" if hasattr(model, "preset_") else "default"
+        if _was_chosen(model, name):
+            source = "chosen on held-out data"
     if name in ("anchor", "shrinkage") and getattr(model, "start_kept_", False):
         source += ", not used: the start was kept"
     return f"  {name:15s} {value:<12.6g} {source}"
+
+
+def _was_chosen(model: Any, name: str) -> bool:
+    """Return whether a value that was not given was chosen by what learning gained."""
+    gain = getattr(model, "gain_", None)
+    if gain is None or _CHOSEN_BY.get(gain["score"]) != name:
+        return False
+    if name == "shrinkage" and len(model.components_) < model.n_features_in_:
+        return False
+    row = getattr(model, "preset_", "")
+    preset = as_preset(model, model.goal) if row == "given" else PRESETS.get(row)
+    return preset is None or not isinstance(getattr(preset, name), float)

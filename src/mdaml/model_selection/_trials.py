@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 
+from mdaml._memory import current_limit, limit_memory
 from mdaml._progress import mute, report
 from mdaml._typing import BoolArray, FloatArray
 from mdaml._validation import has_unit_rows, ignore_warnings, warn
@@ -29,8 +30,8 @@ from mdaml.constraints.arguments import (
 from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.constraints.names import get_index
 from mdaml.estimators import Euclidean, MDaML
-from mdaml.estimators.posing import place, pose
-from mdaml.estimators.presets import PRESETS, Partners, as_partners, as_preset
+from mdaml.estimators.posing import choose_row, place, pose
+from mdaml.estimators.presets import Partners, as_partners
 from mdaml.holdout.samples import Score, vote_score
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
@@ -249,7 +250,8 @@ def try_all(
 def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list[list[Attempt]]:
     """Return the trials of calls, one row for each candidate; a job is one split."""
     by_split = [list(column) for column in zip(*calls, strict=True)]
-    jobs = (delayed(_try_each)(column) for column in by_split)
+    limit = current_limit()  # which other processes do not see
+    jobs = (delayed(_try_each)(column, limit) for column in by_split)
     if n_jobs in (None, 1):
         # Not a job for each split: here every fit can be reported.
         total = sum(map(len, by_split))
@@ -277,8 +279,9 @@ def _try_quietly(*call: Any) -> Attempt:
         return _try(*call)
 
 
-def _try_each(calls: Sequence[tuple[Any, ...]]) -> list[Attempt]:
-    return [_try(*call) for call in calls]
+def _try_each(calls: Sequence[tuple[Any, ...]], limit: int | None) -> list[Attempt]:
+    with limit_memory(limit):
+        return [_try(*call) for call in calls]
 
 
 def _n_bytes(X: Any) -> float:
@@ -320,7 +323,9 @@ def _make(task: Task, params: Params, *, is_short: bool) -> Any:
     if task.has_refresh(metric):
         metric.set_params(partners=replace(partners_of(metric), n_refresh=0))
         return candidate
-    n_rounds = FIRST_ROUNDS if metric.max_iter == "auto" else metric.max_iter
+    n_rounds = metric.max_iter
+    if isinstance(n_rounds, str) and n_rounds == "auto":
+        n_rounds = choose_row(metric, from_labels=task.has_labels)[1].max_iter
     if isinstance(n_rounds, Integral):  # anything else is refused by the fit
         metric.set_params(max_iter=min(int(n_rounds), FIRST_ROUNDS))
     return candidate
@@ -328,11 +333,7 @@ def _make(task: Task, params: Params, *, is_short: bool) -> Any:
 
 def partners_of(metric: MDaML) -> Partners:
     """Return how a metric draws partners from labels."""
-    preset = PRESETS["labels"]
-    if metric.goal == "paper":
-        preset = PRESETS["paper"]
-    elif not isinstance(metric.goal, str):
-        preset = as_preset(metric, metric.goal)
+    _, preset = choose_row(metric, from_labels=True)
     return as_partners(metric, metric.partners, preset.partners)
 
 
