@@ -168,7 +168,7 @@ class MDaML(WeakLearner):
         What learning gained on held-out points (``score`` is "comparisons", the share that hold) or
         samples ("3-NN", the accuracy): ``before`` and ``after``, ``low`` and ``high``, an interval
         of 95 % of the difference, ``n_units``, ``is_beyond_chance``. None if it was not measured,
-        as with ``anchor=0``: the paper's objective is fitted as it is.
+        as with :meth:`paper`: its objective is fitted as it is.
     start_kept_ : bool
         Whether the metric is the start: nothing led it by more than chance, or it was asked for.
     n_samples_seen_, n_comparisons_seen_ : int
