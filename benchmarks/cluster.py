@@ -17,6 +17,7 @@ import pickle
 import platform
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -26,7 +27,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml import MDaML
+from mdaml import PRESETS, MDaML, Partners
 from mdaml.constraints import Constraints
 from mdaml.distributed import fit
 from mdaml.kernels.products import one_blas_thread
@@ -79,9 +80,10 @@ def problem(form, n_samples):
 
 
 def model(n_rounds=4, **options):
-    # A given anchor: to choose one takes more fits, and how many depends on the data.
-    options |= {"n_similar": SIMILAR, "n_dissimilar": DISSIMILAR, "anchor": 0.0, "random_state": 0}
-    return MDaML(K, max_iter=n_rounds, max_inner_iter=5, tol=0, init="kmeans", **options)
+    # No anchor: to choose one takes more fits, and how many depends on the data.
+    partners = Partners(n_similar=SIMILAR, n_dissimilar=DISSIMILAR)
+    goal = replace(PRESETS["paper"], init_metric="auto", init_modes="kmeans", partners=partners)
+    return MDaML(K, goal=goal, max_iter=n_rounds, tol=0, random_state=0, **options)
 
 
 class OneByOne(Cluster):

@@ -28,13 +28,14 @@ import platform
 import pstats
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mdaml import MDaML, MDaMLCV, __version__
+from mdaml import PRESETS, MDaML, MDaMLCV, __version__
 from mdaml.constraints import Constraints
 from mdaml.constraints.labels import Classes
 from mdaml.model_selection import MetricSearchCV
@@ -100,7 +101,7 @@ def options(arguments, **others):
     return {
         "n_modes": arguments.modes,
         "max_iter": arguments.rounds,
-        "max_inner_iter": arguments.steps,
+        "goal": replace(PRESETS["comparisons"], max_inner_iter=arguments.steps),
         "tol": 0.0,
         "random_state": 0,
         **others,
@@ -296,7 +297,7 @@ def compare(name, n, d, arguments):
     rank = arguments.rank if name == "compare_low" else None
     warm_up(d, arguments, n_components=rank)
     start = np.random.default_rng(0).dirichlet(np.ones(arguments.modes), len(X))
-    parameters = options(arguments, init=start, n_components=rank)
+    parameters = options(arguments, n_modes=start, n_components=rank)
     here, plain, _ = timed_fit(X, T, None, **parameters)
     here = min(here, timed_fit(X, T, None, **parameters)[0])  # the first one may compile
     there, model, _ = timed_fit(X, T, arguments.device, **parameters)

@@ -94,9 +94,9 @@ def fit(
     -----
     All parameters of the estimator mean the same as on one machine; ``device`` and
     :func:`mdaml.limit_memory` apply to each worker. At most 20 000 rows come to this process, to
-    estimate the first modes. For labels, neighbours are searched shard by shard, with the same recall as
-    in one memory. The guide "Clusters with Dask" tells what is sent when, and what a large fit
-    costs.
+    estimate the first modes. For labels, neighbours are searched shard by shard, with the same
+    recall as in one memory. The guide "Clusters with Dask" tells what is sent when, and what a
+    large fit costs.
 
     Examples
     --------
