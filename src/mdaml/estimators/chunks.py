@@ -252,7 +252,7 @@ def _refine(
     learned["n_comparisons_seen_"] = n_seen
     L = F.T.copy() if spec.keep_start else principal_components(F)
     learned |= choice.attributes() | {"anchor_": choice.anchor}
-    learned |= {"preset_": posed.row, "n_groups_": posed.n_groups}
+    learned |= posed.attributes()
     model._store(None, L, store.mean.dtype, **learned)
     warn_if_needed(model, spec, fit)
     return replace(past, F=F, choice=choice), comparisons

@@ -147,8 +147,8 @@ class MDaML(WeakLearner):
     preset_ : str
         The row of the table of defaults: "labels", "groups", "comparisons", "neighbors" or "paper";
         "given" if a :class:`Preset` was passed.
-    n_groups_ : int or None
-        Number of groups that were found in comparisons and learned from.
+    supervision_ : str
+        What was learned from, and what it became, such as "7614 triplets, which became 12 groups".
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
@@ -379,7 +379,7 @@ class MDaML(WeakLearner):
         >>> X = np.random.default_rng(0).normal(size=(200, 4))
         >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
         >>> print(MDaML().fit(X, triplets=said).summary().splitlines()[0].rpartition(",")[0])
-        MDaML: 200 samples of 4 features, 2000 comparisons
+        MDaML: 200 samples of 4 features, 2000 triplets
         """
         check_is_fitted(self, "components_")
         return describe_fit(self)
@@ -415,7 +415,7 @@ class MDaML(WeakLearner):
         fit, spec, supervision = posed.problem.solve(store, rng), posed.spec, posed.supervision
         learned = fit.attributes(supervision, store.mean)
         learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
-        learned |= {"preset_": posed.row, "n_groups_": posed.n_groups}
+        learned |= posed.attributes()
         # Not turned to its principal axes: a start that is kept comes back bit for bit.
         L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
         self._store(X, L, store.mean.dtype, **learned)

@@ -39,6 +39,8 @@ class Gain:
         How many units were held out.
     is_beyond_chance : bool
         Whether the lead is more than chance gives.
+    tried, scores : tuple of float
+        The values that were tried, and the score of each; empty if there was nothing to choose.
     """
 
     score: str
@@ -48,6 +50,8 @@ class Gain:
     high: float
     n_units: int
     is_beyond_chance: bool
+    tried: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
 
     def describe(self) -> str:
         """Return the gain as a sentence."""
