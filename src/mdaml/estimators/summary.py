@@ -16,12 +16,16 @@ def describe_fit(model: Any) -> str:
             f"{type(model).__name__}: {model.n_samples_seen_} samples of {model.n_features_in_} "
             f"features, {_get_supervision(model)}, {model.n_iter_} rounds",
             "",
-            *(_describe_value(model, name) for name in _CELLS),
-            *_describe_others(model),
+            *(f"  {name:15s} {value:<16s} {source}" for name, value, source in list_values(model)),
             "",
             describe_gain(model),
         ]
     )
+
+
+def list_values(model: Any) -> list[tuple[str, str, str]]:
+    """Return name, value and origin of every parameter that was used."""
+    return [*(_trace_value(model, name) for name in _CELLS), *_trace_others(model)]
 
 
 def describe_gain(model: Any) -> str:
@@ -41,7 +45,7 @@ def describe_gain(model: Any) -> str:
     return f"{text} This is {more} than chance."
 
 
-def _describe_others(model: Any) -> list[str]:
+def _trace_others(model: Any) -> list[tuple[str, str, str]]:
     """Return the values that are no numbers of the objective: partners, start and rounds."""
     row = getattr(model, "preset_", "")
     preset = PRESETS.get(row)
@@ -58,12 +62,12 @@ def _describe_others(model: Any) -> list[str]:
     }
     if "labels" not in model.supervision_ and "groups" not in model.supervision_:
         del values["partners"]
-    lines = []
+    traced = []
     for name, value in values.items():
         given = getattr(model, name)
         by_row = isinstance(given, str) and given == "auto"
-        lines.append(f"  {name:15s} {value!s:<16s} {f'preset {row}' if by_row else 'given'}")
-    return lines
+        traced.append((name, str(value), f"preset {row}" if by_row else "given"))
+    return traced
 
 
 def _get_supervision(model: Any) -> str:
@@ -71,7 +75,7 @@ def _get_supervision(model: Any) -> str:
     return getattr(model, "supervision_", f"{model.n_comparisons_seen_} comparisons")
 
 
-def _describe_value(model: Any, name: str) -> str:
+def _trace_value(model: Any, name: str) -> tuple[str, str, str]:
     """Return the value of a parameter that was used, and where it came from."""
     value, given = getattr(model, f"{name}_"), getattr(model, name, "auto")
     source = f"preset {getattr(model, 'preset_', '')}" if isinstance(given, str) else "given"
@@ -81,4 +85,4 @@ def _describe_value(model: Any, name: str) -> str:
         source = "chosen on held-out data: " + ", ".join(f"{x:g} has {s:.1%}" for x, s in scores)
     if name in ("anchor", "shrinkage") and getattr(model, "start_kept_", False):
         source += ", not used: the start was kept"
-    return f"  {name:15s} {value:<16.6g} {source}"
+    return name, f"{value:.6g}", source
