@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from mdaml.estimators.mdaml_spec import check_parameters
 
 from mdaml import MDaML
 from mdaml._validation import check_memory_limit
 from mdaml.constraints.comparisons import Comparisons, PairSet
 from mdaml.constraints.value import Constraints
-from mdaml.estimators.mdaml_spec import check_parameters
 from mdaml.kernels.grouping import count_pairs, group_pairs, merge_comparisons
 from mdaml.kernels.products import rows_times, transposed_times, weighted_gram
 from mdaml.stores import choice

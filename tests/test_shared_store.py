@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mdaml.estimators.mdaml_spec import place, resolve
 
 from mdaml import MDaML
 from mdaml.constraints.arguments import EVERY_FORM, check_supervision
 from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
-from mdaml.estimators.mdaml_spec import place, resolve
 from mdaml.stores.memory import MemoryStore
 from mdaml.stores.shared import SharedClasses, SharedStore, _Recent
 
