@@ -12,7 +12,7 @@ from sklearn.utils.extmath import randomized_svd
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.constraints.labels import Classes, nearest_places
+from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.comparisons import (
     comparison_losses,
@@ -37,6 +37,7 @@ from mdaml.kernels.triplets import (
     triplet_losses_along,
     triplet_slopes,
 )
+from mdaml.neighbors.search import nearest_places
 from mdaml.stores.arrays import (
     ArrayStore,
     SampleWeights,
@@ -222,7 +223,7 @@ class MemoryStore(ArrayStore):
     ) -> tuple[IntArray, IntArray]:
         rows = classes.rows
         Y = self.rows[rows] if is_identity(F) else self.project(F)[rows]
-        return nearest_places(Y, classes, n_similar, n_dissimilar)
+        return nearest_places(Y, classes.bounds, rows, (n_similar, n_dissimilar))
 
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of each feature."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from typing import Any, Self
 from uuid import uuid4
@@ -28,7 +29,7 @@ LARGE = 8_000
 PATIENCE = 1.0
 
 
-class Part:
+class Remote:
     """A result on a worker, or to be on one; let go of it, and the worker may forget it."""
 
     __slots__ = ("__weakref__", "future", "key")
@@ -48,7 +49,7 @@ class Cluster:
         self._client, self._timeout = client, timeout
         self._name, self._counter = uuid4().hex, count()
         self._graph: dict[str, tuple[Any, ...]] = {}  # not yet sent
-        self._unsent: WeakValueDictionary[str, Part] = WeakValueDictionary()
+        self._unsent: WeakValueDictionary[str, Remote] = WeakValueDictionary()
         self._sent: WeakSet[Any] = WeakSet()  # futures
         self._workers: list[str] = []  # by shard
         self._n_threads: list[int] = []  # by shard
@@ -87,30 +88,30 @@ class Cluster:
         shares = Counter(self._workers)
         self._n_threads = [max(1, self._threads[w] // shares[w]) for w in self._workers]
 
-    def load(self, tasks: Sequence[Any]) -> list[Part]:
+    def load(self, tasks: Sequence[Any]) -> list[Remote]:
         """Return the results of tasks of other making, such as the blocks of a Dask array."""
         with self._explained():
             futures = self._client.compute(list(tasks), optimize_graph=False)
         self._sent.update(futures)
-        return [Part(future.key, future) for future in futures]
+        return [Remote(future.key, future) for future in futures]
 
-    def task(self, index: int, function: Callable[..., Any], *args: Any) -> Part:
+    def task(self, index: int, function: Callable[..., Any], *args: Any) -> Remote:
         """Return a part to be computed on the worker of a shard."""
-        # The dashboard shows the first word; the last is for Placement.
-        part = Part(f"{function.__name__}-{self._name}-{next(self._counter)}-{index}")
+        # The dashboard shows the first word; the last says where.
+        part = Remote(f"{function.__name__}-{self._name}-{next(self._counter)}-{index}")
         how = Carried((function, self._n_threads[index]))
         self._graph[part.key] = _run, how, *map(_spell, args)
         self._unsent[part.key] = part
         return part
 
-    def each(self, function: Callable[..., Any], *columns: Any) -> list[Part]:
+    def share(self, value: object) -> Remote:
+        """Return a value that is sent once, then from worker to worker."""
+        return self.task(0, same, value)
+
+    def each(self, function: Callable[..., Any], *columns: Any) -> list[Remote]:
         """Return a part for each shard; columns are lists with an entry for each, or shared."""
         shared = [
-            # It is sent once, then from worker to worker.
-            self.task(0, same, column)
-            if isinstance(column, np.ndarray) and column.nbytes > LARGE
-            else column
-            for column in columns
+            self.share(c) if isinstance(c, np.ndarray) and c.nbytes > LARGE else c for c in columns
         ]
         return [
             self.task(i, function, *(c[i] if isinstance(c, list) else c for c in shared))
@@ -125,7 +126,7 @@ class Cluster:
             parts = [self.task(i, add, *parts[i : i + FAN_IN]) for i in firsts]
         return add(*self.fetch(parts))
 
-    def fetch(self, parts: Sequence[Part]) -> list[Any]:
+    def fetch(self, parts: Sequence[Remote]) -> list[Any]:
         """Return results, once they are there."""
         from distributed import wait
 
@@ -153,7 +154,7 @@ class Cluster:
         graph, self._graph = self._graph, {}
         parts = list(self._unsent.values())
         self._unsent.clear()
-        where = {"workers": Placement(self._workers), "allow_other_workers": True}
+        where = {"workers": partial(_worker_of, self._workers), "allow_other_workers": True}
         # X and comparisons, where they come from the driver, travel with the tasks on purpose: the
         # scheduler must be able to send them again.
         quiet = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
@@ -195,21 +196,16 @@ _GONE = (
 )
 
 
-class Placement:
-    """The worker of a task, by the shard that its key ends in; asked by the scheduler."""
-
-    def __init__(self, workers: Sequence[str]) -> None:
-        self.workers = list(workers)
-
-    def __call__(self, key: str) -> list[str]:
-        return [self.workers[int(key.rpartition("-")[2])]]
+def _worker_of(workers: Sequence[str], key: str) -> list[str]:
+    """Return the worker of a task, by the shard that its key ends in; asked by the scheduler."""
+    return [workers[int(key.rpartition("-")[2])]]
 
 
 def _spell(arg: Any) -> Any:
     """Return an argument as Dask knows it: futures of what was sent, keys of what was not."""
-    if isinstance(arg, Part):
+    if isinstance(arg, Remote):
         return arg.key if arg.future is None else arg.future
-    if isinstance(arg, list | tuple):
+    if type(arg) in (list, tuple):  # not tuples with names, which are values
         return list(map(_spell, arg))
     return arg if isinstance(arg, int | float) else Carried(arg)
 

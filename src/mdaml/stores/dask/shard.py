@@ -122,7 +122,6 @@ def survey(grouped: Grouped, begin: int, end: int) -> Survey:
 class Shard(Kept):
     """The rows that a shard needs with its comparisons, and what it shares with others."""
 
-    index: int
     store: Any  # of own rows, then those of partners
     border: Border
     turns: Turns  # of own rows; near pairs of other shards come last in the graph
@@ -137,7 +136,6 @@ class Shard(Kept):
 
 
 def assemble(
-    index: int,
     grouped: Grouped,
     border: Border,
     kind: str,
@@ -157,10 +155,11 @@ def assemble(
     n = len(border.incoming)
     first = np.concatenate([grouped.comparisons.first, np.zeros(n, np.int32)])
     last = np.concatenate([grouped.comparisons.last, np.ones(n, np.int32)])
-    indptr, samples, near = near_graph(pairs, first, last, border.n_rows)
+    n_rows = len(border.order) + len(border.held)
+    indptr, samples, near = near_graph(pairs, first, last, n_rows)
     indptr = indptr[: len(own) + 1]
     graph = store.put(indptr), store.put(samples[: indptr[-1]]), store.put(near[: indptr[-1]])
-    return Shard(index, store, border, Turns(border.order, border.colors, graph))
+    return Shard(store, border, Turns(border.order, border.colors, graph))
 
 
 def make_store(kind: str, rows: FloatArray, n_own: int, n_total: int) -> Any:
@@ -241,46 +240,32 @@ def mapped(shard: Shard, basis: FloatArray) -> Shard:
     return replace(shard, store=shard.store.mapped(basis))
 
 
-# Weights.
+# Weights. A message holds powers of own rows that others hold too, and their numbers in X.
 
-
-@dataclass(frozen=True)
-class Message(Kept):
-    """Powers of rows that a shard shares, from a slot on."""
-
-    source: int
-    begin: int
-    powers: FloatArray
-
-
-def with_border(shard: Shard, weights: SampleWeights) -> SampleWeights:
-    """Return weights with room for the powers of the rows of others."""
-    own = shard.store.host(weights.powers)[: len(weights.weights)]
-    powers = np.zeros((shard.border.n_rows, own.shape[1]), own.dtype)
-    powers[: len(own)] = own
-    return weights._replace(powers=shard.store.put(powers))
+Message = tuple[IntArray, FloatArray]
 
 
 def post(shard: Shard, weights: SampleWeights, first: int, last: int) -> Message:
     """Return the powers of the shared rows of the rounds from first to last."""
-    begin, end = shard.border.shared_rounds[[first, last]]
-    rows = shard.store.put(shard.border.shared[begin:end])
-    return Message(shard.index, int(begin), shard.store.host(weights.powers[rows]))
+    border = shard.border
+    rows = border.order[border.rounds[first] : border.rounds[last]]
+    rows = rows[border.is_shared[rows]]
+    return border.begin + rows, shard.store.host(weights.powers[shard.store.put(rows)])
 
 
 def apply_border(
     shard: Shard, weights: SampleWeights, messages: Sequence[Message]
 ) -> SampleWeights:
     """Return the weights with the powers that others have sent."""
-    put = shard.store.put
-    powers = put(np.array(shard.store.host(weights.powers)))
-    for message in messages:
-        slots, places = shard.border.held[message.source]
-        end = message.begin + len(message.powers)
-        begin, end = np.searchsorted(slots, [message.begin, end])
-        new = message.powers[slots[begin:end] - message.begin]
-        powers[put(places[begin:end])] = put(new)
-    return weights._replace(powers=powers)
+    border, before = shard.border, shard.store.host(weights.powers)
+    n_rows = len(border.order) + len(border.held)
+    powers = np.zeros((n_rows, before.shape[1]), before.dtype)
+    # Weights that were made before these comparisons have powers of other rows behind their own.
+    powers[: len(before)] = before[:n_rows]
+    for numbers, sent in messages:
+        found, places = border.find(numbers)
+        powers[places] = sent[found]
+    return weights._replace(powers=shard.store.put(powers))
 
 
 def outgoing_losses(shard: Shard, measured: Measures, target: int) -> FloatArray:

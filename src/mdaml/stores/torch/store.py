@@ -12,6 +12,7 @@ from mdaml._validation import check_magnitude
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
+from mdaml.neighbors.device import nearest_places, pair_sq_dists
 from mdaml.stores.arrays import (
     ArrayStore,
     SampleWeights,
@@ -29,7 +30,6 @@ from mdaml.stores.mixture import (
 )
 from mdaml.stores.torch import pairs
 from mdaml.stores.torch.modes import center_sq_dists, nearest_center, sequential_weights
-from mdaml.stores.torch.neighbors import nearest_places
 from mdaml.stores.torch.start import mixture_posteriors, principal_axes
 
 # Rows whose products are summed in single precision, before double precision takes over. Many
@@ -129,7 +129,7 @@ class TorchStore(ArrayStore):
         return loss, self.cross_sums(Y, product)
 
     def losses_along(self, Y: torch.Tensor, scales: Any, importance: torch.Tensor) -> FloatArray:
-        sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales))
+        sq_dists = pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales))
         losses = [
             torch.dot(pairs.near_losses(row, self.comparisons), importance) for row in sq_dists
         ]
@@ -138,7 +138,7 @@ class TorchStore(ArrayStore):
     def slopes(
         self, Y: torch.Tensor, scales: Any, importance: torch.Tensor
     ) -> tuple[float, torch.Tensor]:
-        sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales)[None])[0]
+        sq_dists = pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales)[None])[0]
         losses, slopes = pairs.losses_and_slopes(
             sq_dists, self.comparisons, self.by_far, importance
         )
@@ -146,7 +146,7 @@ class TorchStore(ArrayStore):
 
     def pair_losses(self, Y: torch.Tensor) -> torch.Tensor:
         ones = torch.ones((1, Y.shape[1]), dtype=Y.dtype, device=Y.device)
-        sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, ones)[0]
+        sq_dists = pair_sq_dists(Y, self.comparisons.pairs, ones)[0]
         return pairs.near_losses(sq_dists, self.comparisons)
 
     def pair_totals(self) -> torch.Tensor:
@@ -226,7 +226,7 @@ class TorchStore(ArrayStore):
     ) -> tuple[IntArray, IntArray]:
         Y = self.rows if is_identity(F) else self.project(F)
         places = torch.tensor(classes.rows, device=Y.device)
-        return nearest_places(Y[places], classes, n_similar, n_dissimilar)
+        return nearest_places(Y[places], classes.bounds, (n_similar, n_dissimilar))
 
 
 def _transposed_times(Y: torch.Tensor, V: torch.Tensor) -> torch.Tensor:
