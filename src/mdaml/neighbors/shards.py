@@ -40,7 +40,7 @@ Cut = tuple[int, int, FloatArray, float, float]
 class Workers(Protocol[Ref]):
     """What the search needs of a cluster, a worker for each shard."""
 
-    def task(self, index: int, function: Callable[..., Any], *args: Any) -> Ref:
+    def task(self, index: int, function: Callable[..., object], *args: object) -> Ref:
         """Return a result to be computed on the worker of a shard."""
 
     def share(self, value: object) -> Ref:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from mdaml.constraints.matching import N_MATCHES, has_triplets_only
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import count_pairs
 from mdaml.neighbors.search import has_gpu
+from mdaml.stores.arrays import ArrayStore
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.memory import MemoryStore
 from mdaml.stores.mixture import MAX_ROWS_FOR_START
@@ -28,7 +30,7 @@ def make_store(
     device: str | None = None,
     limit: int | None = None,
     size: Callable[[], "FitSize"] | None = None,
-) -> Any:
+) -> ArrayStore:
     """Return samples where they are to be computed with; refuse what does not fit into a limit.
 
     ``device`` as found by :func:`find_device`; ``limit`` in bytes, beyond X and the comparisons.
@@ -143,45 +145,36 @@ class FitSize:
 
 
 def fit_size(
-    shape: tuple[int, int], itemsize: int, spec: Any, said: Classes | Constraints, *, copied: bool
+    shape: tuple[int, int],
+    itemsize: int,
+    spec: Any,  # a Spec, which only the solver knows
+    supervision: Classes | Constraints,
+    *,
+    copied: bool,
 ) -> FitSize:
     """Return what the memory of a fit depends on; pairs are counted, or bounded from above.
 
     ``copied`` says that the comparisons are not the user's own, so that they count too.
     """
     n, d = shape
-    if isinstance(said, Classes):
-        n_similar, n_dissimilar = spec.n_similar, spec.n_dissimilar
-        each = n_similar * n_dissimilar
-        if spec.pairing == "zip":
-            each = max(n_similar, n_dissimilar)
-        n_pairs = n * (n_similar + n_dissimilar)
-        counts: dict[str, Any] = {
-            "n_pairs": n_pairs,
-            "n_comparisons": n * each,
-            "n_drawn": n * each,
-            "searched": spec.neighbors,
-        }
-    elif has_triplets_only(said):
-        n_all = len(said.triplets)
-        counts = {
-            "n_pairs": count_pairs(said.triplets, n),
-            "n_comparisons": n_all,
-            "n_drawn": 2 * n_all if copied else 0,
-        }
-    else:
-        n_similar = int((said.pair_labels > 0).sum())
-        matched = N_MATCHES * n_similar + len(said.pairs) - n_similar
-        n_direct = len(said.triplets) + len(said.quadruplets)
-        counts = {
-            "n_pairs": 2 * n_direct + len(said.pairs),
-            "n_comparisons": n_direct + matched,
-            "n_drawn": 2 * (n_direct + matched),
-            "with_anchor": False,
-        }
     mapped = spec.rank is not None and isinstance(spec.metric, np.ndarray)
-    counts |= {"rank": spec.rank, "mapped_start": mapped, "two_starts": spec.scale_metric}
-    return FitSize(n, d, spec.n_modes, itemsize, **counts)
+    options = {"rank": spec.rank, "mapped_start": mapped, "two_starts": spec.scale_metric}
+    size = partial(FitSize, n, d, spec.n_modes, itemsize, **options)
+    if isinstance(supervision, Classes):
+        n_similar, n_dissimilar = spec.n_similar, spec.n_dissimilar
+        is_grid = spec.pairing == "grid"
+        n_all = n * (n_similar * n_dissimilar if is_grid else max(n_similar, n_dissimilar))
+        n_pairs = n * (n_similar + n_dissimilar)
+        return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=n_all, searched=spec.neighbors)
+    if has_triplets_only(supervision):
+        n_all = len(supervision.triplets)
+        n_pairs = count_pairs(supervision.triplets, n)
+        return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=2 * n_all if copied else 0)
+    n_similar = int((supervision.pair_labels > 0).sum())
+    matched = N_MATCHES * n_similar + len(supervision.pairs) - n_similar
+    n_direct = len(supervision.triplets) + len(supervision.quadruplets)
+    n_pairs, n_all = 2 * n_direct + len(supervision.pairs), n_direct + matched
+    return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=2 * n_all, with_anchor=False)
 
 
 def find_device(caller: str, device: str | None) -> str | None:

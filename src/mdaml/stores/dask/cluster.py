@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 from weakref import WeakSet, WeakValueDictionary
 
@@ -20,6 +20,10 @@ import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.kernels.threads import threads_at_most
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+    from distributed import Client, Future
 
 # Sums of more parts than these are first added up on the workers.
 FAN_IN = 8
@@ -34,7 +38,7 @@ class Remote:
 
     __slots__ = ("__weakref__", "future", "key")
 
-    def __init__(self, key: str, future: Any = None) -> None:
+    def __init__(self, key: str, future: "Future | None" = None) -> None:
         self.key, self.future = key, future
 
 
@@ -45,12 +49,12 @@ class Cluster:
     ``with``: on an error, what was sent and is not yet done is cancelled.
     """
 
-    def __init__(self, client: Any, timeout: float) -> None:
+    def __init__(self, client: "Client", timeout: float) -> None:
         self._client, self._timeout = client, timeout
         self._name, self._counter = uuid4().hex, count()
-        self._graph: dict[str, tuple[Any, ...]] = {}  # not yet sent
+        self._graph: dict[str, tuple[object, ...]] = {}  # not yet sent
         self._unsent: WeakValueDictionary[str, Remote] = WeakValueDictionary()
-        self._sent: WeakSet[Any] = WeakSet()  # futures
+        self._sent: WeakSet[Future] = WeakSet()  # futures
         self._workers: list[str] = []  # by shard
         self._n_threads: list[int] = []  # by shard
         with self._explained():
@@ -88,14 +92,14 @@ class Cluster:
         shares = Counter(self._workers)
         self._n_threads = [max(1, self._threads[w] // shares[w]) for w in self._workers]
 
-    def load(self, tasks: Sequence[Any]) -> list[Remote]:
+    def load(self, tasks: "Sequence[Delayed]") -> list[Remote]:
         """Return the results of tasks of other making, such as the blocks of a Dask array."""
         with self._explained():
             futures = self._client.compute(list(tasks), optimize_graph=False)
         self._sent.update(futures)
         return [Remote(future.key, future) for future in futures]
 
-    def task(self, index: int, function: Callable[..., Any], *args: Any) -> Remote:
+    def task(self, index: int, function: Callable[..., object], *args: object) -> Remote:
         """Return a part to be computed on the worker of a shard."""
         # The dashboard shows the first word; the last says where.
         part = Remote(f"{function.__name__}-{self._name}-{next(self._counter)}-{index}")
@@ -108,7 +112,7 @@ class Cluster:
         """Return a value that is sent once, then from worker to worker."""
         return self.task(0, same, value)
 
-    def each(self, function: Callable[..., Any], *columns: Any) -> list[Remote]:
+    def each(self, function: Callable[..., object], *columns: object) -> list[Remote]:
         """Return a part for each shard; columns are lists with an entry for each, or shared."""
         shared = [
             self.share(c) if isinstance(c, np.ndarray) and c.nbytes > LARGE else c for c in columns
@@ -118,7 +122,7 @@ class Cluster:
             for i in range(self.n_shards)
         ]
 
-    def total(self, function: Callable[..., Any], *columns: Any) -> tuple[FloatArray, ...]:
+    def total(self, function: Callable[..., object], *columns: object) -> tuple[FloatArray, ...]:
         """Return the sum over shards of a function that returns arrays."""
         parts = self.each(function, *columns)
         while len(parts) > FAN_IN:
@@ -201,11 +205,11 @@ def _worker_of(workers: Sequence[str], key: str) -> list[str]:
     return [workers[int(key.rpartition("-")[2])]]
 
 
-def _spell(arg: Any) -> Any:
+def _spell(arg: object) -> object:
     """Return an argument as Dask knows it: futures of what was sent, keys of what was not."""
     if isinstance(arg, Remote):
         return arg.key if arg.future is None else arg.future
-    if type(arg) in (list, tuple):  # not tuples with names, which are values
+    if isinstance(arg, list) or type(arg) is tuple:  # tuples with names are values
         return list(map(_spell, arg))
     return arg if isinstance(arg, int | float) else Carried(arg)
 
@@ -220,20 +224,20 @@ class Carried:
         return uuid4().hex
 
 
-def _run(how: Carried, *args: Any) -> Any:
+def _run(how: "Carried", *args: object) -> object:
     """Compute on a worker, with the threads that it has for this shard."""
     function, n_threads = how.value
     with threads_at_most(n_threads):
         return function(*map(_read, args))
 
 
-def _read(arg: Any) -> Any:
+def _read(arg: object) -> object:
     if isinstance(arg, list):
         return list(map(_read, arg))
     return arg.value if isinstance(arg, Carried) else arg
 
 
-def same(value: Any) -> Any:
+def same(value: object) -> object:
     """Return a value, which then is on a worker and goes on from there."""
     return value
 
@@ -243,7 +247,7 @@ def add(*parts: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     return tuple(np.sum(part, axis=0) for part in zip(*parts, strict=True))
 
 
-def check_client(client: Any) -> Any:
+def check_client(client: "Client | None") -> "Client":
     """Return a client that is connected, the one that was made last if none is given."""
     try:
         from distributed import Client, default_client

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.stores.arrays import Precision
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import places_by
@@ -32,7 +33,7 @@ class Rows:
         return len(self.mean)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """The precision, that of all blocks together."""
         return self.mean.dtype
 
@@ -71,7 +72,7 @@ def gather_rows(
     return list(places.values()), sent
 
 
-def _parts(X: Any, cluster: Cluster) -> Sequence[Any]:
+def _parts(X: Any, cluster: Cluster) -> Sequence[FloatArray | Remote]:
     """Return blocks of rows, as they are."""
     if hasattr(X, "to_delayed") and hasattr(X, "rechunk"):
         if X.ndim != 2:

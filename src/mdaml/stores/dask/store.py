@@ -11,13 +11,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.shards import find_neighbors
-from mdaml.stores.arrays import scale_weights
+from mdaml.stores.arrays import Precision, scale_weights
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import Border, Survey, make_borders
@@ -25,6 +26,7 @@ from mdaml.stores.dask.rows import Rows, gather_rows
 from mdaml.stores.memory import MemoryStore, leading_axes
 from mdaml.stores.mixture import (
     MAX_ROWS_TO_COUNT,
+    Mixture,
     count_modes,
     estimate_kmeans,
     estimate_mixture,
@@ -70,7 +72,7 @@ class DaskStore:
         return int(self.cuts[-1]), len(self.mean)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.mean.dtype if self.kind in ("memory", "blocks") else np.dtype(np.float32)
 
     def threads(self) -> AbstractContextManager[object]:
@@ -82,17 +84,17 @@ class DaskStore:
     def host(self, A: FloatArray) -> FloatArray:
         return A
 
-    def _each(self, method: str, *columns: Any) -> Parts:
+    def _each(self, method: str, *columns: object) -> Parts:
         return self.cluster.each(shard.call, self.shards, method, *columns)
 
-    def _sum(self, method: str, *columns: Any) -> tuple[Any, ...]:
+    def _sum(self, method: str, *columns: object) -> tuple[Any, ...]:
         return self.cluster.total(shard.call_sums, self.shards, method, *columns)
 
-    def compare(self, said: Constraints) -> Self:
+    def compare(self, supervision: Constraints) -> Self:
         """Group the comparisons on the workers, plan what they exchange, and send rows to where."""
         cluster, n = self.cluster, self.shape[0]
         bounds = list(pairwise(self.cuts.tolist()))
-        chosen = _by_owner(scale_weights(said), self.cuts)
+        chosen = _by_owner(scale_weights(supervision), self.cuts)
         grouped = [
             cluster.task(i, shard.group_comparisons, some, *bounds[i])
             for i, some in enumerate(chosen)
@@ -106,7 +108,7 @@ class DaskStore:
             pieces = gather_rows(cluster, i, partners, self.own, self.cuts)
             args = (grouped[i], borders[i], self.kind, n, self.own[i], *pieces)
             shards.append(cluster.task(i, shard.assemble, *args))
-        return replace(self, shards=shards, borders=borders, total=float(said.n_constraints))
+        return replace(self, shards=shards, borders=borders, total=float(supervision.n_constraints))
 
     def part(self, rows: IntArray) -> MemoryStore:
         """Return them in this process."""
@@ -317,7 +319,9 @@ class DaskStore:
         ]
         return np.concatenate(self.cluster.fetch(parts))
 
-    def _estimated(self, estimate: Any, scaling: Sequence[FloatArray], eta: float) -> Parts:
+    def _estimated(
+        self, estimate: Mixture | KMeans, scaling: Sequence[FloatArray], eta: float
+    ) -> Parts:
         return [
             self.cluster.task(
                 i, shard.estimated_weights, self.shards[i], own, estimate, list(scaling), eta
@@ -326,11 +330,11 @@ class DaskStore:
         ]
 
 
-def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
+def _by_owner(supervision: Constraints, cuts: IntArray) -> list[Constraints]:
     """Return the comparisons of each shard: those whose near pair begins with one of its rows."""
-    firsts = said.triplets[:, 0]
-    if len(said.quadruplets):
-        firsts = said.quadruplets[:, :2].min(axis=1)
+    firsts = supervision.triplets[:, 0]
+    if len(supervision.quadruplets):
+        firsts = supervision.quadruplets[:, :2].min(axis=1)
     owner = (np.searchsorted(cuts, firsts, side="right") - 1).astype(np.uint16)
     order = None if np.all(owner[:-1] <= owner[1:]) else np.argsort(owner, kind="stable")
     ends = np.searchsorted(owner, np.arange(len(cuts)), sorter=order)
@@ -338,9 +342,9 @@ def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
     for begin, end in pairwise(ends.tolist()):
         # Sorted comparisons, perhaps of a file that is mapped into memory, are read and not copied.
         some = slice(begin, end) if order is None else order[begin:end]
-        if len(said.quadruplets):
-            given = said.quadruplets[some], said.weights[some]
-            parts.append(Constraints.of_quadruplets(*given, said.n_points))
+        if len(supervision.quadruplets):
+            given = supervision.quadruplets[some], supervision.weights[some]
+            parts.append(Constraints.of_quadruplets(*given, supervision.n_points))
         else:
-            parts.append(Constraints.of_triplets(said.triplets[some], said.n_points))
+            parts.append(Constraints.of_triplets(supervision.triplets[some], supervision.n_points))
     return parts
