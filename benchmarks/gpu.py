@@ -39,6 +39,7 @@ from mdaml import PRESETS, MDaML, MDaMLCV, __version__
 from mdaml.constraints import Constraints
 from mdaml.constraints.labels import Classes
 from mdaml.model_selection import MetricSearchCV
+from mdaml.neighbors.device import nearest_places
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.conjugate_gradient import conjugate_gradient
 from mdaml.solver.modes import clustering_scatter
@@ -47,7 +48,6 @@ from mdaml.solver.start import start_metric, start_modes
 from mdaml.stores.arrays import Turns
 from mdaml.stores.torch import TorchStore, pairs
 from mdaml.stores.torch.modes import center_sq_dists
-from mdaml.stores.torch.neighbors import nearest_places
 
 CLASSES = 20
 PER_SAMPLE, ETA = 10, 3.0

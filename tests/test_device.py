@@ -16,6 +16,7 @@ from mdaml import MDaML
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import make_multimodal
 from mdaml.kernels.pairs import laplacian_product
+from mdaml.neighbors import device as neighbors
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.geometry import geodesic
 from mdaml.solver.spaces import LowRank
@@ -127,7 +128,7 @@ def kind(request):
 @pytest.fixture(params=[2**25, 50])
 def twins(request, monkeypatch, kind, device):
     """Return a function of a precision that makes :class:`Twins`, in one block and in many."""
-    monkeypatch.setattr(torch_pairs, "MAX_BLOCK", request.param)
+    monkeypatch.setattr(neighbors, "MAX_BLOCK", request.param)
     return lambda dtype, **sizes: Twins(kind, dtype, device, **sizes)
 
 
@@ -722,7 +723,7 @@ def test_without_torch_a_device_is_refused_and_auto_is_numpy(monkeypatch, proble
 
 def in_torch(monkeypatch, function):
     with monkeypatch.context() as patched:
-        patched.setattr(torch_pairs, "_triton_pairs", lambda: None)
+        patched.setattr(neighbors, "load_triton", lambda _: None)
         return function()
 
 
@@ -732,7 +733,7 @@ def in_torch(monkeypatch, function):
     [(83, 1), (200, 5), (90, 16), (150, 32), (150, 33), (300, 128), (150, 200), (60, 768)],
 )
 def test_passes_in_triton_are_those_in_torch(monkeypatch, kind, n_samples, n_features):
-    assert torch_pairs._triton_pairs() is not None
+    assert neighbors.load_triton("triton_pairs") is not None
     both = Twins(kind, np.float32, "cuda", n_samples=n_samples, n_features=n_features)
     store, Y = both.there, both.there.rows / n_features**0.5
     importance, scales = store.put(both.importance), store.put(both.scales.astype(np.float32))
@@ -743,7 +744,7 @@ def test_passes_in_triton_are_those_in_torch(monkeypatch, kind, n_samples, n_fea
         "loss": lambda: torch.tensor(store.loss_and_half(Y, scales[0], importance)[0]),
         "losses": lambda: store.measure(np.eye(n_features) / n_features**0.5, both.X[:2]).losses,
         "along": lambda: store.losses_along(Y, both.scales, importance),
-        "dists": lambda: torch_pairs.pair_sq_dists(Y, store.comparisons.pairs, scales),
+        "dists": lambda: neighbors.pair_sq_dists(Y, store.comparisons.pairs, scales),
         "product": lambda: torch_pairs.laplacian_product(*laplacian),
         "times": lambda: torch_pairs.laplacian_times(*laplacian),
     }

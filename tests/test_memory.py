@@ -316,14 +316,13 @@ MEASURE = """
 import ctypes, gc, json, sys, warnings
 import numpy as np
 from mdaml import MDaML
-from mdaml.constraints import labels
 from mdaml.constraints.arguments import check_supervision, EVERY_FORM
 from mdaml.estimators.mdaml_spec import check_parameters
-from mdaml.kernels import neighbor_graph
+from mdaml.neighbors import search, trees
 from mdaml.stores.choice import fit_size
 
 warnings.simplefilter("ignore")
-labels._EXACT_UP_TO, neighbor_graph._MOST_ROUNDS = 300, 3  # a search that takes little time
+search._EXACT_UP_TO, trees._MOST_ROUNDS = 300, 3  # a search that takes little time
 
 def resident(field):
     with open("/proc/self/status") as file:

@@ -11,12 +11,12 @@ from mdaml.constraints.labels import Classes
 from mdaml.holdout.rule import LEVEL_OF_LABELS, Gain, find_leaders, measure_gain, prefer_first
 from mdaml.holdout.split import same_points
 from mdaml.kernels.neighbors import nearest_rows
+from mdaml.neighbors.search import search_under
 from mdaml.solver.geometry import shrink
 from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
 from mdaml.solver.store import Store
-from mdaml.stores.choice import search_under
 
 Score = Callable[[FloatArray], BoolArray | FloatArray]  # of a factor of the metric
 

@@ -36,7 +36,8 @@ from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split
-from mdaml.stores.choice import is_for_gpu, n_fits_at_once
+from mdaml.neighbors.search import is_for_gpu
+from mdaml.stores.choice import n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStores
 
 FIRST_ROUNDS = 2
