@@ -74,7 +74,7 @@ time.sleep(50)"""
 
 
 def test_errors_of_objects_that_were_half_made_are_not_printed():
-    """llvmlite has such objects: made in two steps, and an error where they are destroyed between."""
+    """llvmlite has such objects, made in two steps; destroyed between them they raise an error."""
     during = """
 class Half:
     def __init__(self):
