@@ -55,8 +55,8 @@ class Space(Protocol):
     def gradient(self, objective: "Objective", point: Any) -> FloatArray:
         """Return the gradient in the coordinates of the point."""
 
-    def steepest(self, gradient: FloatArray) -> FloatArray:
-        """Return the direction of steepest descent."""
+    def steepest(self, objective: "Objective", point: Any, gradient: FloatArray) -> FloatArray:
+        """Return the direction of steepest descent at a point, preconditioned or not."""
 
     def gain(self, point: Any, gradient: FloatArray) -> float:
         """Return how much a relative change of the metric along the gradient would gain."""
@@ -121,10 +121,14 @@ class Objective:
         return self.space.along(self, point, gradient, direction)
 
     @cached_property
+    def spread(self) -> FloatArray:
+        """The gradient of the clustering term, (d, d): how far samples spread in each direction."""
+        return self.store.small(clustering_scatter(self.store, self.modes))
+
+    @cached_property
     def scatter(self) -> FloatArray:
         """The gradient of all that is linear in the metric, (d, d)."""
-        scatter = self.store.small(clustering_scatter(self.store, self.modes))
         if not self.anchor.strength:
-            return scatter
-        identity = self.store.small(np.eye(len(scatter)))
-        return scatter + self.anchor.strength * self.anchor.times(identity)
+            return self.spread
+        identity = self.store.small(np.eye(len(self.spread)))
+        return self.spread + self.anchor.strength * self.anchor.times(identity)

@@ -81,9 +81,41 @@ class FullRank:
         """Return the gradient, which is known at every point."""
         return point.gradient
 
-    def steepest(self, gradient: FloatArray) -> FloatArray:
-        """Return the direction of steepest descent."""
-        return -gradient
+    def steepest(self, objective: Objective, point: FramePoint, gradient: FloatArray) -> FloatArray:
+        """Return minus the gradient; next to an anchor, divided by how curved the objective is.
+
+        The paper takes the gradient as it is. A direction that is nearly erased then has a
+        gradient of the size of the anchor alone, and comes back only after thousands of steps. Each
+        eigenvalue of M should change by about a factor of e instead: with the gradient H without
+        the barrier of the anchor, whose strength is s, and the spread V of the samples in the
+        frame, the curvature in each direction is taken to be ``sqrt(H^2 + (s I + w V)^2)`` for a
+        weight w of all losses. See docs/solver.md.
+        """
+        strength = objective.anchor.strength
+        if not strength:
+            return -gradient
+        identity = namespace(gradient).diag(_ones(gradient))
+        smooth = gradient + strength * identity
+        weight = objective.loss_factor * objective.store.total
+        damping = strength * identity + weight * gradient_in_frame(point.F, objective.spread)
+        squares, axes = namespace(gradient).linalg.eigh(smooth @ smooth + damping @ damping)
+        curvature = squares.clip(strength * strength) ** 0.5
+        inside = axes.T @ gradient @ axes / (0.5 * (curvature[:, None] + curvature))
+        return -(axes @ inside @ axes.T)
+
+    def gap(self, objective: Objective, point: FramePoint) -> float:
+        """Return by how much, at most, the best metric at these modes is lower: a certificate.
+
+        The objective is ``p(M) - s log det M`` with a convex p and the strength s of the anchor. A
+        plane below p bounds it: with the eigenvalues h of the gradient of p in the frame, by
+        ``sum(h - s - s log(h / s))``; infinite if one of them is not positive, or without anchor.
+        """
+        strength = objective.anchor.strength
+        slopes = namespace(point.F).linalg.eigvalsh(point.gradient)
+        relative = 1.0 + slopes / strength if strength else 0.0 * slopes
+        if not float(relative.min()) > 0.0:
+            return float("inf")
+        return strength * float((relative - 1.0 - namespace(point.F).log(relative)).sum())
 
     def gain(self, point: FramePoint, gradient: FloatArray) -> float:  # noqa: ARG002
         """Return the length of the gradient: the frame makes changes relative."""
@@ -258,7 +290,12 @@ class LowRank:
         gradient += point.by_factor
         return gradient
 
-    def steepest(self, gradient: FloatArray) -> FloatArray:
+    def steepest(
+        self,
+        objective: Objective,  # noqa: ARG002
+        point: FactorPoint,  # noqa: ARG002
+        gradient: FloatArray,
+    ) -> FloatArray:
         """Return minus the gradient, preconditioned."""
         return -(gradient - self.axes @ (self.excess * (self.axes.T @ gradient)))
 
