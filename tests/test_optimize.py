@@ -32,7 +32,8 @@ class LogBarrier:
         size = 2 * np.linalg.slogdet(F)[1]
         value = float(np.trace(inner) - size + self.offset)
         nothing = np.empty((0, len(F)))
-        return FramePoint(F, value, inner - np.eye(len(F)), nothing, np.ones(len(F)), size)
+        ones = np.ones(len(F))
+        return FramePoint(F, value, inner - np.eye(len(F)), nothing, ones, inner, size)
 
     def along(self, point, gradient, direction):
         line = geodesic(point.F, direction)

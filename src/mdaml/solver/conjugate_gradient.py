@@ -52,7 +52,7 @@ def conjugate_gradient(
     gradient = space.gradient(objective, point)
     direction, guess, restarted = space.steepest(objective, point, gradient), None, True
     history, status = [point.value], Status.MAX_ITER
-    while len(history) <= max_iter:
+    while max_iter > 0:
         if space.gain(point, gradient) <= gtol * abs(point.value):
             status = Status.CONVERGED
             break
@@ -78,6 +78,8 @@ def conjugate_gradient(
         del found, path  # they would keep this projection alive beside the next
         history.append(point.value)
         previous, gradient = gradient, space.gradient(objective, point)
+        if len(history) > max_iter:
+            break
         steepest = space.steepest(objective, point, gradient)
         beta = hestenes_stiefel(gradient, previous, direction, steepest)
         direction, restarted = beta * direction + steepest, beta == 0.0

@@ -121,14 +121,10 @@ class Objective:
         return self.space.along(self, point, gradient, direction)
 
     @cached_property
-    def spread(self) -> FloatArray:
-        """The gradient of the clustering term, (d, d): how far samples spread in each direction."""
-        return self.store.small(clustering_scatter(self.store, self.modes))
-
-    @cached_property
     def scatter(self) -> FloatArray:
         """The gradient of all that is linear in the metric, (d, d)."""
+        scatter = self.store.small(clustering_scatter(self.store, self.modes))
         if not self.anchor.strength:
-            return self.spread
-        identity = self.store.small(np.eye(len(self.spread)))
-        return self.spread + self.anchor.strength * self.anchor.times(identity)
+            return scatter
+        identity = self.store.small(np.eye(len(scatter)))
+        return scatter + self.anchor.strength * self.anchor.times(identity)

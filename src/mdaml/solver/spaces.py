@@ -42,6 +42,7 @@ class FramePoint:
     gradient: FloatArray  # (d, d) in the frame F
     projected: Projected  # (N, d) X F == projected * scale
     scale: FloatArray  # (d,)
+    scatter: FloatArray  # (d, d) the gradient of all that is linear in M, in the frame F
     log_det: float  # of M
 
 
@@ -67,14 +68,14 @@ class FullRank:
             gradient=line.transport(gradient),
             projected=objective.store.turn(point.projected, turn),
             scale=_ones(turn),
+            scatter=gradient_in_frame(line.basis, objective.scatter),
         )
         return GeodesicPath(objective, line, origin)
 
     def multiples(self, objective: Objective, F: FloatArray) -> "GeodesicPath":
         """Return the objective along the multiples of ``M = F F^T``."""
-        projected = objective.store.project(F)
-        size = 2.0 * log_det(F)
-        origin = FramePoint(F, np.nan, 0.0 * F, projected, _ones(F), size)
+        projected, scatter = objective.store.project(F), gradient_in_frame(F, objective.scatter)
+        origin = FramePoint(F, np.nan, 0.0 * F, projected, _ones(F), scatter, 2.0 * log_det(F))
         return GeodesicPath(objective, multiples(F), origin)
 
     def gradient(self, objective: Objective, point: FramePoint) -> FloatArray:  # noqa: ARG002
@@ -87,9 +88,9 @@ class FullRank:
         The paper takes the gradient as it is. A direction that is nearly erased then has a
         gradient of the size of the anchor alone, and comes back only after thousands of steps. Each
         eigenvalue of M should change by about a factor of e instead: with the gradient H without
-        the barrier of the anchor, whose strength is s, and the spread V of the samples in the
-        frame, the curvature in each direction is taken to be ``sqrt(H^2 + (s I + w V)^2)`` for a
-        weight w of all losses. See docs/solver.md.
+        the barrier of the anchor, whose strength is s, and the scatter S in the frame, the
+        curvature is taken to be ``sqrt(H^2 + (s I + w S)^2)`` for a weight w of all losses. See
+        docs/solver.md.
         """
         strength = objective.anchor.strength
         if not strength:
@@ -97,7 +98,7 @@ class FullRank:
         identity = namespace(gradient).diag(_ones(gradient))
         smooth = gradient + strength * identity
         weight = objective.loss_factor * objective.store.total
-        damping = strength * identity + weight * gradient_in_frame(point.F, objective.spread)
+        damping = strength * identity + weight * point.scatter
         squares, axes = namespace(gradient).linalg.eigh(smooth @ smooth + damping @ damping)
         curvature = squares.clip(strength * strength) ** 0.5
         inside = axes.T @ gradient @ axes / (0.5 * (curvature[:, None] + curvature))
@@ -144,10 +145,6 @@ class GeodesicPath:
         return namespace(self.line.rates).diag(self.line.rates)
 
     @cached_property
-    def _scatter(self) -> FloatArray:
-        return gradient_in_frame(self.line.basis, self.objective.scatter)
-
-    @cached_property
     def _gram(self) -> FloatArray:
         return self.line.basis.T @ self.line.basis
 
@@ -179,7 +176,7 @@ class GeodesicPath:
         losses = objective.store.losses_along(self.origin.projected, growth, objective.importance)
         losses *= objective.loss_factor
         overlap = ((growth @ (self._gram * self._gram)) * growth).sum(axis=1)
-        others = growth @ self._scatter.diagonal() + 0.5 * objective.ridge * overlap
+        others = growth @ self.origin.scatter.diagonal() + 0.5 * objective.ridge * overlap
         if objective.anchor.strength:
             sizes = self.origin.log_det + steps * float(rates.sum())
             losses += objective.anchor.beside_trace(sizes, len(rates))
@@ -192,7 +189,7 @@ class GeodesicPath:
         F, projected = self.line.frame(step), self.origin.projected
         size = self.origin.log_det + step * float(self.line.rates.sum())
         return _frame_point(
-            self.objective, F, projected, scale, self._scatter * both, self._gram * both, size
+            self.objective, F, projected, scale, self.origin.scatter * both, self._gram * both, size
         )
 
     def slope(self, point: FramePoint) -> float:
@@ -225,7 +222,7 @@ def _frame_point(
     if objective.anchor.strength:
         value += objective.anchor.beside_trace(size, len(F))
         gradient -= objective.anchor.strength * namespace(F).diag(_ones(F))
-    return FramePoint(F, value, gradient, projected, scale, size)
+    return FramePoint(F, value, gradient, projected, scale, scatter, size)
 
 
 def _ones(F: FloatArray) -> FloatArray:
