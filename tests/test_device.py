@@ -408,8 +408,8 @@ def test_axes_are_those_of_numpy(device, dtype, shape, rows, monkeypatch):
         tolerance = 1e5 * eps * np.abs(ours @ ours.T).max()
         np.testing.assert_allclose(theirs @ theirs.T, ours @ ours.T, rtol=0, atol=tolerance)
     G = np.random.default_rng(1).normal(size=(shape[1], 3))
-    ours = LowRank.among(stores[0], *here).steepest(G)
-    theirs = LowRank.among(stores[1], *there).steepest(stores[1].small(G))
+    ours = LowRank.among(stores[0], *here).steepest(None, None, G)
+    theirs = LowRank.among(stores[1], *there).steepest(None, None, stores[1].small(G))
     theirs = stores[1].host(theirs)
     np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e5 * eps)
 
@@ -418,7 +418,9 @@ def test_axes_of_samples_that_are_all_alike(device):
     store = torch_store.TorchStore(torch.zeros((8, 5), device=device), np.zeros(5))
     axes, variances, level = leading(store)
     G = np.ones((5, 2))
-    np.testing.assert_array_equal(LowRank.among(store, axes, variances, level).steepest(G), -G)
+    np.testing.assert_array_equal(
+        LowRank.among(store, axes, variances, level).steepest(None, None, G), -G
+    )
     F = leading_factor(axes, variances, np.ones(len(variances)), 2, 10.0)
     assert np.all(np.isfinite(F))
 
