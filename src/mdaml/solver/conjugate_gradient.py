@@ -48,7 +48,7 @@ def conjugate_gradient(
     relative to the value.
     """
     space = objective.space
-    point = objective.at(F)
+    point = space.at(objective, F)
     gradient = space.gradient(objective, point)
     direction, guess, restarted = space.steepest(objective, point, gradient), None, True
     history, status = [point.value], Status.MAX_ITER
