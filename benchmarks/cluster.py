@@ -17,6 +17,7 @@ import pickle
 import platform
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -26,15 +27,16 @@ import numpy as np
 from distributed import Client, LocalCluster
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml import MDaML
+from mdaml import PRESETS, MDaML, Partners
 from mdaml.constraints import Constraints
 from mdaml.distributed import fit
 from mdaml.kernels.products import one_blas_thread
 from mdaml.kernels.threads import threads_at_most
+from mdaml.neighbors.shards import Members
+from mdaml.neighbors.trees import NeighborLists
 from mdaml.stores.dask import shard as shards
-from mdaml.stores.dask.cluster import Cluster, Part
-from mdaml.stores.dask.neighbors import Cell, Some
-from mdaml.stores.dask.plan import make_plan
+from mdaml.stores.dask.cluster import Cluster, Remote
+from mdaml.stores.dask.plan import make_borders
 
 K, D, SIMILAR, DISSIMILAR = 10, 64, 5, 10
 REACH = 300  # partners are at most so many rows away
@@ -79,9 +81,10 @@ def problem(form, n_samples):
 
 
 def model(n_rounds=4, **options):
-    # A given anchor: to choose one takes more fits, and how many depends on the data.
-    options |= {"n_similar": SIMILAR, "n_dissimilar": DISSIMILAR, "anchor": 0.0, "random_state": 0}
-    return MDaML(K, max_iter=n_rounds, max_inner_iter=5, tol=0, init="kmeans", **options)
+    # No anchor: to choose one takes more fits, and how many depends on the data.
+    partners = Partners(n_similar=SIMILAR, n_dissimilar=DISSIMILAR)
+    goal = replace(PRESETS["paper"], init_metric="auto", init_modes="kmeans", partners=partners)
+    return MDaML(K, goal=goal, max_iter=n_rounds, tol=0, random_state=0, **options)
 
 
 class OneByOne(Cluster):
@@ -111,7 +114,7 @@ class OneByOne(Cluster):
         name = args[1] if function in (shards.call, shards.call_sums) else function.__name__
         self.calls.setdefault(name, [[] for _ in self.work])[index].append(took)
         self.n_tasks += 1
-        return Part((next(self._keys), index), value)
+        return Remote((next(self._keys), index), value)
 
     def fetch(self, parts):
         self.n_passes += 1
@@ -119,9 +122,9 @@ class OneByOne(Cluster):
 
     def _arrived(self, arg, index):
         """Return an argument; one of another worker is written and read again, once."""
-        if isinstance(arg, list | tuple):
+        if type(arg) in (list, tuple):
             return [self._arrived(one, index) for one in arg]
-        if not isinstance(arg, Part):
+        if not isinstance(arg, Remote):
             return arg
         key, home = arg.key
         if home != index and (key, index) not in self._there:
@@ -265,11 +268,11 @@ def terms(n_samples):
     grouping = processor_seconds(lambda: shards.group_comparisons(said, *whole), 2)
     grouped = shards.group_comparisons(said, *whole)
     survey = shards.survey(grouped, *whole)
-    planning = processor_seconds(lambda: make_plan([shards.survey(grouped, *whole)], cuts), 2)
-    border = make_plan([survey], cuts).borders[0]
-    shard = shards.assemble(0, grouped, border, "memory", n_samples, X, [], [])
+    planning = processor_seconds(lambda: make_borders([shards.survey(grouped, *whole)], cuts), 2)
+    border = make_borders([survey], cuts)[0]
+    shard = shards.assemble(grouped, border, "memory", n_samples, X, [], [])
     shares = np.random.default_rng(0).dirichlet(np.ones(K), n_samples)
-    weights = shards.with_border(shard, shard.store.given_weights(shares, 3.0))
+    weights = shards.apply_border(shard, shard.store.given_weights(shares, 3.0), [])
     F, centers = np.eye(D), X[:K]
     call = partial(shards.call, shard)
     measured = call("measure", F, centers)
@@ -312,11 +315,12 @@ def a_turn(n_samples):
     for n in (2000, n_samples):  # the first compiles
         X, y = embeddings(n)
         order = np.argsort(y, kind="stable")
-        cell = Cell.of(Some.of(order, y[order], X[order]), wanted)
+        cell = Members.of(order, y[order], X[order]).with_lists(wanted)
+        split = NeighborLists.none(0, wanted).split
         with threads_at_most(1):
             for turn in range(2):
                 begin = time.process_time()
-                cell = cell.improved([], [turn, 0])
+                cell = cell.improved([], split, [turn, 0])
                 seconds = time.process_time() - begin
     return seconds
 

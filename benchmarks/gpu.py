@@ -28,16 +28,18 @@ import platform
 import pstats
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mdaml import MDaML, MDaMLCV, __version__
+from mdaml import PRESETS, MDaML, MDaMLCV, __version__
 from mdaml.constraints import Constraints
 from mdaml.constraints.labels import Classes
 from mdaml.model_selection import MetricSearchCV
+from mdaml.neighbors.device import nearest_places
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.conjugate_gradient import conjugate_gradient
 from mdaml.solver.modes import clustering_scatter
@@ -46,7 +48,6 @@ from mdaml.solver.start import start_metric, start_modes
 from mdaml.stores.arrays import Turns
 from mdaml.stores.torch import TorchStore, pairs
 from mdaml.stores.torch.modes import center_sq_dists
-from mdaml.stores.torch.neighbors import nearest_places
 
 CLASSES = 20
 PER_SAMPLE, ETA = 10, 3.0
@@ -100,7 +101,7 @@ def options(arguments, **others):
     return {
         "n_modes": arguments.modes,
         "max_iter": arguments.rounds,
-        "max_inner_iter": arguments.steps,
+        "goal": replace(PRESETS["comparisons"], max_inner_iter=arguments.steps),
         "tol": 0.0,
         "random_state": 0,
         **others,
@@ -296,7 +297,7 @@ def compare(name, n, d, arguments):
     rank = arguments.rank if name == "compare_low" else None
     warm_up(d, arguments, n_components=rank)
     start = np.random.default_rng(0).dirichlet(np.ones(arguments.modes), len(X))
-    parameters = options(arguments, init=start, n_components=rank)
+    parameters = options(arguments, n_modes=start, n_components=rank)
     here, plain, _ = timed_fit(X, T, None, **parameters)
     here = min(here, timed_fit(X, T, None, **parameters)[0])  # the first one may compile
     there, model, _ = timed_fit(X, T, arguments.device, **parameters)

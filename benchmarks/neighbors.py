@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 from gpu import make_labelled
 
-from mdaml.constraints.labels import Classes, nearest_places
+from mdaml.constraints.labels import Classes
 from mdaml.kernels.threads import n_threads
+from mdaml.neighbors.search import nearest_places
 
 K, N_TRIED = 5, 300
 CASES = ("60000x20", "300000x20", "1000000x20", "60000x128", "300000x128", "1000000x128")
@@ -28,7 +29,7 @@ def measure(n_samples, n_features, recall):
     classes = Classes.from_labels("benchmark", y)
     X = X[classes.rows]
     wall, processor = time.perf_counter(), time.process_time()
-    found = nearest_places(X, classes, K, K, recall)
+    found = nearest_places(X, classes.bounds, classes.rows, (K, K), recall)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     shares = [share_found(X, classes, places, same=s == 0) for s, places in enumerate(found)]
     print(

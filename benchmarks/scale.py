@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,7 @@ def one_case(args):
     """Run in a process of its own: the peak is that of the process."""
     from sklearn.exceptions import ConvergenceWarning
 
-    from mdaml import MDaML
+    from mdaml import PRESETS, MDaML, limit_memory
     from mdaml.constraints.comparisons import Comparisons
     from mdaml.stores.choice import make_store
     from mdaml.stores.memory import Turns
@@ -118,15 +119,8 @@ def one_case(args):
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", UserWarning)
     compile_kernels(MDaML, args)
-    options = {} if args.memory_limit is None else {"memory_limit": args.memory_limit}
-    model = MDaML(
-        args.modes,
-        max_iter=args.rounds,
-        max_inner_iter=args.steps,
-        tol=0,
-        random_state=0,
-        **options,
-    )
+    goal = replace(PRESETS["comparisons"], max_inner_iter=args.steps)
+    model = MDaML(args.modes, goal=goal, max_iter=args.rounds, tol=0, random_state=0)
     rounds = []
     model.set_params(callback=lambda _n, _value: rounds.append(time.perf_counter()))
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +129,8 @@ def one_case(args):
         given = X.nbytes + triplets.nbytes
         Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
         begin, cpu_begin = time.perf_counter(), time.process_time()
-        model.fit(X, triplets=triplets)
+        with limit_memory(args.memory_limit):
+            model.fit(X, triplets=triplets)
         end, cpu_end = time.perf_counter(), time.process_time()
         peak = resident("VmHWM") - before
         grouping, grouped = timed(lambda: Comparisons.from_triplets(triplets, len(X)))
@@ -163,10 +158,13 @@ def one_case(args):
 
 def compile_kernels(cls, args):
     """Fit something smaller, in blocks, so that no figure holds compiler and buffers of BLAS."""
+    from mdaml import limit_memory
+
     small = argparse.Namespace(samples=30_000, features=128, triplets=60_000, map=False, grid=False)
     X, triplets = samples_and_triplets(small, Path())
     triplets.flags.writeable = not args.map  # kernels are compiled for either kind
-    cls(2, max_iter=1, memory_limit="175 MB", random_state=0).fit(X, triplets=triplets)
+    with limit_memory("175 MB"):
+        cls(2, max_iter=1, random_state=0).fit(X, triplets=triplets)
     del X, triplets
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps would hide what the fit takes

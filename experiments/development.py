@@ -21,29 +21,38 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
-from mdaml import DMLMJ, KISSME, LFDA, LMNN, DMLdc, Euclidean, MDaML, MDaMLCV
+from mdaml import DMLMJ, KISSME, LFDA, LMNN, DMLdc, Euclidean, MDaML, MDaMLCV, Partners
 from mdaml.experiments.splits import prepared, split
 
 DATASETS = ["autompg", "german", "letter", "sonar", "waveform"]
-RANDOM = {"sampling": "random", "n_similar": 10, "n_dissimilar": 10}
+RANDOM = {"partners": "random", "max_iter": 10}
+
+
+def with_partners(n_similar, n_dissimilar, seed):
+    """Return MDaML with another number of nearest partners of each sample."""
+    return MDaML(partners=Partners("neighbors", n_similar, n_dissimilar), random_state=seed)
+
+
 SETTINGS = {
     "MDaMLCV()": lambda seed: MDaMLCV(random_state=seed),
     "MDaML()": lambda seed: MDaML(random_state=seed),
-    "without refresh": lambda seed: MDaML(n_refresh=0, random_state=seed),
-    "three refreshes": lambda seed: MDaML(n_refresh=3, random_state=seed),
+    "without refresh": lambda seed: MDaML(partners=Partners(n_refresh=0), random_state=seed),
+    "three refreshes": lambda seed: MDaML(partners=Partners(n_refresh=3), random_state=seed),
     "one round a pass": lambda seed: MDaML(max_iter=1, random_state=seed),
     "ten rounds a pass": lambda seed: MDaML(max_iter=10, random_state=seed),
     "K=1": lambda seed: MDaML(1, random_state=seed),
     "K=10": lambda seed: MDaML(10, random_state=seed),
     "λ₁ = 300 K^η": lambda seed: MDaML(3, triplet_weight=300 * 3**3, random_state=seed),
     "λ₁ = 3000 K^η": lambda seed: MDaML(3, triplet_weight=3000 * 3**3, random_state=seed),
-    "4 x 4 partners": lambda seed: MDaML(n_similar=4, n_dissimilar=4, random_state=seed),
-    "3 x 10 partners": lambda seed: MDaML(n_similar=3, n_dissimilar=10, random_state=seed),
-    "10 x 3 partners": lambda seed: MDaML(n_similar=10, n_dissimilar=3, random_state=seed),
-    "10 x 10 partners": lambda seed: MDaML(n_similar=10, n_dissimilar=10, random_state=seed),
+    "4 x 4 partners": lambda seed: with_partners(4, 4, seed),
+    "3 x 10 partners": lambda seed: with_partners(3, 10, seed),
+    "10 x 3 partners": lambda seed: with_partners(10, 3, seed),
+    "10 x 10 partners": lambda seed: with_partners(10, 10, seed),
     "ridge 0.1": lambda seed: MDaML(ridge=0.1, random_state=seed),
     "whitened start": lambda seed: MDaML(init_metric="whitened", random_state=seed),
-    "random, K=10, λ₁ = 300 K^η": lambda seed: MDaML(10, random_state=seed, **RANDOM),
+    "random, K=10, λ₁ = 300 K^η": lambda seed: MDaML(
+        10, triplet_weight=300 * 10**3, random_state=seed, **RANDOM
+    ),
     "random, K=10, λ₁ = 10 K^η": lambda seed: MDaML(
         10, triplet_weight=10 * 10**3, random_state=seed, **RANDOM
     ),

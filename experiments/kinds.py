@@ -16,6 +16,7 @@ interrupted; ``python experiments/kinds.py report`` prints the tables of docs/su
 import argparse
 import itertools
 import os
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, normalize
 from study import HERE, interval, samples_of, seed_of
 
-from mdaml import GMML, KISSME, DMLeig, Euclidean, MDaML, MDaMLCV
+from mdaml import GMML, KISSME, PRESETS, DMLeig, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import sample_triplets
 from mdaml.experiments.records import read_records
 
@@ -51,18 +52,22 @@ OURS, LABELS = 'MDaML(goal="neighbors")', "MDaML() from labels"
 MODES, ONE_MODE, PAPER_ONE = "modes, no groups", "one mode, no groups", "Eq. (7), K=1"
 
 
+NO_GROUPS = replace(PRESETS["neighbors"], find_groups=False)
+
+
 def printed(n_modes):
     """Return a maker of Eq. (7) as the paper prints it: no anchor, no floor."""
     eta = 3.0 if n_modes == 3 else 2.0
-    return lambda seed: MDaML(n_modes, eta=eta, anchor=0.0, floor=0.0, random_state=seed)
+    goal = replace(PRESETS["paper"], init_metric="auto")
+    return lambda seed: MDaML(n_modes, goal=goal, eta=eta, random_state=seed)
 
 
 METHODS = {
     "Euclid": lambda _: Euclidean(),
     "MDaML()": lambda seed: MDaML(random_state=seed),
     OURS: lambda seed: MDaML(goal="neighbors", random_state=seed),
-    MODES: lambda seed: MDaML(goal="neighbors", anchor=0.1, random_state=seed),
-    ONE_MODE: lambda seed: MDaML(1, goal="neighbors", anchor=0.1, floor=1.0, random_state=seed),
+    MODES: lambda seed: MDaML(goal=NO_GROUPS, anchor=0.1, random_state=seed),
+    ONE_MODE: lambda seed: MDaML(anchor=0.1, random_state=seed),
     **{f"Eq. (7), K={n_modes}": printed(n_modes) for n_modes in (1, 3, 20)},
     "GMML()": lambda _: GMML(),
     "KISSME()": lambda _: KISSME(),

@@ -20,6 +20,7 @@ docs/supervision.md.
 
 import argparse
 import os
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from study import HERE, seed_of
 
-from mdaml import GMML, KISSME, LMNN, Euclidean, MDaML, MDaMLCV
+from mdaml import GMML, KISSME, LMNN, PRESETS, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import neighbor_triplets
 from mdaml.experiments.records import read_records
 
@@ -128,7 +129,9 @@ METHODS = {
     "MDaML()": lambda seed: MDaML(random_state=seed),
     'MDaML(goal="neighbors")': lambda seed: MDaML(goal="neighbors", random_state=seed),
     "MDaMLCV()": lambda seed: MDaMLCV(random_state=seed),
-    "Eq. (7), K=1": lambda seed: MDaML(1, eta=3.0, anchor=0.0, random_state=seed),
+    "Eq. (7), K=1": lambda seed: MDaML(
+        1, goal=replace(PRESETS["paper"], init_metric="auto"), random_state=seed
+    ),
     "I + Δ": lambda _: NearIdentity(),
     "KISSME()": lambda _: KISSME(),
     "GMML()": lambda _: GMML(),

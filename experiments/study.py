@@ -22,6 +22,7 @@ import json
 import time
 import warnings
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -30,7 +31,20 @@ from scipy.stats import rankdata
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
-from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, MDaMLCV
+from mdaml import (
+    DMLMJ,
+    GMML,
+    KISSME,
+    LFDA,
+    LMNN,
+    PRESETS,
+    DMLdc,
+    DMLeig,
+    Euclidean,
+    MDaML,
+    MDaMLCV,
+    Partners,
+)
 from mdaml.constraints import sample_triplets
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.mdaml_folds import other_start
@@ -85,12 +99,14 @@ ABLATION = {
     "no self-weights": lambda seed: EvenMDaML(random_state=seed),
     "no modes": lambda seed: MDaML(n_modes=1, random_state=seed),
     "ten modes": lambda seed: MDaML(n_modes=10, random_state=seed),
-    "no refresh": lambda seed: MDaML(n_refresh=0, random_state=seed),
-    "random partners": lambda seed: MDaML(sampling="random", max_iter=10, random_state=seed),
+    "no refresh": lambda seed: MDaML(partners=Partners(n_refresh=0), random_state=seed),
+    "random partners": lambda seed: MDaML(partners="random", max_iter=10, random_state=seed),
     "ten rounds a pass": lambda seed: MDaML(max_iter=10, random_state=seed),
     "identity start": lambda seed: MDaML(init_metric="identity", random_state=seed),
     "whitened start": lambda seed: MDaML(init_metric="whitened", random_state=seed),
-    "k-means start": lambda seed: MDaML(init="kmeans", random_state=seed),
+    "k-means start": lambda seed: MDaML(
+        goal=replace(PRESETS["labels"], init_modes="kmeans"), random_state=seed
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from mdaml.constraints.comparisons import Comparisons, PairSet
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_pair_sets
 from mdaml.constraints.value import Constraints
-from mdaml.kernels import neighbor_graph
+from mdaml.neighbors import search, trees
 
 FIELDS = ("pairs", "first", "last", "far", "groups")
 
@@ -641,8 +641,8 @@ def test_classes_of_fewer_than_two_kinds_are_refused_in_the_name_of_the_caller(y
 @pytest.fixture
 def many(monkeypatch):
     """Rows enough for leaves, if these are small; one class has three members."""
-    monkeypatch.setattr(labels, "_EXACT_UP_TO", 100)
-    monkeypatch.setattr(neighbor_graph, "_LEAF", 64)
+    monkeypatch.setattr(search, "_EXACT_UP_TO", 100)
+    monkeypatch.setattr(trees, "_LEAF", 64)
     rng = np.random.default_rng(0)
     y = rng.permutation(np.repeat([0, 1, 2, -1], [900, 700, 3, 20]))
     return rng.normal(size=(len(y), 2)) + 2.0 * y[:, None], y
@@ -668,7 +668,7 @@ def test_nearly_all_neighbours_of_many_rows_are_found_and_are_of_the_right_class
 def test_all_pairs_of_many_rows_are_compared_on_demand(many, monkeypatch):
     X, y = many
     found = neighbor_triplets(X, y, 3, 5, recall=1.0)
-    monkeypatch.setattr(labels, "_EXACT_UP_TO", 10**6)
+    monkeypatch.setattr(search, "_EXACT_UP_TO", 10**6)
     np.testing.assert_array_equal(neighbor_triplets(X, y, 3, 5), found)
     with pytest.raises(ValueError, match=r"recall must be above 0 and at most 1, got 1\.5"):
         neighbor_triplets(X, y, recall=1.5)

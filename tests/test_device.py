@@ -18,6 +18,7 @@ from mdaml import MDaML, limit_memory
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import make_multimodal
 from mdaml.kernels.pairs import laplacian_product
+from mdaml.neighbors import device as neighbors
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.geometry import geodesic
 from mdaml.solver.spaces import LowRank
@@ -129,7 +130,7 @@ def kind(request):
 @pytest.fixture(params=[2**25, 50])
 def twins(request, monkeypatch, kind, device):
     """Return a function of a precision that makes :class:`Twins`, in one block and in many."""
-    monkeypatch.setattr(torch_pairs, "MAX_BLOCK", request.param)
+    monkeypatch.setattr(neighbors, "MAX_BLOCK", request.param)
     return lambda dtype, **sizes: Twins(kind, dtype, device, **sizes)
 
 
@@ -409,8 +410,8 @@ def test_axes_are_those_of_numpy(device, dtype, shape, rows, monkeypatch):
         tolerance = 1e5 * eps * np.abs(ours @ ours.T).max()
         np.testing.assert_allclose(theirs @ theirs.T, ours @ ours.T, rtol=0, atol=tolerance)
     G = np.random.default_rng(1).normal(size=(shape[1], 3))
-    ours = LowRank.among(stores[0], *here).steepest(G)
-    theirs = LowRank.among(stores[1], *there).steepest(stores[1].small(G))
+    ours = LowRank.among(stores[0], *here).steepest(None, None, G)
+    theirs = LowRank.among(stores[1], *there).steepest(None, None, stores[1].small(G))
     theirs = stores[1].host(theirs)
     np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e5 * eps)
 
@@ -419,7 +420,9 @@ def test_axes_of_samples_that_are_all_alike(device):
     store = torch_store.TorchStore(torch.zeros((8, 5), device=device), np.zeros(5))
     axes, variances, level = leading(store)
     G = np.ones((5, 2))
-    np.testing.assert_array_equal(LowRank.among(store, axes, variances, level).steepest(G), -G)
+    np.testing.assert_array_equal(
+        LowRank.among(store, axes, variances, level).steepest(None, None, G), -G
+    )
     F = leading_factor(axes, variances, np.ones(len(variances)), 2, 10.0)
     assert np.all(np.isfinite(F))
 
@@ -731,7 +734,7 @@ def test_without_torch_a_device_is_refused_and_auto_is_numpy(monkeypatch, proble
 
 def in_torch(monkeypatch, function):
     with monkeypatch.context() as patched:
-        patched.setattr(torch_pairs, "_triton_pairs", lambda: None)
+        patched.setattr(neighbors, "load_triton", lambda _: None)
         return function()
 
 
@@ -741,7 +744,7 @@ def in_torch(monkeypatch, function):
     [(83, 1), (200, 5), (90, 16), (150, 32), (150, 33), (300, 128), (150, 200), (60, 768)],
 )
 def test_passes_in_triton_are_those_in_torch(monkeypatch, kind, n_samples, n_features):
-    assert torch_pairs._triton_pairs() is not None
+    assert neighbors.load_triton("triton_pairs") is not None
     both = Twins(kind, np.float32, "cuda", n_samples=n_samples, n_features=n_features)
     store, Y = both.there, both.there.rows / n_features**0.5
     importance, scales = store.put(both.importance), store.put(both.scales.astype(np.float32))
@@ -752,7 +755,7 @@ def test_passes_in_triton_are_those_in_torch(monkeypatch, kind, n_samples, n_fea
         "loss": lambda: torch.tensor(store.loss_and_half(Y, scales[0], importance)[0]),
         "losses": lambda: store.measure(np.eye(n_features) / n_features**0.5, both.X[:2]).losses,
         "along": lambda: store.losses_along(Y, both.scales, importance),
-        "dists": lambda: torch_pairs.pair_sq_dists(Y, store.comparisons.pairs, scales),
+        "dists": lambda: neighbors.pair_sq_dists(Y, store.comparisons.pairs, scales),
         "product": lambda: torch_pairs.laplacian_product(*laplacian),
         "times": lambda: torch_pairs.laplacian_times(*laplacian),
     }

@@ -6,12 +6,16 @@ import torch
 
 from mdaml import DMLMJ, LFDA, MDaML
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.labels import nearest_places as on_the_cpu
 from mdaml.estimators.mdaml_folds import other_start, vote_score
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.model_selection import MetricSearchCV, knn_accuracy
-from mdaml.stores import choice
-from mdaml.stores.torch import neighbors
+from mdaml.neighbors import device as neighbors
+from mdaml.neighbors import search
+
+
+def on_the_cpu(Y, classes, *wanted):
+    return search.nearest_places(Y, classes.bounds, classes.rows, wanted)
+
 
 needs_gpu = pytest.mark.needs("a CUDA device")
 on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
@@ -47,7 +51,7 @@ def test_all_pairs_give_the_neighbors_of_the_cpu(n, d, n_classes, block, device,
     monkeypatch.setattr(neighbors, "_MOST_QUERIES", 700)
     Y, classes = problem(n, d=d, n_classes=n_classes)
     for ours, theirs in zip(
-        neighbors.nearest_places(torch.tensor(Y, device=device), classes, 4, 5),
+        neighbors.nearest_places(torch.tensor(Y, device=device), classes.bounds, (4, 5)),
         on_the_cpu(Y, classes, 4, 5),
         strict=True,
     ):
@@ -56,7 +60,7 @@ def test_all_pairs_give_the_neighbors_of_the_cpu(n, d, n_classes, block, device,
 
 def test_a_class_too_small_for_the_neighbors_wanted_has_fewer():
     Y, classes = problem(9, n_classes=3)
-    near, far = neighbors.nearest_places(torch.tensor(Y), classes, 8, 20)
+    near, far = neighbors.nearest_places(torch.tensor(Y), classes.bounds, (8, 20))
     assert near.shape == (9, 8)
     assert far.shape == (9, 20)
     np.testing.assert_array_equal((near >= 0).sum(axis=1), classes.size[classes.of] - 1)
@@ -100,7 +104,7 @@ def test_half_precision_is_not_used_where_it_loses_neighbors():
     Y = (spots[rng.integers(0, 20, 4000)] + 0.1 * rng.normal(size=(4000, 8))).astype(np.float32)
     classes = Classes.from_labels("test", y)
     Y = Y[classes.rows]
-    near, far = neighbors.nearest_places(torch.tensor(Y, device="cuda"), classes, 5, 5)
+    near, far = neighbors.nearest_places(torch.tensor(Y, device="cuda"), classes.bounds, (5, 5))
     true = on_the_cpu(Y.astype(np.float64), classes, 5, 5)
     assert min(share_found(near, true[0]), share_found(far, true[1])) > 0.95
 
@@ -109,7 +113,7 @@ def test_rounding_of_the_products_does_not_decide():
     # Far from the origin the products of single precision cannot tell these apart.
     Y, classes = problem(60, d=2, n_classes=2)
     far_away = Y + np.float32(300.0)
-    near, _ = neighbors.nearest_places(torch.tensor(far_away), classes, 2, 2)
+    near, _ = neighbors.nearest_places(torch.tensor(far_away), classes.bounds, (2, 2))
     true, _ = on_the_cpu(far_away.astype(np.float64), classes, 2, 2)
     assert share_found(near, true) > 0.9
 
@@ -119,7 +123,7 @@ def test_cells_find_the_share_that_was_asked_for(recall, monkeypatch):
     monkeypatch.setattr(neighbors, "_MOST_PRODUCTS", {True: 0.0, False: 0.0})
     monkeypatch.setattr(neighbors, "_CELL", 60)
     Y, classes = problem(4000, d=4)
-    found = neighbors.nearest_places(torch.tensor(Y), classes, 5, 5, recall)
+    found = neighbors.nearest_places(torch.tensor(Y), classes.bounds, (5, 5), recall)
     for ours, true in zip(found, on_the_cpu(Y, classes, 5, 5), strict=True):
         assert share_found(ours, true) > recall - 0.04
         assert (classes.of[ours] == classes.of[:, None]).all() == (ours is found[0])
@@ -132,7 +136,9 @@ def test_samples_whose_cells_hold_no_other_class_find_it_elsewhere(monkeypatch):
     rng = np.random.default_rng(0)
     y = np.arange(400) // 200
     Y = (rng.normal(size=(400, 2)) + 1000.0 * y[:, None]).astype(np.float32)
-    _, far = neighbors.nearest_places(torch.tensor(Y), Classes.from_labels("test", y), 3, 3, 0.5)
+    _, far = neighbors.nearest_places(
+        torch.tensor(Y), Classes.from_labels("test", y).bounds, (3, 3), 0.5
+    )
     assert (far >= 0).all()
     assert (y[far] != y[:, None]).all()
 
@@ -149,7 +155,7 @@ def test_rows_of_a_gallery_are_those_of_the_cpu(device):
 
 @needs_gpu
 def test_scores_on_a_gpu_are_those_of_the_cpu(monkeypatch):
-    monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
+    monkeypatch.setattr(search, "_WORTH_A_GPU", 0.0)
     Y, classes = problem(600)
     model = MDaML(device="cuda", random_state=0).fit(Y, classes.of)
     gallery = (Y[::2], classes.of[::2])
@@ -159,7 +165,7 @@ def test_scores_on_a_gpu_are_those_of_the_cpu(monkeypatch):
 
 
 def test_a_model_of_a_gpu_is_scored_where_there_is_none(monkeypatch):
-    monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
+    monkeypatch.setattr(search, "_WORTH_A_GPU", 0.0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     Y, classes = problem(60)
     model = MDaML(shrinkage=0.0, random_state=0).fit(Y, classes.of).set_params(device="cuda")
@@ -195,16 +201,16 @@ def test_a_gallery_is_searched_under_every_metric(device):
 @pytest.fixture
 def torch_for_a_gpu(monkeypatch):
     """Do on the CPU, by torch, what a search would do on a GPU."""
-    monkeypatch.setattr(choice, "_WORTH_A_GPU", 0.0)
-    monkeypatch.setattr(choice, "_GPU", "cpu")
-    monkeypatch.setattr(choice, "find_device", lambda *_: "cpu")
+    monkeypatch.setattr(search, "_WORTH_A_GPU", 0.0)
+    monkeypatch.setattr(search, "_GPU", "cpu")
+    monkeypatch.setattr(search, "has_gpu", lambda: True)
 
 
 @pytest.mark.usefixtures("torch_for_a_gpu")
 @pytest.mark.parametrize("learner", [DMLMJ, LFDA])
 def test_other_methods_learn_the_same_from_neighbors_of_a_device(learner):
     Y, classes = problem(400)
-    assert choice.classes_on("cuda", classes, 6).search is not nearest
+    assert classes.on("cuda", 6).search is not nearest
     there = other_start(learner.__name__, Y, classes, "cuda")
     np.testing.assert_allclose(there, other_start(learner.__name__, Y, classes), rtol=1e-6)
 

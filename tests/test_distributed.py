@@ -18,11 +18,11 @@ from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
 from mdaml.distributed import _kind, fit
 from mdaml.estimators.posing import Posed
-from mdaml.kernels.neighbor_graph import improve
+from mdaml.neighbors.shards import Members, grow_cells
+from mdaml.neighbors.trees import improve
 from mdaml.solver.spec import Spec
 from mdaml.stores.dask import cluster as cluster_module
 from mdaml.stores.dask.cluster import Cluster, add
-from mdaml.stores.dask.neighbors import Cell, Cells, Some, find_neighbors
 from mdaml.stores.dask.plan import cut_rows
 from mdaml.stores.dask.store import DaskStore
 from mdaml.stores.memory import MemoryStore
@@ -52,6 +52,9 @@ class Serial:
 
     def task(self, _index, function, *args):
         return function(*args)
+
+    def share(self, value):
+        return value
 
     def each(self, function, *columns):
         return [
@@ -196,9 +199,9 @@ def test_neighbours_over_shards_are_those_of_one_memory(random_problem, seed, n_
 @pytest.fixture
 def small_cells(monkeypatch):
     """Let few rows be searched as many are: in turns, in cells and leaves."""
-    monkeypatch.setattr("mdaml.constraints.labels._EXACT_UP_TO", 100)
-    monkeypatch.setattr("mdaml.kernels.neighbor_graph._LEAF", 64)
-    monkeypatch.setattr("mdaml.stores.dask.neighbors._ROWS_OF_A_CELL", 100)
+    monkeypatch.setattr("mdaml.neighbors.search._EXACT_UP_TO", 100)
+    monkeypatch.setattr("mdaml.neighbors.trees._LEAF", 64)
+    monkeypatch.setattr("mdaml.neighbors.shards._ROWS_OF_A_CELL", 100)
 
 
 def search(X, y, n_shards, F=None, cluster=None):
@@ -206,7 +209,8 @@ def search(X, y, n_shards, F=None, cluster=None):
     classes, cuts = Classes.from_labels("test", y), np.linspace(0, len(X), n_shards + 1).astype(int)
     own = [X[begin:end] for begin, end in pairwise(cuts)]
     F = np.eye(X.shape[1]) if F is None else F
-    return find_neighbors(cluster or Serial(n_shards), own, cuts, F, classes, (3, 5))
+    store = DaskStore(cluster or Serial(n_shards), own, cuts, X[0], "memory", shards=[])
+    return store.nearest(F, classes, 3, 5)
 
 
 def true_neighbors(X, y):
@@ -265,7 +269,7 @@ def test_every_worker_compares_about_as_many_rows_however_many_shards_there_are(
         sizes.append((len(members), len(X)))
         return improve(X, bounds, rows, members, *args)
 
-    monkeypatch.setattr("mdaml.stores.dask.neighbors.improve", counted)
+    monkeypatch.setattr("mdaml.neighbors.shards.improve", counted)
     rng = np.random.default_rng(0)
     for n_shards in (2, 8):
         y = rng.integers(0, 3, 1000 * n_shards)
@@ -279,9 +283,9 @@ def test_every_worker_compares_about_as_many_rows_however_many_shards_there_are(
 def test_cells_are_even_also_where_rows_are_equal(values):
     rng = np.random.default_rng(0)
     X = rng.integers(0, values, (4000, 1)) * np.ones((1, 3), np.float32)
-    some = Some.of(np.arange(4000), np.zeros(4000), X)
-    cells = Cells.grow(some.take(np.arange(0, 4000, 2)), 5, rng)
-    sizes = np.bincount(cells.of(Cell.of(some, (3, 5))), minlength=5)
+    rows = Members.of(np.arange(4000), np.zeros(4000), X)
+    cuts = grow_cells(rows.take(np.arange(0, 4000, 2)), 5, rng)
+    sizes = np.bincount(rows.cells(cuts), minlength=5)
     assert sizes.sum() == 4000
     assert np.all(np.abs(sizes - 800) < 80)
 
@@ -300,10 +304,10 @@ def test_modes_counted_over_shards_are_those_of_one_memory(monkeypatch, n_rows):
 def test_shards_without_common_rows_need_one_round_and_no_message():
     apart = np.array([[0, 1, 2], [1, 2, 0], [3, 4, 5], [4, 5, 3]])
     store, _ = split(np.eye(6), Constraints.of_triplets(apart, 6), 2)
-    assert store.plan.n_rounds == 1
+    assert len(store.borders[0].receivers) == 1
     assert [len(s.store.rows) for s in store.shards] == [3, 3]
-    borders = store.plan.borders
-    assert not any(b.held or b.outgoing or len(b.shared) for b in borders)
+    assert not any(len(b.held) or b.outgoing or b.is_shared.any() for b in store.borders)
+    assert not any(b.is_read_by(t) for b in store.borders for t in range(2))
 
 
 def test_a_shard_holds_only_the_rows_that_it_needs_and_shares_only_what_others_need():
@@ -314,9 +318,11 @@ def test_a_shard_holds_only_the_rows_that_it_needs_and_shares_only_what_others_n
     first, second = store.shards
     assert first.store.rows[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
     assert second.store.rows[:, 0].tolist() == [4, 5, 6, 7]
-    assert first.border.shared.tolist() == [0]  # the anchor of the pair that row 4 is in
-    assert second.border.shared.tolist() == [0]  # row 4
-    assert store.plan.n_rounds == 2
+    # The anchor of the pair that row 4 is in, and row 4.
+    for border, held in ((first.border, [4]), (second.border, [0])):
+        assert np.flatnonzero(border.is_shared).tolist() == [0]
+        assert border.held.tolist() == held
+        assert len(border.receivers) == 2
 
 
 def test_workers_are_told_how_much_they_keep():
@@ -327,7 +333,7 @@ def test_workers_are_told_how_much_they_keep():
 def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
     rows = SimpleNamespace(n_samples=100_000, n_features=100, dtype=np.dtype(np.float32))
     said = Constraints.of_triplets(np.arange(30_000).reshape(-1, 3), 100_000)
-    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given")
+    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
 
     def kind(limit, n_shards=4):
         with limit_memory(limit):
@@ -344,7 +350,7 @@ def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
 def test_workers_compute_on_a_device_if_it_is_asked_for():
     rows = SimpleNamespace(n_samples=1000, n_features=10, dtype=np.dtype(np.float32))
     said = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000)
-    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given")
+    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
     for limit in (None, "1 GB"):
         with limit_memory(limit):
             assert _kind(MDaML(device="cpu"), rows, posed, 2) == "cpu"

@@ -7,7 +7,7 @@ from mdaml import Constraints
 from mdaml.constraints.answers import ANSWER
 from mdaml.datasets import make_triplets
 from mdaml.holdout.anchor import scaled_losses
-from mdaml.holdout.rule import LEVEL, find_leaders, measure_gain, prefer_first
+from mdaml.holdout.rule import LEVEL, find_leaders, measure_gain, prefer_first, walk_from_start
 from mdaml.holdout.samples import deal_samples
 from mdaml.holdout.split import find_questions, hold_out_points, same_points
 from mdaml.stores.memory import MemoryStore
@@ -90,6 +90,55 @@ def test_the_scale_of_scores_decides_nothing():
         np.testing.assert_array_equal(find_leaders(scale * start, scale * others, units), wanted)
 
 
+def test_a_walk_leaves_the_start_by_chance_in_a_twentieth_of_the_draws():
+    """However many candidates stand in the order, since the first has to lead first."""
+    rng, units = np.random.default_rng(11), np.arange(40)
+    taken = [
+        walk_from_start(np.zeros(40), differences(rng, 5, 40, 0.5), units).taken is not None
+        for _ in range(N_DRAWS)
+    ]
+    assert 0.5 * LEVEL < np.mean(taken) < MOST
+
+
+def test_a_walk_finds_leads_in_order_that_a_test_of_all_would_miss():
+    """Of the first of eight that differ much: alone it needs no correction for the others."""
+    rng, units, found = np.random.default_rng(12), np.arange(40), np.zeros(2)
+    for _ in range(200):
+        others = differences(rng, 8, 40, 0.0) + 0.6
+        found[0] += walk_from_start(np.zeros(40), others, units).taken is not None
+        found[1] += find_leaders(np.zeros(40), others, units)[0]
+    assert found[0] > found[1] + 20
+
+
+def test_a_walk_ends_where_nothing_leads_and_makes_nothing_behind_it():
+    rng, units, made = np.random.default_rng(13), np.arange(60), []
+    noise = 0.1 * rng.normal(size=60)
+
+    def candidates(leads):
+        for place, lead in enumerate(leads):
+            made.append(place)
+            yield lead + noise
+
+    for leads, n_made, taken in (
+        ([1.0, 2.0, 2.0, 2.0], 4, 3),  # the last of those among the best
+        ([1.0, 2.0, 1.5, 3.0], 3, 1),  # lower than the highest so far
+        ([1.0, 0.0, 3.0], 2, 0),
+        ([-1.0, 3.0], 1, None),
+    ):
+        made.clear()
+        walk = walk_from_start(np.zeros(60), candidates(leads), units)
+        assert (len(made), len(walk.scores), walk.taken) == (n_made, n_made, taken)
+        assert (walk.p_value <= LEVEL) == (taken is not None)
+
+
+def test_a_walk_counts_units_and_not_cases():
+    rng, units, taken = np.random.default_rng(14), np.repeat(np.arange(12), 10), 0
+    for _ in range(N_DRAWS // 2):
+        cases = np.repeat(rng.normal(size=(3, 12)), 10, axis=1)
+        taken += walk_from_start(np.zeros(120), cases, units).taken is not None
+    assert taken / (N_DRAWS // 2) < LEVEL + 3.1 * np.sqrt(LEVEL * (1 - LEVEL) / (N_DRAWS // 2))
+
+
 @pytest.mark.parametrize(("n_won", "best"), [(50, 0), (52, 0), (54, 1), (60, 1)])
 def test_the_first_is_preferred_within_half_a_standard_error(n_won, best):
     """Of 100 cases that differ, 52 against 48 is chance, 54 against 46 is not."""
@@ -118,6 +167,15 @@ def test_the_interval_of_a_gain_holds_the_truth_in_nineteen_of_twenty_draws():
         hits += gain.low <= 0.1 <= gain.high
         assert gain.n_units == 60
     assert 0.91 < hits / 400 < 0.98
+
+
+def test_the_interval_holds_the_truth_of_few_units_too():
+    """With 1.96 standard errors of eight units it would in nine of ten draws only."""
+    rng, hits = np.random.default_rng(15), 0
+    for _ in range(2000):
+        gain = measure_gain("nDCG@10", np.zeros(8), rng.normal(0.1, 0.2, 8), np.arange(8))
+        hits += gain.low <= 0.1 <= gain.high
+    assert 0.935 < hits / 2000 < 0.965
 
 
 def test_a_gain_is_the_weighted_difference():

@@ -316,16 +316,16 @@ def test_low_rank_needs_less_where_features_are_many():
 
 MEASURE = """
 import ctypes, gc, json, sys, warnings
+from dataclasses import replace
 import numpy as np
-from mdaml import MDaML
-from mdaml.constraints import labels
+from mdaml import MDaML, PRESETS, limit_memory
 from mdaml.constraints.arguments import check_supervision, EVERY_FORM
 from mdaml.estimators.posing import pose
-from mdaml.kernels import neighbor_graph
+from mdaml.neighbors import search, trees
 from mdaml.stores.choice import fit_size
 
 warnings.simplefilter("ignore")
-labels._EXACT_UP_TO, neighbor_graph._MOST_ROUNDS = 300, 3  # a search that takes little time
+search._EXACT_UP_TO, trees._MOST_ROUNDS = 300, 3  # a search that takes little time
 
 def resident(field):
     with open("/proc/self/status") as file:
@@ -346,20 +346,23 @@ def fit(n, d, t, k, options, in_blocks):
     given = {"y": None} | supervision(rng, n, t)
     if options.get("init_metric") == "a matrix":
         options = options | {"init_metric": 0.1 * np.eye(d)}
+    row = "labels"
     if given["y"] is None:  # learn in any case
-        options = {"anchor": 0.1} | options
-    model = MDaML(k, max_iter=1, max_inner_iter=2, random_state=0, **options)
+        row, options = "comparisons", {"anchor": 0.1} | options
+    goal = replace(PRESETS[row], max_inner_iter=2)
+    model = MDaML(k, goal=goal, max_iter=1, random_state=0, **options)
     _, said = check_supervision(model, EVERY_FORM, X, **given)
-    size = fit_size(X.shape, 4, check_parameters(model, X.shape, said), said, copied=False)
-    model.memory_limit = size.needed(in_blocks=in_blocks)
+    size = fit_size(X.shape, 4, pose(model, X.shape, said).spec, said, copied=False)
+    limit = size.needed(in_blocks=in_blocks)
     del said
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     before = resident("VmRSS")
-    model.fit(X, **given)
-    return resident("VmHWM") - before, model.memory_limit
+    with limit_memory(limit):
+        model.fit(X, **given)
+    return resident("VmHWM") - before, limit
 
 cases = json.loads(sys.argv[1])
 for n, d, t, *others in cases:
@@ -367,7 +370,8 @@ for n, d, t, *others in cases:
 print(json.dumps([fit(*case) for case in cases]))
 """
 LOW_RANK, MATRIX = {"n_components": 8}, {"n_components": 2, "init_metric": "a matrix"}
-LABELS = {"n_similar": 1, "n_dissimilar": 1, "n_refresh": 0, "init_metric": "identity"}
+LABELS = {"partners": {"n_similar": 1, "n_dissimilar": 1, "n_refresh": 0}}
+LABELS |= {"init_metric": "identity", "shrinkage": 0.0}
 CASES = (
     (90_000, 128, 0, 1, LABELS, True),  # samples are copied to search for neighbours
     (250_000, 128, 20_000, 1, MATRIX, True),  # all samples are mapped by the matrix

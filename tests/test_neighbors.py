@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from mdaml.kernels import neighbor_graph, neighbors
-from mdaml.kernels.neighbor_graph import nearly_nearest
+from mdaml.kernels import neighbors
 from mdaml.kernels.neighbors import nearest, nearest_rows, within
+from mdaml.neighbors import trees
+from mdaml.neighbors.trees import nearly_nearest
 
 
 def sorted_classes(rng, sizes, n_features, dtype):
@@ -93,7 +94,7 @@ def test_within_lists_the_samples_of_other_classes_in_a_ball(sizes, n_threads, u
 
 @pytest.fixture
 def small_leaves(monkeypatch):
-    monkeypatch.setattr(neighbor_graph, "_LEAF", 64)
+    monkeypatch.setattr(trees, "_LEAF", 64)
 
 
 def clouds(sizes, n_features, dtype, distance=1.0):

@@ -10,6 +10,7 @@ import pytest
 from mdaml.solver.conjugate_gradient import Status, conjugate_gradient, hestenes_stiefel
 from mdaml.solver.geometry import Geodesic, geodesic, norm
 from mdaml.solver.line_search import Trial, cubic_minimum, lower_point
+from mdaml.solver.objective import NO_ANCHOR
 from mdaml.solver.spaces import LARGEST_CHANGE, FramePoint, FullRank, GeodesicPath, LowRank
 from mdaml.stores.memory import MemoryStore
 
@@ -24,13 +25,15 @@ class LogBarrier:
     A: np.ndarray
     offset: float = 0.0
     space = FullRank()
+    anchor = NO_ANCHOR
 
     def at(self, F):
         inner = F.T @ self.A @ F
         size = 2 * np.linalg.slogdet(F)[1]
         value = float(np.trace(inner) - size + self.offset)
         nothing = np.empty((0, len(F)))
-        return FramePoint(F, value, inner - np.eye(len(F)), nothing, np.ones(len(F)), size)
+        ones = np.ones(len(F))
+        return FramePoint(F, value, inner - np.eye(len(F)), nothing, ones, inner, size)
 
     def along(self, point, gradient, direction):
         line = geodesic(point.F, direction)
@@ -349,7 +352,7 @@ def steepest(objective, F):
     """Return the path of steepest descent from F, and its start."""
     point = objective.at(F)
     gradient = objective.space.gradient(objective, point)
-    direction = objective.space.steepest(gradient)
+    direction = objective.space.steepest(objective, point, gradient)
     start = Trial(0.0, point.value, float(np.vdot(gradient, direction)))
     return objective.along(point, gradient, direction), start
 
@@ -463,8 +466,8 @@ def test_steepest_descent_of_low_rank_is_preconditioned_by_a_damped_inverse_cova
     axes = store.leading_axes(32, np.random.RandomState(0))
     covariance = store.covariance()
     damped = covariance + 0.3 * np.trace(covariance) / 6 * np.eye(6)
-    got, expected = LowRank.among(store, *axes).steepest(G), -np.linalg.solve(damped, G)
+    got, expected = LowRank.among(store, *axes).steepest(None, None, G), -np.linalg.solve(damped, G)
     np.testing.assert_allclose(got / norm(got), expected / norm(expected))
     constant = MemoryStore.of(np.zeros((5, 3)))
     space = LowRank.among(constant, *constant.leading_axes(32, np.random.RandomState(0)))
-    np.testing.assert_array_equal(space.steepest(G[:3]), -G[:3])
+    np.testing.assert_array_equal(space.steepest(None, None, G[:3]), -G[:3])

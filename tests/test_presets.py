@@ -268,7 +268,7 @@ def save_as_before(model, path, **params):
     written = document["model"]["params"]
     del written["partners"]
     written |= OLD | params
-    for name in ("preset_", "n_groups_"):
+    for name in ("preset_", "supervision_"):
         del document["model"]["fitted"][name]
     found["model.json"] = json.dumps(document).encode()
     with zipfile.ZipFile(path, "w") as file:

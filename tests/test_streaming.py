@@ -80,7 +80,7 @@ GAPS = [("eq. 7", {"n_modes": 2}, (0.02, 0.01)), ("comparisons", {"anchor": 0.03
 
 
 @pytest.mark.parametrize(("row", "cells", "gaps"), GAPS, ids=["Eq. (7)", "anchor"])
-@pytest.mark.parametrize("rank", [None, 8])
+@pytest.mark.parametrize("rank", [None, pytest.param(8, marks=pytest.mark.slow)])
 def test_ten_chunks_come_close_to_one_fit_on_random_comparisons(
     monkeypatch, ten_chunks, rank, row, cells, gaps
 ):

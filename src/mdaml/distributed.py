@@ -8,6 +8,7 @@ import numpy as np
 
 from mdaml._memory import current_limit
 from mdaml._typing import ArrayLike, IntArray
+from mdaml._validation import check_random_state
 from mdaml.constraints.arguments import (
     EVERY_FORM,
     Supervision,
@@ -110,7 +111,7 @@ def fit(
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> said, _ = make_triplets(X, n_triplets=3000, components=np.eye(4)[:1], random_state=0)
     >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
-    ...     metric = mdaml.distributed.fit(MDaML(), X, triplets=said, client=client)
+    ...     metric = mdaml.distributed.fit(MDaML(anchor=0.01), X, triplets=said, client=client)
     >>> metric.score_triplets(X, said) > 0.95
     True
     """
@@ -146,8 +147,11 @@ def fit(
         cuts = cut_rows(_anchors(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
         cluster.place(len(cuts) - 1)
         kind = _kind(estimator, rows, posed, len(cuts) - 1)
-        store = DaskStore.of(cluster, rows, cuts, kind)
-        estimator._learn_in(np.empty((0, rows.n_features)), store, posed)
+        store: Any = DaskStore.of(cluster, rows, cuts, kind)
+        with store.threads():
+            posed, gain = posed.choose(store)
+            run = posed.problem.start(store, check_random_state(estimator.random_state))
+            estimator._keep(np.empty((0, rows.n_features)), posed, run.complete(), gain)
     estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
     return estimator
 

@@ -73,6 +73,8 @@ def fit(
             seconds = time.perf_counter() - start
             screen.add_fact("method", f"{type(estimator).__name__}, {seconds:.1f} s", str(method))
             screen.document |= {"params": get_params(estimator), "seconds": seconds}
+            if hasattr(estimator, "preset_"):
+                _describe_values(screen, estimator)
             is_measured = getattr(estimator, "gain_", None) is not None
             if is_measured:
                 _describe_gain(screen, estimator)
@@ -103,6 +105,23 @@ def _learn(
     if scaler is not None:
         fold_steps(estimator, [scaler])
     return scaler
+
+
+def _describe_values(screen: Screen, model: Any) -> None:
+    """Add the row of the table of defaults that was used, and the values in force."""
+    from mdaml.estimators.summary import list_values
+
+    values = list_values(model)
+    by_row = f"preset {model.preset_}"
+    usual = ", ".join(f"{name} {value}" for name, value, source in values if source == by_row)
+    others = (
+        f"; {name} {value} ({source.partition(':')[0]})"
+        for name, value, source in values
+        if source != by_row
+    )
+    text = f"{by_row}: {usual}{''.join(others)}"
+    facts = {name: {"value": value, "from": source} for name, value, source in values}
+    screen.add_fact("values", text, {"preset": model.preset_, **facts})
 
 
 def _describe_gain(screen: Screen, model: Any) -> None:

@@ -1,7 +1,6 @@
 """Triplets drawn from class labels, at random or from neighbours."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from sklearn.utils import check_array
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.names import to_array
 from mdaml.kernels.neighbors import nearest
+from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
 
 Pairing = Literal["grid", "zip"]
 
@@ -123,7 +123,8 @@ def neighbor_triplets(
     _check_partners(n_similar, n_dissimilar, pairing)
     if not 0.0 < recall <= 1.0:
         raise ValueError(f"recall must be above 0 and at most 1, got {recall!r}.")
-    near, far = nearest_places(X[classes.rows], classes, n_similar, n_dissimilar, recall)
+    wanted = n_similar, n_dissimilar
+    near, far = nearest_places(X[classes.rows], classes.bounds, classes.rows, wanted, recall)
     return classes.neighbor_triplets(near, far, pairing)
 
 
@@ -138,27 +139,6 @@ def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
 
 
 _MOST_PARTNERS = 1_000_000
-_EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
-
-
-def nearest_places(
-    X: FloatArray, classes: "Classes", n_similar: int, n_dissimilar: int, recall: float = 0.95
-) -> tuple[IntArray, IntArray]:
-    """Return the nearest places of each place in its class, and outside; -1 where there are fewer.
-
-    X holds the samples in the order of the places. Of many, at least the share ``recall`` is found.
-    """
-    if classes.are_few or recall >= 1.0:
-        near, far = (
-            classes.nearest(X, n, same=same)
-            for n, same in ((n_similar, True), (n_dissimilar, False))
-        )
-    else:
-        from mdaml.kernels.neighbor_graph import nearly_nearest  # few fits are so large
-
-        wanted = (n_similar, n_dissimilar)
-        near, far = nearly_nearest(X, classes.bounds, classes.rows, wanted, recall)
-    return near[0], far[0]
 
 
 def _repeated(found: IntArray) -> IntArray:
@@ -177,19 +157,17 @@ class Classes:
     of: IntArray  # (n_labelled,) class of each place
     first: IntArray  # (n_classes,)
     size: IntArray  # (n_classes,)
-    search: Callable[..., tuple[IntArray, FloatArray]] = field(
-        default=nearest, repr=False, compare=False
-    )  # what finds neighbours, here or on a device
+    # What finds neighbours, here or on a device.
+    search: ExactSearch = field(default=nearest, repr=False, compare=False)
 
     @cached_property
     def bounds(self) -> IntArray:
         """For each place the first place of its class and the one behind its last."""
         return np.column_stack([self.first, self.first + self.size])[self.of]
 
-    @property
-    def are_few(self) -> bool:
-        """Whether neighbours are searched among all rows."""
-        return len(self.rows) <= _EXACT_UP_TO
+    def on(self, device: str | None, n_features: int) -> "Classes":
+        """Return classes whose neighbours are searched on a GPU where that pays."""
+        return replace(self, search=exact_search(device, len(self.rows), n_features))
 
     def random_others(self, places: IntArray, n: int, rng: np.random.Generator) -> IntArray:
         """Draw n places of other classes for each of some places; distinct where there are enough.

@@ -24,7 +24,7 @@ from mdaml.estimators.mdaml_warnings import warn_if_needed
 from mdaml.estimators.posing import is_auto, place, pose
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
-from mdaml.solver.fit import comparison_attributes
+from mdaml.solver.fit import comparison_attributes, comparisons_of
 from mdaml.solver.geometry import between
 from mdaml.solver.run import Problem, Run, draw_comparisons
 from mdaml.solver.spec import Spec
@@ -209,7 +209,8 @@ def learn_chunk(model: Any, X: ArrayLike, y: ArrayLike | None, given: dict[str, 
         validate_data(model, X, skip_check_array=True, reset=False)
     samples, said = check_supervision(model, EVERY_FORM, X, y, **given)
     if past is None:
-        comparisons = model._learn(X, samples, said).comparisons
+        model._fit(X, samples, said)
+        comparisons = comparisons_of(model, len(samples))
         past = replace(past_of(model), n_lost=0)
     else:
         past, comparisons = _refine(model, samples, said, past)
@@ -252,7 +253,7 @@ def _refine(
     learned["n_comparisons_seen_"] = n_seen
     L = F.T.copy() if spec.keep_start else principal_components(F)
     learned |= choice.attributes() | {"anchor_": choice.anchor}
-    learned |= {"preset_": posed.row, "n_groups_": posed.n_groups}
+    learned |= posed.attributes()
     model._store(None, L, store.mean.dtype, **learned)
     warn_if_needed(model, spec, fit)
     return replace(past, F=F, choice=choice), comparisons

@@ -1,7 +1,6 @@
 """Multimodal-aware weakly supervised metric learning."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -25,7 +24,9 @@ from mdaml.estimators.mdaml_warnings import (
 from mdaml.estimators.posing import Posed, place, pose
 from mdaml.estimators.presets import Partners, Preset
 from mdaml.estimators.summary import describe_fit
-from mdaml.solver.fit import Fit
+from mdaml.holdout.rule import Gain
+from mdaml.solver.fit import comparisons_of
+from mdaml.solver.run import Run
 
 
 class MDaML(WeakLearner):
@@ -147,8 +148,8 @@ class MDaML(WeakLearner):
     preset_ : str
         The row of the table of defaults: "labels", "groups", "comparisons", "neighbors" or "paper";
         "given" if a :class:`Preset` was passed.
-    n_groups_ : int or None
-        Number of groups that were found in comparisons and learned from.
+    supervision_ : str
+        What was learned from, and what it became, such as "7614 triplets, which became 12 groups".
     lambda1_critical_ : float
         The λ₁ at and below which, with these modes, the zero metric is optimal; with
         ``n_components`` below the number of features, among metrics in the span of ``components_``.
@@ -294,10 +295,46 @@ class MDaML(WeakLearner):
         )
 
     def _fit(
-        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+        self,
+        X: ArrayLike,
+        samples: FloatArray,
+        supervision: Supervision,
+        persons: Persons | None = None,
     ) -> None:
-        self._learn(X, samples, said, persons)
+        unit_rows = has_unit_rows(samples)
+        posed = pose(self, samples.shape, supervision, unit_rows=unit_rows, persons=persons)
+        store = place(self, samples, posed.spec, posed.problem.supervision)
+        with store.threads():
+            posed, gain = posed.choose(store)
+            run = posed.problem.start(store, check_random_state(self.random_state)).complete()
+            self._keep(X, posed, run, gain)
+            self._warn_about(samples, supervision, posed)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
+
+    def _keep(self, X: ArrayLike, posed: Posed, run: Run, gain: Gain | None) -> None:
+        """Store what was learned, and warn of what went wrong on the way."""
+        fit, spec, supervision, mean = run.finish(), posed.spec, posed.supervision, run.store.mean
+        learned = fit.attributes(supervision, mean) | posed.attributes()
+        learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
+        # Not turned to its principal axes: a start that is kept comes back bit for bit.
+        L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
+        self._store(X, L, mean.dtype, **learned)
+        warn_if_needed(self, spec, fit)
+        n_given = supervision.n_constraints if isinstance(supervision, Constraints) else 0
+        warn_of_gain(spec, gain, n_given)
+
+    def _warn_about(self, samples: FloatArray, given: Supervision, posed: Posed) -> None:
+        """Warn of samples and comparisons that a metric cannot be learned well from."""
+        start = posed.spec.metric
+        if start is None:
+            warn_of_scales(samples)
+        if isinstance(given, Constraints):
+            warn_of_swapped(samples, given, start)
+        # A metric of low rank also leaves out what nobody asked about.
+        learned = posed.spec.rank is None and not posed.spec.keep_start
+        if isinstance(posed.supervision, Constraints) and learned:
+            comparisons = comparisons_of(self, len(samples))
+            warn_if_hardly_learned(samples, comparisons, start, self.components_)
 
     def partial_fit(
         self,
@@ -379,47 +416,7 @@ class MDaML(WeakLearner):
         >>> X = np.random.default_rng(0).normal(size=(200, 4))
         >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
         >>> print(MDaML().fit(X, triplets=said).summary().splitlines()[0].rpartition(",")[0])
-        MDaML: 200 samples of 4 features, 2000 comparisons
+        MDaML: 200 samples of 4 features, 2000 triplets
         """
         check_is_fitted(self, "components_")
         return describe_fit(self)
-
-    def _learn(
-        self,
-        X: ArrayLike,
-        samples: FloatArray,
-        supervision: Supervision,
-        persons: Persons | None = None,
-    ) -> Fit:
-        """Fit to samples, and store what was learned."""
-        unit_rows = has_unit_rows(samples)
-        posed = pose(self, samples.shape, supervision, unit_rows=unit_rows, persons=persons)
-        spec = posed.spec
-        store = place(self, samples, spec, posed.problem.supervision)
-        with store.threads():
-            fit = self._learn_in(X, store, posed)
-            if spec.metric is None:
-                warn_of_scales(samples)
-            if isinstance(supervision, Constraints):
-                warn_of_swapped(samples, supervision, spec.metric)
-            # A metric of low rank also leaves out what nobody asked about.
-            learned = spec.rank is None and not fit.spec.keep_start
-            if isinstance(posed.supervision, Constraints) and learned:
-                warn_if_hardly_learned(samples, fit.comparisons, spec.metric, self.components_)
-        return fit
-
-    def _learn_in(self, X: ArrayLike, store: Any, posed: Posed) -> Fit:
-        """Fit to the samples of a store, and store what was learned."""
-        rng = check_random_state(self.random_state)
-        posed, gain = posed.choose(store)
-        fit, spec, supervision = posed.problem.solve(store, rng), posed.spec, posed.supervision
-        learned = fit.attributes(supervision, store.mean)
-        learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
-        learned |= {"preset_": posed.row, "n_groups_": posed.n_groups}
-        # Not turned to its principal axes: a start that is kept comes back bit for bit.
-        L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
-        self._store(X, L, store.mean.dtype, **learned)
-        warn_if_needed(self, spec, fit)
-        n_given = supervision.n_constraints if isinstance(supervision, Constraints) else 0
-        warn_of_gain(spec, gain, n_given)
-        return replace(fit, spec=spec)

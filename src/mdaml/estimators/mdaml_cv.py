@@ -250,7 +250,7 @@ class MDaMLCV(WeakLearner):
             device=self.device,
             random_state=int(rng.randint(2**31 - 1)),
         )
-        model._learn(X, samples, said, persons)
+        model._fit(X, samples, said, persons)
         self._store(
             X,
             model.components_,

@@ -24,7 +24,7 @@ from mdaml.holdout.units import same_rows
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.run import Run
-from mdaml.stores.choice import classes_on, make_store, n_fits_at_once
+from mdaml.stores.choice import make_store, n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStore
 
 _ROUNDS = 2  # at a time; after the first two most candidates are left out
@@ -55,7 +55,7 @@ def other_start(
     if name == "GMML":  # no neighbours
         learner._fit(X, X, said, None)
     else:
-        learner._fit(X, X, classes_on(device, said, X.shape[1]))
+        learner._fit(X, X, said.on(device, X.shape[1]))
     M = learner.get_mahalanobis_matrix().astype(np.float64)
     M += 1e-3 * (np.trace(M) / len(M)) * np.eye(len(M))
     # With the mean squared distance that X has, so that margins mean what they mean otherwise.

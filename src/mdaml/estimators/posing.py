@@ -51,12 +51,16 @@ class Posed:
     supervision: Supervision
     persons: Persons | None
     row: str  # name of the preset, "given" for one that was passed
-    n_groups: int | None = None  # found in comparisons
+    described: str  # what was passed, and what it became
 
     @property
     def problem(self) -> Problem:
         """What is to be minimised."""
         return Problem(self.spec, weighable(self.supervision, self.persons), self.persons)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the learned attributes of an estimator that say what was posed."""
+        return {"preset_": self.row, "supervision_": self.described}
 
     def choose(self, store: Any) -> tuple["Posed", Gain | None]:
         """Choose on held-out points or samples what is left to be chosen; return what is gained."""
@@ -85,16 +89,17 @@ def pose(
     all samples have length one.
     """
     row, preset = choose_row(model, from_labels=isinstance(supervision, Classes))
-    groups = None
+    groups, described = None, _describe(supervision)
     as_given = as_given or persons is not None
     if preset.find_groups and not as_given and isinstance(supervision, Constraints):
         groups = groups_of(supervision)
     if groups is not None:
         row, preset, supervision = "groups", PRESETS["groups"], groups
+        described += f", which became {len(groups.size)} groups"
     spec = _resolve(model, preset, shape, supervision, unit_rows)
     if not isinstance(supervision, Classes):
         _warn_of_idle_modes(model, row, spec)
-    return Posed(spec, supervision, persons, row, None if groups is None else len(groups.size))
+    return Posed(spec, supervision, persons, row, described)
 
 
 def choose_row(model: Any, *, from_labels: bool) -> tuple[str, Preset]:
@@ -107,6 +112,16 @@ def choose_row(model: Any, *, from_labels: bool) -> tuple[str, Preset]:
     if from_labels and goal != "paper":
         row = "labels"
     return row, PRESETS[row]
+
+
+def _describe(supervision: Supervision) -> str:
+    """Return how much was passed, in words."""
+    if isinstance(supervision, Classes):
+        return f"{len(supervision.rows)} labels of {len(supervision.size)} classes"
+    counts = {
+        name: len(getattr(supervision, name)) for name in ("triplets", "pairs", "quadruplets")
+    }
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 def groups_of(supervision: Constraints) -> Classes | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mdaml.estimators.presets import PRESETS, as_preset
+from mdaml.estimators.presets import PRESETS, as_partners, as_preset
 from mdaml.holdout.rule import Gain
 
 _CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrinkage")
@@ -14,13 +14,18 @@ def describe_fit(model: Any) -> str:
     return "\n".join(
         [
             f"{type(model).__name__}: {model.n_samples_seen_} samples of {model.n_features_in_} "
-            f"features, {_describe_supervision(model)}, {model.n_iter_} rounds",
+            f"features, {_get_supervision(model)}, {model.n_iter_} rounds",
             "",
-            *(_describe_value(model, name) for name in _CELLS),
+            *(f"  {name:15s} {value:<16s} {source}" for name, value, source in list_values(model)),
             "",
             describe_gain(model),
         ]
     )
+
+
+def list_values(model: Any) -> list[tuple[str, str, str]]:
+    """Return name, value and origin of every parameter that was used."""
+    return [*(_trace_value(model, name) for name in _CELLS), *_trace_others(model)]
 
 
 def describe_gain(model: Any) -> str:
@@ -40,35 +45,44 @@ def describe_gain(model: Any) -> str:
     return f"{text} This is {more} than chance."
 
 
-def _describe_supervision(model: Any) -> str:
-    """Return what was learned from, and what it became."""
-    n_groups = getattr(model, "n_groups_", None)  # files of the first candidate lack it
-    if n_groups is not None:
-        return f"comparisons that follow {n_groups} groups"
-    return f"{model.n_comparisons_seen_} comparisons"
+def _trace_others(model: Any) -> list[tuple[str, str, str]]:
+    """Return the values that are no numbers of the objective: partners, start and rounds."""
+    row = getattr(model, "preset_", "")
+    preset = PRESETS.get(row)
+    if preset is None and isinstance(model.goal, str):  # a file of the first candidate
+        return []
+    preset = preset or as_preset(model, model.goal)
+    partners = as_partners(model, model.partners, preset.partners)
+    drawn = f"{partners.n_similar} + {partners.n_dissimilar} {partners.kind}"
+    start = model.init_metric if isinstance(model.init_metric, str) else "a matrix"
+    values = {
+        "partners": drawn,
+        "init_metric": preset.init_metric if start == "auto" else start,
+        "max_iter": preset.max_iter if isinstance(model.max_iter, str) else model.max_iter,
+    }
+    if "labels" not in model.supervision_ and "groups" not in model.supervision_:
+        del values["partners"]
+    traced = []
+    for name, value in values.items():
+        given = getattr(model, name)
+        by_row = isinstance(given, str) and given == "auto"
+        traced.append((name, str(value), f"preset {row}" if by_row else "given"))
+    return traced
 
 
-def _describe_value(model: Any, name: str) -> str:
+def _get_supervision(model: Any) -> str:
+    # Files of the first candidate lack it.
+    return getattr(model, "supervision_", f"{model.n_comparisons_seen_} comparisons")
+
+
+def _trace_value(model: Any, name: str) -> tuple[str, str, str]:
     """Return the value of a parameter that was used, and where it came from."""
     value, given = getattr(model, f"{name}_"), getattr(model, name, "auto")
-    source = "given"
-    if isinstance(given, str):
-        # Files of the first candidate do not say which preset it was.
-        source = f"preset {model.preset_}" if hasattr(model, "preset_") else "default"
-        if _was_chosen(model, name):
-            source = "chosen on held-out data"
+    source = f"preset {getattr(model, 'preset_', '')}" if isinstance(given, str) else "given"
+    gain = getattr(model, "gain_", None) or {}
+    if _CHOSEN_BY.get(gain.get("score", "")) == name and gain.get("tried"):
+        scores = zip(gain["tried"], gain["scores"], strict=True)
+        source = "chosen on held-out data: " + ", ".join(f"{x:g} has {s:.1%}" for x, s in scores)
     if name in ("anchor", "shrinkage") and getattr(model, "start_kept_", False):
         source += ", not used: the start was kept"
-    return f"  {name:15s} {value:<12.6g} {source}"
-
-
-def _was_chosen(model: Any, name: str) -> bool:
-    """Return whether a value that was not given was chosen by what learning gained."""
-    gain = getattr(model, "gain_", None)
-    if gain is None or _CHOSEN_BY.get(gain["score"]) != name:
-        return False
-    if name == "shrinkage" and len(model.components_) < model.n_features_in_:
-        return False
-    row = getattr(model, "preset_", "")
-    preset = as_preset(model, model.goal) if row == "given" else PRESETS.get(row)
-    return preset is None or not isinstance(getattr(preset, name), float)
+    return name, f"{value:.6g}", source

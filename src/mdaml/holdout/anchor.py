@@ -84,6 +84,10 @@ def choose_anchor(
     if spec.anchors:
         spec = replace(spec, anchor=tried[best], keep_start=not leads.any())
     gain = measure_gain("comparisons", right[0], right[1 + best], units, weights)
+    if spec.anchors:
+        gain = replace(
+            gain, tried=tried, scores=tuple(map(float, right[1:] @ weights / weights.sum()))
+        )
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
 
 

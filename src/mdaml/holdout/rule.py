@@ -5,12 +5,19 @@ queries that belong together are one unit. Under the hypothesis that a candidate
 the start, the difference of a unit is as likely to be negative as positive. So the lead of the best
 of several candidates is compared with the best lead that random signs of the units give: the test
 knows how many candidates there are and how much alike they are.
+
+The rule has two forms. :func:`find_leaders` tests all candidates at once. :func:`walk_from_start`
+is for candidates in a fixed order, each farther from the start than the one before: each is tested
+alone, and the first that does not lead ends the walk. Tests in a fixed order need no correction for
+their number, and candidates behind the end need not be made.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
 
@@ -20,7 +27,7 @@ LEVEL, LEVEL_OF_LABELS = 0.05, 0.3
 _LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
 _N_SIGNS = 2_000
 _MOST_BLOCKS = 512  # units beyond so many are added up at random: the test hardly changes
-_HALF_WIDTH = 1.96  # standard errors of an interval of 95 %
+_END = 0.975  # quantile at the end of an interval of 95 %
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,13 @@ class Gain:
     before, after : float
         The score of the start, and of what was learned.
     low, high : float
-        An interval of 95 % of the difference, by units.
+        An interval of 95 % of the difference, by Student's t over the units.
     n_units : int
         How many units were held out.
     is_beyond_chance : bool
         Whether the lead is more than chance gives.
+    tried, scores : tuple of float
+        The values that were tried, and the score of each; empty if there was nothing to choose.
     """
 
     score: str
@@ -48,6 +57,8 @@ class Gain:
     high: float
     n_units: int
     is_beyond_chance: bool
+    tried: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()
 
     def describe(self) -> str:
         """Return the gain as a sentence."""
@@ -86,7 +97,57 @@ def find_leaders(
     level : float
         How often something that is as good as the start is taken for better.
     """
-    sums = _unit_sums(others - start, units, weights)
+    leaders: BoolArray = _p_values(others - start, units, weights) <= level
+    return leaders
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How far candidates in a fixed order led away from the start.
+
+    Attributes
+    ----------
+    scores : list of arrays of shape (n,)
+        Of the candidates that were tried: those that lead and, if it is not the last of all, the
+        one that ended the walk.
+    p_value : float
+        How often chance alone leads so far: the largest value of the candidates up to the one that
+        is taken; if none is, that of the first.
+    taken : int or None
+        The candidate to take; None is the start.
+    """
+
+    scores: list[FloatArray]
+    p_value: float
+    taken: int | None
+
+
+def walk_from_start(
+    start: FloatArray, others: Iterable[FloatArray], units: IntArray, level: float = LEVEL
+) -> Walk:
+    """Return how far to go from the start, of candidates in a fixed order.
+
+    The walk ends at the first candidate that does not lead the start by more than chance, or whose
+    score is more than a standard error below the highest so far. The last one before the end is
+    taken. ``others`` may be a generator: what lies behind the end is not made. Otherwise as for
+    :func:`find_leaders`.
+    """
+    scores: list[FloatArray] = []
+    p_values: list[float] = []
+    taken = None
+    for place, score in enumerate(others):
+        scores.append(score)
+        p_values.append(float(_p_values((score - start)[None], units, None)[0]))
+        highest = max(scores, key=np.mean)
+        if p_values[-1] > level or _is_below(score, highest, units):
+            break
+        taken = place
+    return Walk(scores, max(p_values[: (taken or 0) + 1]), taken)
+
+
+def _p_values(leads: FloatArray, units: IntArray, weights: FloatArray | None) -> FloatArray:
+    """Return how often the best of all candidates leads as far as each, if signs are random."""
+    sums = _unit_sums(leads, units, weights)
     if sums.shape[1] > _MOST_BLOCKS:
         blocks = np.random.default_rng(0).permutation(sums.shape[1]) % _MOST_BLOCKS
         sums = _unit_sums(sums, blocks, None)
@@ -94,11 +155,14 @@ def find_leaders(
     sums = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0.0)
     signs = np.random.default_rng(0).integers(0, 2, (_N_SIGNS, sums.shape[1])) * 2.0 - 1.0
     by_chance = (signs @ sums.T).max(axis=1)  # (_N_SIGNS,)
-    leads = sums.sum(axis=1)  # (n_candidates,)
-    n_above = (by_chance >= leads[:, None] - 1e-12).sum(axis=1)
-    p_values = (1.0 + n_above) / (1.0 + _N_SIGNS)
-    leaders: BoolArray = p_values <= level
-    return leaders
+    n_above = (by_chance >= sums.sum(axis=1)[:, None] - 1e-12).sum(axis=1)
+    return (1.0 + n_above) / (1.0 + _N_SIGNS)
+
+
+def _is_below(scores: FloatArray, highest: FloatArray, units: IntArray) -> bool:
+    """Return whether scores are lower than others by more than a standard error."""
+    gaps = _unit_sums((highest - scores)[None], units, None)[0]
+    return bool(gaps.mean() > gaps.std(ddof=1) / len(gaps) ** 0.5)
 
 
 def prefer_first(scores: FloatArray, allowed: BoolArray | None = None) -> int:
@@ -135,7 +199,7 @@ def measure_gain(
     n = len(masses)
     error = float(np.sqrt(np.square(spread).sum() * n / max(n - 1, 1))) / total
     leads = bool(find_leaders(before, after[None], units, weights)[0])
-    half = _HALF_WIDTH * error
+    half = float(stdtrit(max(n - 1, 1), _END)) * error
     return Gain(score, first, last, last - first - half, last - first + half, n, leads)
 
 

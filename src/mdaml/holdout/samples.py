@@ -11,12 +11,12 @@ from mdaml.constraints.labels import Classes
 from mdaml.holdout.rule import LEVEL_OF_LABELS, Gain, find_leaders, measure_gain, prefer_first
 from mdaml.holdout.split import same_points
 from mdaml.kernels.neighbors import nearest_rows
+from mdaml.neighbors.search import search_under
 from mdaml.solver.geometry import shrink
 from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
 from mdaml.solver.store import Store
-from mdaml.stores.choice import search_under
 
 Score = Callable[[FloatArray], BoolArray | FloatArray]  # of a factor of the metric
 
@@ -70,9 +70,12 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     units = np.unique(units, return_inverse=True)[1]
     leads = find_leaders(scores[0], scores[1:], units, level=LEVEL_OF_LABELS)
     best = prefer_first(scores[1:], leads if leads.any() else None)
-    if spec.shrinkages:
+    chosen = bool(spec.shrinkages)
+    if chosen:
         spec = replace(spec, shrinkage=tried[best], shrinkages=(), keep_start=not bool(leads.any()))
     gain = measure_gain("3-NN", scores[0], scores[1 + best], units)
+    if chosen:
+        gain = replace(gain, tried=tried, scores=tuple(map(float, scores[1:].mean(axis=1))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
 
 

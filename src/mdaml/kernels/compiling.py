@@ -10,36 +10,41 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, TypeAlias
 
 from mdaml._progress import interrupt, resume
+
+# Numba has no types for others: its module, what it makes of a function, and types of arguments.
+_Untyped: TypeAlias = Any
 
 
 class Loop:
     """A function of arrays, to be compiled by ``make(numba)`` at its first call."""
 
-    def __init__(self, function: Callable[..., Any], make: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, function: Callable[..., _Untyped], make: Callable[[_Untyped], _Untyped]
+    ) -> None:
         self.function, self.make = function, make
         self.__doc__ = function.__doc__
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> _Untyped:
         """Compile, and run."""
         return self.compiled(*args)
 
     @cached_property
-    def compiled(self) -> Any:
+    def compiled(self) -> _Untyped:
         """What Numba makes of the function; its name in the module refers to this from now on."""
         import numba
 
-        names: dict[str, Any] = self.function.__globals__
+        names: dict[str, _Untyped] = self.function.__globals__
         for name in self.function.__code__.co_names:
             if isinstance(names.get(name), Loop):
                 names[name] = names[name].compiled
         return self.make(numba)(self.function)
 
 
-def _njit(fastmath: frozenset[str]) -> Callable[[Any], Any]:
-    def make(numba: Any) -> Callable[[Any], Any]:
+def _njit(fastmath: frozenset[str]) -> Callable[[_Untyped], _Untyped]:
+    def make(numba: _Untyped) -> Callable[[_Untyped], _Untyped]:
         # A wrapper to be called from C is never needed, and takes time to compile.
         compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False, no_cfunc_wrapper=True)
         return lambda function: _without_collector(_with_cache(compiled(function)))
@@ -47,7 +52,7 @@ def _njit(fastmath: frozenset[str]) -> Callable[[Any], Any]:
     return make
 
 
-def _without_collector(compiled: Any) -> Any:
+def _without_collector(compiled: _Untyped) -> _Untyped:
     """Let the collector of garbage rest while the loop is compiled.
 
     It would go through the millions of objects of the compiler again and again, which took an
@@ -55,7 +60,7 @@ def _without_collector(compiled: Any) -> Any:
     """
     compile_loop = compiled.compile
 
-    def compile_undisturbed(types: Any) -> Any:
+    def compile_undisturbed(types: _Untyped) -> _Untyped:
         was_on = gc.isenabled()
         gc.disable()
         try:
@@ -68,7 +73,7 @@ def _without_collector(compiled: Any) -> Any:
     return compiled
 
 
-def _with_cache(compiled: Any) -> Any:
+def _with_cache(compiled: _Untyped) -> _Untyped:
     """Let compiled code outlast the process, where that is possible.
 
     ``cache=True`` of Numba would fail where no file can be written or one is damaged.
@@ -78,7 +83,7 @@ def _with_cache(compiled: Any) -> Any:
     class SafeCache(FunctionCache):
         """Numba's own, which compiles where it cannot read, and goes on where it cannot write."""
 
-        def load_overload(self, types: Any, *args: Any) -> Any:
+        def load_overload(self, types: _Untyped, *args: _Untyped) -> _Untyped:
             try:
                 found = super().load_overload(types, *args)
             except _DAMAGE as error:
@@ -92,7 +97,7 @@ def _with_cache(compiled: Any) -> Any:
                 return None
             return found
 
-        def save_overload(self, *args: Any) -> None:
+        def save_overload(self, *args: _Untyped) -> None:
             resume()
             try:
                 super().save_overload(*args)
@@ -130,12 +135,12 @@ def _warn_once(error: Exception) -> None:
 
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for
 # NaN: all input was checked to be finite.
-fast_loop: Any = partial(Loop, make=_njit(frozenset({"reassoc", "contract", "nsz", "nnan"})))
+fast_loop: _Untyped = partial(Loop, make=_njit(frozenset({"reassoc", "contract", "nsz", "nnan"})))
 # Sums stay in the order written: where a term is added to many entries, vector units need no other.
 # Reordered ones came out differently from compiled code and from the same code out of its cache.
-ordered_loop: Any = partial(Loop, make=_njit(frozenset({"contract", "nsz", "nnan"})))
+ordered_loop: _Untyped = partial(Loop, make=_njit(frozenset({"contract", "nsz", "nnan"})))
 # Nothing is reordered: for logarithms and comparisons. Loops over integers take the first kind all
 # the same: Numba compiles what they call, such as np.empty, once for each kind.
-exact_loop: Any = partial(Loop, make=_njit(frozenset()))
+exact_loop: _Untyped = partial(Loop, make=_njit(frozenset()))
 # Code generation in LLVM, for what Python cannot say.
-intrinsic: Any = partial(Loop, make=lambda numba: numba.extending.intrinsic)
+intrinsic: _Untyped = partial(Loop, make=lambda numba: numba.extending.intrinsic)

@@ -4,8 +4,6 @@ Plain loops over integers, into arrays that are made before: functions of NumPy 
 slices and sorts would take more time to compile than all loops of a fit together.
 """
 
-from typing import Any
-
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
@@ -15,7 +13,7 @@ from mdaml.kernels.threads import share
 
 def near_graph(
     pairs: IntArray, first: IntArray, last: IntArray, n_samples: int
-) -> tuple[Any, Any, Any]:
+) -> tuple[IntArray, IntArray, IntArray]:
     """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
     near = np.flatnonzero(first < last).astype(np.int32)
     ends = np.asarray(pairs[near], np.int32).ravel()  # those of a pair are neighbours
@@ -107,7 +105,7 @@ def _sort_by_count(keys, order, place):
         place[k] += 1
 
 
-def index_type(n: int) -> Any:
+def index_type(n: int) -> type[np.int32 | np.int64]:
     """Return the narrowest type for places below n that the kernels take."""
     return np.int32 if n < 2**31 else np.int64
 

@@ -5,8 +5,6 @@ few samples may be near enough; only their distances are computed, by difference
 rounding nor the blocks decide about neighbours. Memory is one block per thread.
 """
 
-from typing import Any
-
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
@@ -72,7 +70,7 @@ def within(
     """
     half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
     counts = np.zeros(end - begin + 1, np.int64)
-    parts: dict[int, Any] = {}
+    parts: dict[int, IntArray] = {}
 
     def search(first_block, last_block):
         buffer, n_found, current = np.empty((4096, 2), np.int32), 0, None

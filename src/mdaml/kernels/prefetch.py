@@ -9,8 +9,6 @@ NumPy begins an array 16 bytes into a cache line, so that a row of 128 bytes wou
 them.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -29,7 +27,7 @@ def pairs_ahead(Y: FloatArray, cached: int = 2**19) -> int:
     return 32 if Y.nbytes > cached and Y.shape[1] * Y.itemsize < long_row else 0
 
 
-def empty_lines(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+def empty_lines(shape: tuple[int, ...], dtype: npt.DTypeLike) -> FloatArray:
     """Return an array of any content that begins with a cache line."""
     n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(n_bytes + _LINE, np.uint8)

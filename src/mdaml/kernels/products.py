@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -29,6 +29,8 @@ _ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
 _ROWS_AT_ONCE = 256  # at least
 # A block of rows of about this size stays in the cache of a core.
 BLOCK_BYTES = 2**20
+
+TallMatrix: TypeAlias = Any  # an array, or what stands for one, as above
 
 
 def rows_per_block(n_columns: int, itemsize: int) -> int:
@@ -92,7 +94,7 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def rows_times(Y: Any, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+def rows_times(Y: TallMatrix, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
     A = A.astype(Y.dtype, copy=False)
     out = empty_lines((len(Y), A.shape[1]), Y.dtype) if out is None else out
@@ -118,12 +120,12 @@ def _blocks_times(begin, end, Y, A, out, n_rows):
             np.matmul(Y[first:last], A, out=out[first:last])
 
 
-def transposed_times(Y: Any, V: Any) -> FloatArray:
+def transposed_times(Y: TallMatrix, V: TallMatrix) -> FloatArray:
     """``Y.T @ V`` for tall Y and V, in double precision."""
     return _blockwise(Y, V, None)
 
 
-def weighted_gram(Y: Any, weights: FloatArray) -> FloatArray:
+def weighted_gram(Y: TallMatrix, weights: FloatArray) -> FloatArray:
     """``Y.T @ diag(weights) @ Y`` for a tall Y, in double precision."""
     return _blockwise(Y, Y, weights)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 # Elementary operations, about half a millisecond, below which a thread is not worth waking: the
 # scheduler often takes tens of milliseconds to move a woken thread to a free core.
@@ -60,7 +60,7 @@ def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> 
 
 
 def side_by_side(
-    call: Callable[..., Result], items: Sequence[tuple[Any, ...]], n_at_once: int
+    call: Callable[..., Result], items: Sequence[tuple[object, ...]], n_at_once: int
 ) -> Iterator[Result]:
     """Yield ``call(*item)`` for each item in order, several at a time, the first one by itself.
 

@@ -1,6 +1,6 @@
 """Which groups of candidates may hold the nearest ones, on a GPU, in Triton.
 
-The twin of the function of the same name in :mod:`mdaml.stores.torch.neighbors`. Products are never
+The twin of the function of the same name in :mod:`mdaml.neighbors.device`. Products are never
 written: a program goes over tiles of candidates and keeps the least value at each place of a tile.
 """
 

@@ -11,7 +11,7 @@ from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.labels import find_labelled
 from mdaml.kernels.neighbors import nearest
 from mdaml.kernels.products import one_blas_thread
-from mdaml.stores.choice import nearest_rows_on
+from mdaml.neighbors.search import nearest_rows_on
 
 _BLOCK = 2**21  # distances at a time
 _FARTHEST = 1e150  # of mapped coordinates: their squares are numbers

@@ -18,7 +18,7 @@ from sklearn.utils import check_array, check_consistent_length
 from mdaml._memory import current_limit, limit_memory
 from mdaml._progress import mute, report
 from mdaml._typing import BoolArray, FloatArray
-from mdaml._validation import has_unit_rows, ignore_warnings, warn
+from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings, warn
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import (
     EVERY_FORM,
@@ -37,7 +37,8 @@ from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
 from mdaml.model_selection._split import Split
-from mdaml.stores.choice import is_for_gpu, n_fits_at_once
+from mdaml.neighbors.search import is_for_gpu
+from mdaml.stores.choice import n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStores
 
 FIRST_ROUNDS = 2
@@ -151,7 +152,9 @@ class Ground:
         posed = replace(posed, spec=replace(posed.spec, is_measured=chosen))
         store = place(model, samples, posed.spec, posed.supervision, shared=self.stores)
         with store.threads():  # after the fit, too: threads of BLAS are slow to wake
-            model._learn_in(self.sides[0][0], store, posed)
+            posed, gain = posed.choose(store)
+            run = posed.problem.start(store, check_random_state(model.random_state))
+            model._keep(self.sides[0][0], posed, run.complete(), gain)
         return model
 
     @cached_property

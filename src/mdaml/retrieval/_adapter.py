@@ -56,9 +56,9 @@ class QueryAdapter(HandOver, BaseEstimator):
         a batch, hard under the current map, or random.
     anchor : float or "auto", default="auto"
         How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 on held-out
-        queries, by nDCG at 10, as long as each beats the identity (paired t test at 5 %; tests in a
-        fixed order need no correction), and takes the weakest among the best. If the first does
-        not, W is the identity, with a warning.
+        queries, by nDCG at 10, as long as each beats the identity by more than chance (a test at
+        5 % over different queries, in this order), and takes the weakest among the best. If the
+        first does not, W is the identity, with a warning.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3

@@ -1,13 +1,14 @@
 """How strongly an adapter is held near its anchor, chosen by queries that were held out."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from mdaml._progress import mute, report
 from mdaml._typing import FloatArray, IntArray
+from mdaml.holdout.rule import measure_gain, walk_from_start
 from mdaml.retrieval._candidates import (
     Collection,
     Lessons,
@@ -26,7 +27,6 @@ _DEPTH = 10  # of the nDCG by which strengths are compared
 _FOLDS = {100: 20, 250: 10, 1000: 3}  # up to so many queries: each held out once in so many folds
 _LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
 _SEARCHED = 1 << 15  # documents among which held-out queries search, at most
-_LEVEL = 0.05  # of the test against the base
 _SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
 _FEWEST = 12  # queries that a choice needs
 
@@ -54,15 +54,15 @@ class HeldOut:
     base : float
         That of the anchor.
     p_value : float
-        Of the paired tests whether the chosen strength, and those before it, are no better than the
-        base: the largest. If none was chosen, that of the first.
+        How often chance alone leads the base as far as the chosen strength, or one before it, does.
+        If none was chosen, as far as the first.
     n_queries : int
         How many different ones were held out.
     gain : float
         Mean nDCG at 10 of the chosen strength less that of the anchor; if none was chosen, of the
         first.
     interval : list of float
-        95 % interval of the gain, by Student's t over the queries; empty if nothing was tried.
+        95 % interval of the gain, over the queries; empty if nothing was tried.
     best : float or None
         The strength to use; None if nothing beats the base.
     """
@@ -166,11 +166,10 @@ class Fit:
 def choose_strength(fit: Fit, pairs: Relevance, tol: float, rng: Any) -> HeldOut:
     """Return how strengths did on held-out queries, and the best that beats the anchor.
 
-    The strengths are tested in their order, each at the full level, until one does not beat the
-    anchor: tests in a fixed order need no correction for their number. Of those that beat it, the
-    weakest is taken whose score is the highest, or less than a standard error below: the whole
-    data bear a weaker anchor than the part that the folds learn from. ``fit`` is left at a map that
-    is near that of all data.
+    By the rule for every choice, for candidates in a fixed order: the weakest strength is taken
+    that leads the anchor with all before it, and is among the best. The whole data bear a weaker
+    anchor than the part that the folds learn from. ``fit`` is left at a map that is near that of
+    all data.
     """
     rows = np.unique(pairs.queries)
     folds: list[_Fold] = []
@@ -179,50 +178,31 @@ def choose_strength(fit: Fit, pairs: Relevance, tol: float, rng: Any) -> HeldOut
     if not folds or not all(fold.can_learn for fold in folds):
         return HeldOut([], [], float("nan"), 1.0, len(rows), float("nan"), [], None)
     base = np.concatenate([fold.score(fit.plan.anchor) for fold in folds])
-    tried: list[FloatArray] = []
-    maps, p_values, best = [], [], None
-    for place, strength in enumerate(STRENGTHS):
-        report("strengths", place, len(STRENGTHS))
-        with mute():
-            tried.append(np.concatenate([fold.try_strength(strength, tol) for fold in folds]))
-        maps.append(np.mean([fold.map for fold in folds], axis=0))
-        p_values.append(_test(tried[-1] - base))
-        highest = max(tried, key=np.mean)
-        if p_values[-1] >= _LEVEL or _is_below(tried[-1], highest):
-            break
-        best = place
-    if best is not None:
-        fit.restart(maps[best])
+    units = np.arange(len(base))  # repeated queries were joined before
+    maps: list[FloatArray] = []
+
+    def try_in_turn() -> Iterator[FloatArray]:
+        for place, strength in enumerate(STRENGTHS):
+            report("strengths", place, len(STRENGTHS))
+            with mute():
+                scores = [fold.try_strength(strength, tol) for fold in folds]
+            maps.append(np.mean([fold.map for fold in folds], axis=0))
+            yield np.concatenate(scores)
+
+    walk = walk_from_start(base, try_in_turn(), units)
+    if walk.taken is not None:
+        fit.restart(maps[walk.taken])
+    gain = measure_gain("nDCG@10", base, walk.scores[walk.taken or 0], units)
     return HeldOut(
-        list(STRENGTHS[: len(tried)]),
-        [float(scores.mean()) for scores in tried],
-        float(base.mean()),
-        max(p_values[: (best or 0) + 1]),
+        list(STRENGTHS[: len(walk.scores)]),
+        [float(scores.mean()) for scores in walk.scores],
+        gain.before,
+        walk.p_value,
         len(base),
-        *_gain(tried[best or 0] - base),
-        None if best is None else STRENGTHS[best],
+        gain.after - gain.before,
+        [gain.low, gain.high],
+        None if walk.taken is None else STRENGTHS[walk.taken],
     )
-
-
-def _is_below(scores: FloatArray, highest: FloatArray) -> bool:
-    """Return whether scores are lower than others by more than a standard error."""
-    gaps = highest - scores
-    return bool(gaps.mean() > gaps.std(ddof=1) / len(gaps) ** 0.5)
-
-
-def _test(gains: FloatArray) -> float:
-    """Return the probability of such gains, or larger ones, if there were none (paired t)."""
-    spread = float(gains.std(ddof=1))
-    if spread == 0:
-        return 1.0 if gains[0] <= 0 else 0.0
-    return float(stats.t.sf(gains.mean() / (spread / len(gains) ** 0.5), len(gains) - 1))
-
-
-def _gain(gains: FloatArray) -> tuple[float, list[float]]:
-    """Return the mean and its 95 % interval."""
-    mean, error = float(gains.mean()), float(gains.std(ddof=1)) / len(gains) ** 0.5
-    reach = float(stats.t.ppf(0.975, len(gains) - 1)) * error
-    return mean, [mean - reach, mean + reach]
 
 
 def _split(rows: IntArray, rng: Any) -> list[tuple[IntArray, IntArray]]:

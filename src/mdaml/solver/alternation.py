@@ -9,6 +9,7 @@ from mdaml.solver.conjugate_gradient import Status, conjugate_gradient
 from mdaml.solver.geometry import shrink
 from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
 from mdaml.solver.objective import NO_ANCHOR, Anchor, Objective, Space
+from mdaml.solver.spaces import FullRank
 from mdaml.solver.spec import Callback, Spec
 from mdaml.solver.store import Importance, Measured, Store
 
@@ -135,6 +136,11 @@ class Alternation:
         half = store.push(importance)
         half *= self._loss_factor(modes) / self.spec.triplet_weight
         return _critical_weight(half, clustering_scatter(store, modes), store.dtype)
+
+    def gap(self, state: State) -> float:
+        """Return by how much, at most, another metric of full rank is lower at the same modes."""
+        objective, space = self.objective(state), FullRank()
+        return space.gap(objective, space.at(objective, self.store.small(state.F)))
 
     def mean_loss(self, state: State) -> float:
         """Return the weighted mean loss of the comparisons; with a zero metric it is 1/2."""

@@ -48,11 +48,11 @@ def conjugate_gradient(
     relative to the value.
     """
     space = objective.space
-    point = objective.at(F)
+    point = space.at(objective, F)
     gradient = space.gradient(objective, point)
-    direction, guess, restarted = space.steepest(gradient), None, True
+    direction, guess, restarted = space.steepest(objective, point, gradient), None, True
     history, status = [point.value], Status.MAX_ITER
-    while len(history) <= max_iter:
+    while max_iter > 0:
         if space.gain(point, gradient) <= gtol * abs(point.value):
             status = Status.CONVERGED
             break
@@ -61,7 +61,7 @@ def conjugate_gradient(
             break
         slope = dot(gradient, direction)
         if not slope < 0.0:
-            direction, guess, restarted = space.steepest(gradient), None, True
+            direction, guess, restarted = space.steepest(objective, point, gradient), None, True
             slope = dot(gradient, direction)
         path = objective.along(point, gradient, direction)
         # All that follows is in the frame of the path; the old projection can go.
@@ -72,13 +72,15 @@ def conjugate_gradient(
             if restarted:
                 status = Status.NO_DESCENT
                 break
-            direction, guess, restarted = space.steepest(gradient), None, True
+            direction, guess, restarted = space.steepest(objective, point, gradient), None, True
             continue
         point, step = found
         del found, path  # they would keep this projection alive beside the next
         history.append(point.value)
         previous, gradient = gradient, space.gradient(objective, point)
-        steepest = space.steepest(gradient)
+        if len(history) > max_iter:
+            break
+        steepest = space.steepest(objective, point, gradient)
         beta = hestenes_stiefel(gradient, previous, direction, steepest)
         direction, restarted = beta * direction + steepest, beta == 0.0
         new_slope = dot(gradient, direction)

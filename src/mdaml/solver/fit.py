@@ -61,6 +61,13 @@ def _clarity(weights: FloatArray) -> float:
     return float((weights.max(axis=1).mean() * n_modes - 1.0) / (n_modes - 1.0))
 
 
+def comparisons_of(model: Any, n_points: int) -> Constraints:
+    """Return the comparisons in force, from the learned attributes that say so."""
+    if model.comparisons_ is None:
+        return Constraints.of_triplets(model.triplets_, n_points)
+    return Constraints.of_quadruplets(model.comparisons_, model.comparison_weights_, n_points)
+
+
 def comparison_attributes(said: Any, comparisons: Constraints) -> dict[str, Any]:
     """Return the learned attributes that say which comparisons are in force."""
     made = len(comparisons.quadruplets) > 0

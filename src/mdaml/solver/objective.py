@@ -55,8 +55,8 @@ class Space(Protocol):
     def gradient(self, objective: "Objective", point: Any) -> FloatArray:
         """Return the gradient in the coordinates of the point."""
 
-    def steepest(self, gradient: FloatArray) -> FloatArray:
-        """Return the direction of steepest descent."""
+    def steepest(self, objective: "Objective", point: Any, gradient: FloatArray) -> FloatArray:
+        """Return the direction of steepest descent at a point, preconditioned or not."""
 
     def gain(self, point: Any, gradient: FloatArray) -> float:
         """Return how much a relative change of the metric along the gradient would gain."""

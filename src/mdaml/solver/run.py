@@ -11,7 +11,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.solver.alternation import Alternation, State, judge_round
+from mdaml.solver.alternation import Alternation, Outcome, State, judge_round
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.fit import Fit
 from mdaml.solver.modes import Modes
@@ -141,9 +141,33 @@ class Run:
         ``run.advance(2).advance(8)`` is ``run.advance(10)``.
         """
         report("rounds", sum(made.n_told for made in self.passes), self._most)
+        run = self
         if self.passes[-1].n_told < self.passes[-1].n_rounds and n_rounds > 0:
-            return self._tell_first()._advance(n_rounds - 1)
-        return self._advance(n_rounds)
+            run, n_rounds = self._tell_first(), n_rounds - 1
+        last, alternation = run.passes[-1], run.alternation
+        if last.status is not Status.MAX_ITER or n_rounds < 1:
+            return run
+        if run.spec.keep_start:  # a round in which nothing moves
+            state = alternation.start(run.F, run.modes)
+            done = Outcome(state, 1, Status.STALLED, [state.value] * 4)
+        else:
+            done = alternation.run(
+                # Held by no name, so that the first round can free it.
+                alternation.start(run.F, run.modes),
+                max_iter=n_rounds,
+                tol=run.spec.tol,
+                callback=lambda n, value: run._tell(last.n_rounds + n, value),
+            )
+        n_made = last.n_rounds + done.n_iter
+        values = (*last.values[:-1], *done.history)
+        made = replace(last, values=values, n_rounds=n_made, n_told=n_made, status=done.status)
+        return replace(
+            run,
+            F=done.state.F,
+            modes=done.state.modes,
+            passes=(*run.passes[:-1], made),
+            mean_loss=alternation.mean_loss(done.state),
+        )
 
     def _tell_first(self) -> "Run":
         """Return the run with the end of the round that was made at the start."""
@@ -152,35 +176,6 @@ class Run:
         status = judge_round(last.values[0], last.values[-1], self.spec.tol, stop)
         told = replace(last, n_told=last.n_rounds, status=status)
         return replace(self, passes=(*self.passes[:-1], told))
-
-    def _advance(self, n_rounds: int) -> "Run":
-        last = self.passes[-1]
-        if last.status is not Status.MAX_ITER or n_rounds < 1:
-            return self
-        if self.spec.keep_start:  # a round in which nothing moves
-            state = self.alternation.start(self.F, self.modes)
-            made = replace(
-                last, values=(state.value,) * 4, n_rounds=1, n_told=1, status=Status.STALLED
-            )
-            loss = self.alternation.mean_loss(state)
-            return replace(self, passes=(*self.passes[:-1], made), mean_loss=loss)
-        done = self.alternation.run(
-            # Held by no name, so that the first round can free it.
-            self.alternation.start(self.F, self.modes),
-            max_iter=n_rounds,
-            tol=self.spec.tol,
-            callback=lambda n, value: self._tell(last.n_rounds + n, value),
-        )
-        n_made = last.n_rounds + done.n_iter
-        values = (*last.values[:-1], *done.history)
-        made = replace(last, values=values, n_rounds=n_made, n_told=n_made, status=done.status)
-        return replace(
-            self,
-            F=done.state.F,
-            modes=done.state.modes,
-            passes=(*self.passes[:-1], made),
-            mean_loss=self.alternation.mean_loss(done.state),
-        )
 
     def redraw(self) -> "Run":
         """Return the run with neighbours searched again under the metric so far, in a new pass."""

@@ -42,6 +42,7 @@ class FramePoint:
     gradient: FloatArray  # (d, d) in the frame F
     projected: Projected  # (N, d) X F == projected * scale
     scale: FloatArray  # (d,)
+    scatter: FloatArray  # (d, d) the gradient of all that is linear in M, in the frame F
     log_det: float  # of M
 
 
@@ -67,23 +68,55 @@ class FullRank:
             gradient=line.transport(gradient),
             projected=objective.store.turn(point.projected, turn),
             scale=_ones(turn),
+            scatter=gradient_in_frame(line.basis, objective.scatter),
         )
         return GeodesicPath(objective, line, origin)
 
     def multiples(self, objective: Objective, F: FloatArray) -> "GeodesicPath":
         """Return the objective along the multiples of ``M = F F^T``."""
-        projected = objective.store.project(F)
-        size = 2.0 * log_det(F)
-        origin = FramePoint(F, np.nan, 0.0 * F, projected, _ones(F), size)
+        projected, scatter = objective.store.project(F), gradient_in_frame(F, objective.scatter)
+        origin = FramePoint(F, np.nan, 0.0 * F, projected, _ones(F), scatter, 2.0 * log_det(F))
         return GeodesicPath(objective, multiples(F), origin)
 
     def gradient(self, objective: Objective, point: FramePoint) -> FloatArray:  # noqa: ARG002
         """Return the gradient, which is known at every point."""
         return point.gradient
 
-    def steepest(self, gradient: FloatArray) -> FloatArray:
-        """Return the direction of steepest descent."""
-        return -gradient
+    def steepest(self, objective: Objective, point: FramePoint, gradient: FloatArray) -> FloatArray:
+        """Return minus the gradient; next to an anchor, divided by how curved the objective is.
+
+        The paper takes the gradient as it is. A direction that is nearly erased then has a
+        gradient of the size of the anchor alone, and comes back only after thousands of steps. Each
+        eigenvalue of M should change by about a factor of e instead: with the gradient H without
+        the barrier of the anchor, whose strength is s, and the scatter S in the frame, the
+        curvature is taken to be ``sqrt(H^2 + (s I + w S)^2)`` for a weight w of all losses. See
+        docs/solver.md.
+        """
+        strength = objective.anchor.strength
+        if not strength:
+            return -gradient
+        identity = namespace(gradient).diag(_ones(gradient))
+        smooth = gradient + strength * identity
+        weight = objective.loss_factor * objective.store.total
+        damping = strength * identity + weight * point.scatter
+        squares, axes = namespace(gradient).linalg.eigh(smooth @ smooth + damping @ damping)
+        curvature = squares.clip(strength * strength) ** 0.5
+        inside = axes.T @ gradient @ axes / (0.5 * (curvature[:, None] + curvature))
+        return -(axes @ inside @ axes.T)
+
+    def gap(self, objective: Objective, point: FramePoint) -> float:
+        """Return by how much, at most, the best metric at these modes is lower: a certificate.
+
+        The objective is ``p(M) - s log det M`` with a convex p and the strength s of the anchor. A
+        plane below p bounds it: with the eigenvalues h of the gradient of p in the frame, by
+        ``sum(h - s - s log(h / s))``; infinite if one of them is not positive, or without anchor.
+        """
+        strength = objective.anchor.strength
+        slopes = namespace(point.F).linalg.eigvalsh(point.gradient)
+        relative = 1.0 + slopes / strength if strength else 0.0 * slopes
+        if not float(relative.min()) > 0.0:
+            return float("inf")
+        return strength * float((relative - 1.0 - namespace(point.F).log(relative)).sum())
 
     def gain(self, point: FramePoint, gradient: FloatArray) -> float:  # noqa: ARG002
         """Return the length of the gradient: the frame makes changes relative."""
@@ -110,10 +143,6 @@ class GeodesicPath:
     def direction(self) -> FloatArray:
         """The direction, diagonal in the frame."""
         return namespace(self.line.rates).diag(self.line.rates)
-
-    @cached_property
-    def _scatter(self) -> FloatArray:
-        return gradient_in_frame(self.line.basis, self.objective.scatter)
 
     @cached_property
     def _gram(self) -> FloatArray:
@@ -147,7 +176,7 @@ class GeodesicPath:
         losses = objective.store.losses_along(self.origin.projected, growth, objective.importance)
         losses *= objective.loss_factor
         overlap = ((growth @ (self._gram * self._gram)) * growth).sum(axis=1)
-        others = growth @ self._scatter.diagonal() + 0.5 * objective.ridge * overlap
+        others = growth @ self.origin.scatter.diagonal() + 0.5 * objective.ridge * overlap
         if objective.anchor.strength:
             sizes = self.origin.log_det + steps * float(rates.sum())
             losses += objective.anchor.beside_trace(sizes, len(rates))
@@ -160,7 +189,7 @@ class GeodesicPath:
         F, projected = self.line.frame(step), self.origin.projected
         size = self.origin.log_det + step * float(self.line.rates.sum())
         return _frame_point(
-            self.objective, F, projected, scale, self._scatter * both, self._gram * both, size
+            self.objective, F, projected, scale, self.origin.scatter * both, self._gram * both, size
         )
 
     def slope(self, point: FramePoint) -> float:
@@ -193,7 +222,7 @@ def _frame_point(
     if objective.anchor.strength:
         value += objective.anchor.beside_trace(size, len(F))
         gradient -= objective.anchor.strength * namespace(F).diag(_ones(F))
-    return FramePoint(F, value, gradient, projected, scale, size)
+    return FramePoint(F, value, gradient, projected, scale, scatter, size)
 
 
 def _ones(F: FloatArray) -> FloatArray:
@@ -258,7 +287,12 @@ class LowRank:
         gradient += point.by_factor
         return gradient
 
-    def steepest(self, gradient: FloatArray) -> FloatArray:
+    def steepest(
+        self,
+        objective: Objective,  # noqa: ARG002
+        point: FactorPoint,  # noqa: ARG002
+        gradient: FloatArray,
+    ) -> FloatArray:
         """Return minus the gradient, preconditioned."""
         return -(gradient - self.axes @ (self.excess * (self.axes.T @ gradient)))
 

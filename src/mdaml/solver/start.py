@@ -24,6 +24,8 @@ MUCH_WIDER = 10.0  # times longer are squared distances
 NARROWEST = 3.0  # margins, the mean squared distance
 _FEW_SAMPLES = 50_000  # of which both first rounds are kept
 ANCHOR_SQ_DIST = 3.0  # margins, the mean squared distance at the anchor; see docs/accuracy.md
+# A fit starts at so many times its anchor: steps shrink a direction sooner than they widen it.
+WIDER = 10.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> Start:
         inverse = half.T @ half
     covariance = store.covariance()
     anchor = _anchor(spec, len(F), inverse, 2.0 * float(np.vdot(covariance @ F, F)))
-    # At the anchor, whose distances suit the margin. A start that is kept comes back bit for bit.
+    # At a multiple of the anchor. A start that is kept comes back bit for bit.
     if M is None and not spec.keep_start:
-        F = F * float(np.sqrt(inverse[0, 0] / anchor.precision[0, 0]))
+        F = F * float(np.sqrt(WIDER * inverse[0, 0] / anchor.precision[0, 0]))
     return Start(FullRank(), F, anchor)
 
 

@@ -52,7 +52,7 @@ class Store(Protocol):
     def host(self, A: FloatArray) -> FloatArray:
         """Return such a matrix as a NumPy array."""
 
-    def compare(self, said: Constraints) -> Self:
+    def compare(self, supervision: Constraints) -> Self:
         """Return the same samples with comparisons: triplets, or weighted quadruplets."""
 
     def part(self, rows: IntArray) -> "Store":

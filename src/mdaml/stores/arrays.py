@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -10,21 +10,33 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import greedy_colors
+from mdaml.kernels.products import TallMatrix
 from mdaml.stores.mixture import shares_at
+
+if TYPE_CHECKING:
+    import torch
+
+    Array: TypeAlias = FloatArray | torch.Tensor
+else:
+    Array = FloatArray  # torch is loaded only if a device is asked for
+
+Precision: TypeAlias = np.dtype[Any]
+# The near pairs of each sample: where its list begins, the other samples, the pairs; or tensors.
+Graph: TypeAlias = tuple[IntArray, IntArray, IntArray]
 
 
 class SampleWeights(NamedTuple):
     """Weights of samples in the modes, and their powers ``weights**eta``."""
 
-    weights: Any  # (N, K) rows sum to one
-    powers: Any  # (N, K)
+    weights: Array  # (N, K) rows sum to one
+    powers: Array  # (N, K)
 
 
 class Measures(NamedTuple):
     """Distances and losses under one metric."""
 
-    sq_dists: Any  # (N, K) to the centres
-    losses: Any  # (P,) summed over the comparisons of each near pair
+    sq_dists: Array  # (N, K) to the centres
+    losses: Array  # (P,) summed over the comparisons of each near pair
 
 
 @dataclass(frozen=True)
@@ -36,10 +48,10 @@ class Turns:
 
     order: IntArray  # (N,) samples by colour
     colors: IntArray  # (n_colors + 1,) where each colour begins in order
-    graph: Any  # None: made again for every update
+    graph: Graph | None  # None: made again for every update
 
     @classmethod
-    def from_graph(cls, graph: tuple[Any, Any, Any]) -> "Turns":
+    def from_graph(cls, graph: Graph) -> "Turns":
         """Colour the graph of near pairs greedily."""
         color = greedy_colors(*graph[:2])
         starts = np.concatenate([[0], np.cumsum(np.bincount(color))])
@@ -50,7 +62,7 @@ class Turns:
 class ArrayStore(ABC):
     """Centred samples, and comparisons of them, in arrays of one library."""
 
-    rows: Any  # (N, d) centred
+    rows: TallMatrix  # (N, d) centred, or a tensor
     mean: FloatArray  # (d,) in the precision of X
     comparisons: Comparisons = field(repr=False, default=None)  # type: ignore[assignment]
     turns: Turns = field(repr=False, default=None)  # type: ignore[assignment]
@@ -66,7 +78,7 @@ class ArrayStore(ABC):
         return self.n_total or n, d
 
     @property
-    def own(self) -> Any:
+    def own(self) -> Array:
         """The samples that are its own."""
         return self.rows if self.n_own is None else self.rows[: self.n_own]
 
@@ -76,81 +88,86 @@ class ArrayStore(ABC):
 
     # Arrays of NumPy are where they should be; others are moved.
 
-    def small(self, A: Any) -> Any:
+    def small(self, A: Array) -> Array:
         return A
 
-    def host(self, A: Any) -> FloatArray:
+    def host(self, A: Array) -> FloatArray:
         return A
 
-    def put(self, A: Any) -> Any:
+    def put(self, A: FloatArray | IntArray) -> Any:
         """Return an array where the samples are."""
         return A
 
-    def beside(self, A: Any) -> Any:
+    def beside(self, A: Array) -> Array:
         """Return an array where the samples are, in their precision."""
         return A
 
     # What the libraries do in their own ways.
 
     @abstractmethod
-    def times(self, Y: Any, A: Any) -> Any:
+    def times(self, Y: Array, A: Array) -> Array:
         """Return Y A for a tall Y, in its precision."""
 
     @abstractmethod
-    def cross_sums(self, Y: Any, V: Any, weights: Any = None) -> Any:
+    def cross_sums(self, Y: Array, V: Array, weights: Array | None = None) -> Array:
         """Return ``Y^T diag(weights) V`` for tall Y and V, in double precision, as small."""
 
     @abstractmethod
-    def column_sums(self, A: Any) -> FloatArray:
+    def column_sums(self, A: Array) -> FloatArray:
         """Return the sums of the columns, in double precision, on the host."""
 
     @abstractmethod
-    def inner_sum(self, a: Any, b: Any) -> float:
+    def inner_sum(self, a: Array, b: Array) -> float:
         """Return the sum of the products of corresponding entries, in double precision."""
 
     @abstractmethod
-    def loss_and_half(self, Y: Any, scales: Any, importance: Any) -> tuple[float, Any]: ...
+    def loss_and_half(self, Y: Array, scales: Array, importance: Array) -> tuple[float, Array]: ...
 
     @abstractmethod
-    def slopes(self, Y: Any, scales: Any, importance: Any) -> tuple[float, Any]:
+    def slopes(self, Y: Array, scales: Array, importance: Array) -> tuple[float, Array]:
         """Return the loss for distances in Y, and its derivative in each squared distance."""
 
     @abstractmethod
-    def laplacian_times(self, Y: Any, weights: Any) -> Any:
+    def laplacian_times(self, Y: Array, weights: Array) -> Array:
         """Return ``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``."""
 
     @abstractmethod
-    def pair_losses(self, Y: Any) -> Any:
+    def pair_losses(self, Y: Array) -> Array:
         """Return the losses of the comparisons of each near pair, for distances in Y."""
 
     @abstractmethod
-    def pair_totals(self) -> Any:
+    def pair_totals(self) -> Array:
         """Return the weight of the comparisons of each near pair."""
 
     @abstractmethod
-    def center_sq_dists(self, Y: Any, centers: Any) -> Any:
+    def center_sq_dists(self, Y: Array, centers: Array) -> Array:
         """Return squared distances of the rows of Y to centres."""
 
     @abstractmethod
     def update_in_turn(
-        self, weights: SampleWeights, costs: Any, losses: Any, turns: Turns, eta: float
+        self, weights: SampleWeights, costs: Array, losses: Array, turns: Turns, eta: float
     ) -> SampleWeights:
         """Return new weights, given what modes cost each sample by itself and by near pairs."""
 
     # The metric.
 
-    def project(self, F: Any) -> Any:
+    def project(self, F: Array) -> Array:
         return self.times(self.rows, F)
 
-    def turn(self, Y: Any, A: Any) -> Any:
+    def turn(self, Y: Array, A: Array) -> Array:
         return self.times(Y, A)
 
-    def shift(self, Y: Any, step: float, Z: Any) -> Any:
+    def shift(self, Y: Array, step: float, Z: Array) -> Array:
         return Y + step * Z
 
     def pull(
-        self, Y: Any, centers: Any, weights: SampleWeights, importance: Any, loss_factor: float
-    ) -> tuple[float, float, Any, Any]:
+        self,
+        Y: Array,
+        centers: Array,
+        weights: SampleWeights,
+        importance: Array,
+        loss_factor: float,
+    ) -> tuple[float, float, Array, Array]:
         powers, own, placed = weights.powers[: self.n_own], Y[: self.n_own], self.beside(centers)
         loss, slopes = self.slopes(Y, np.ones(Y.shape[1]), importance)
         by_samples = self.laplacian_times(Y, (2.0 * loss_factor) * slopes)
@@ -162,10 +179,10 @@ class ArrayStore(ABC):
         clustering = self.inner_sum(powers, self.center_sq_dists(own, placed))
         return clustering, loss, by_samples, by_centers
 
-    def cross(self, by_samples: Any) -> Any:
+    def cross(self, by_samples: Array) -> Array:
         return self.cross_sums(self.rows, by_samples)
 
-    def push(self, importance: Any) -> FloatArray:
+    def push(self, importance: Array) -> FloatArray:
         nowhere = np.zeros(self.shape[1])
         return self.host(self.loss_and_half(self.rows[:], nowhere, importance)[1])
 
@@ -178,16 +195,16 @@ class ArrayStore(ABC):
     def recenter(self, measured: Measures, F: FloatArray, centers: FloatArray) -> Measures:
         return measured._replace(sq_dists=self._sq_dists(self.times(self.own, F), F, centers))
 
-    def _sq_dists(self, Y: Any, F: FloatArray, centers: FloatArray) -> Any:
+    def _sq_dists(self, Y: Array, F: FloatArray, centers: FloatArray) -> Array:
         return self.center_sq_dists(Y, self.beside(centers @ F.astype(centers.dtype)))
 
     def terms(
-        self, weights: SampleWeights, measured: Measures, importance: Any
+        self, weights: SampleWeights, measured: Measures, importance: Array
     ) -> tuple[float, float]:
         clustering = self.inner_sum(weights.powers[: self.n_own], measured.sq_dists)
         return clustering, self.inner_sum(importance, measured.losses)
 
-    def lost(self, measured: Measures, importance: Any) -> tuple[float, float]:
+    def lost(self, measured: Measures, importance: Array) -> tuple[float, float]:
         weight = self.inner_sum(importance, self.pair_totals())
         return self.inner_sum(importance, measured.losses), weight
 
@@ -206,7 +223,7 @@ class ArrayStore(ABC):
         return self.sweep(weights, measured, measured.losses * loss_factor, self.turns, eta)
 
     def sweep(
-        self, weights: SampleWeights, measured: Measures, losses: Any, turns: Turns, eta: float
+        self, weights: SampleWeights, measured: Measures, losses: Array, turns: Turns, eta: float
     ) -> SampleWeights:
         """Update samples in turn, given what each near pair of the graph costs."""
         return self.update_in_turn(weights, measured.sq_dists / self.shape[0], losses, turns, eta)
@@ -235,15 +252,15 @@ class ArrayStore(ABC):
         return self.host(self.times(self.own, F))
 
 
-def scale_weights(said: Constraints) -> Constraints:
+def scale_weights(supervision: Constraints) -> Constraints:
     """Return comparisons whose weights are one on average; triplets have none."""
-    if len(said.quadruplets) == 0:
-        return said
-    scaled = said.weights * (len(said.weights) / float(said.weights.sum()))
-    return Constraints.of_quadruplets(said.quadruplets, scaled, said.n_points)
+    if len(supervision.quadruplets) == 0:
+        return supervision
+    scaled = supervision.weights * (len(supervision.weights) / float(supervision.weights.sum()))
+    return Constraints.of_quadruplets(supervision.quadruplets, scaled, supervision.n_points)
 
 
-def raised(importance: Any, floor: float) -> Any:
+def raised(importance: Array, floor: float) -> Array:
     """Return self-weights above a floor; where no near pair is, they count for nothing."""
     return importance if floor == 0.0 else floor + (1.0 - floor) * importance
 

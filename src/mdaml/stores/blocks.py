@@ -1,16 +1,17 @@
 """Samples that are worked on in blocks: no copy of them, nothing else as large but X F."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import laplacian_half_scatter
 from mdaml.kernels.products import blocks, rows_per_block, rows_times
 from mdaml.kernels.triplets import triplet_half_scatter
+from mdaml.stores.arrays import Precision
 from mdaml.stores.memory import MemoryStore
 
 
@@ -33,7 +34,7 @@ class CentredRows:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, rows: Any) -> FloatArray:
+    def __getitem__(self, rows: slice | IntArray) -> FloatArray:
         """Return some rows as an array."""
         return self.samples[rows] - self.mean
 
@@ -43,7 +44,7 @@ class CentredRows:
         return self.samples.shape
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> Precision:
         """As of an array."""
         return self.samples.dtype
 
@@ -81,13 +82,13 @@ class BlockStore(MemoryStore):
         return cls(rows, rows.mean)
 
     @property
-    def pair_dtype(self) -> np.dtype[Any]:
+    def pair_dtype(self) -> Precision:
         """The precision of what is kept for each pair: that of the samples."""
         return self.dtype
 
-    def compare(self, said: Constraints) -> Self:
+    def compare(self, supervision: Constraints) -> Self:
         """Keep the order of updates, but make the graph of near pairs again for every update."""
-        compared = super().compare(said)
+        compared = super().compare(supervision)
         return replace(compared, turns=replace(compared.turns, graph=None))
 
     def turn(self, Y: FloatArray, A: FloatArray) -> FloatArray:

@@ -1,18 +1,19 @@
 """Which store a fit uses: decided before it starts, by device, size and limit of memory."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import N_MATCHES, has_triplets_only
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import count_pairs
-from mdaml.kernels.neighbors import nearest_rows
+from mdaml.neighbors.search import has_gpu
+from mdaml.stores.arrays import ArrayStore
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.memory import MemoryStore
 from mdaml.stores.mixture import MAX_ROWS_FOR_START
@@ -20,8 +21,6 @@ from mdaml.stores.mixture import MAX_ROWS_FOR_START
 # Samples up to this size are copied as convenient; larger ones are worked on in blocks.
 SMALL_BYTES = 2**25
 _FIXED_BYTES = 2**26  # blocks and buffers of every thread
-_WORTH_A_GPU = 1e9  # products of a search for neighbours
-_GPU = "cuda"
 _MOST_FITS = 4  # at a time, on a GPU
 _MODES_OF_A_FIT, _PAIRS_OF_A_SAMPLE, _COMPARISONS_OF_A_SAMPLE = 10, 20, 100  # at most, mostly
 
@@ -31,7 +30,7 @@ def make_store(
     device: str | None = None,
     limit: int | None = None,
     size: Callable[[], "FitSize"] | None = None,
-) -> Any:
+) -> ArrayStore:
     """Return samples where they are to be computed with; refuse what does not fit into a limit.
 
     ``device`` as found by :func:`find_device`; ``limit`` in bytes, beyond X and the comparisons.
@@ -146,45 +145,36 @@ class FitSize:
 
 
 def fit_size(
-    shape: tuple[int, int], itemsize: int, spec: Any, said: Classes | Constraints, *, copied: bool
+    shape: tuple[int, int],
+    itemsize: int,
+    spec: Any,  # a Spec, which only the solver knows
+    supervision: Classes | Constraints,
+    *,
+    copied: bool,
 ) -> FitSize:
     """Return what the memory of a fit depends on; pairs are counted, or bounded from above.
 
     ``copied`` says that the comparisons are not the user's own, so that they count too.
     """
     n, d = shape
-    if isinstance(said, Classes):
-        n_similar, n_dissimilar = spec.n_similar, spec.n_dissimilar
-        each = n_similar * n_dissimilar
-        if spec.pairing == "zip":
-            each = max(n_similar, n_dissimilar)
-        n_pairs = n * (n_similar + n_dissimilar)
-        counts: dict[str, Any] = {
-            "n_pairs": n_pairs,
-            "n_comparisons": n * each,
-            "n_drawn": n * each,
-            "searched": spec.neighbors,
-        }
-    elif has_triplets_only(said):
-        n_all = len(said.triplets)
-        counts = {
-            "n_pairs": count_pairs(said.triplets, n),
-            "n_comparisons": n_all,
-            "n_drawn": 2 * n_all if copied else 0,
-        }
-    else:
-        n_similar = int((said.pair_labels > 0).sum())
-        matched = N_MATCHES * n_similar + len(said.pairs) - n_similar
-        n_direct = len(said.triplets) + len(said.quadruplets)
-        counts = {
-            "n_pairs": 2 * n_direct + len(said.pairs),
-            "n_comparisons": n_direct + matched,
-            "n_drawn": 2 * (n_direct + matched),
-            "with_anchor": False,
-        }
     mapped = spec.rank is not None and isinstance(spec.metric, np.ndarray)
-    counts |= {"rank": spec.rank, "mapped_start": mapped, "two_starts": spec.scale_metric}
-    return FitSize(n, d, spec.n_modes, itemsize, **counts)
+    options = {"rank": spec.rank, "mapped_start": mapped, "two_starts": spec.scale_metric}
+    size = partial(FitSize, n, d, spec.n_modes, itemsize, **options)
+    if isinstance(supervision, Classes):
+        n_similar, n_dissimilar = spec.n_similar, spec.n_dissimilar
+        is_grid = spec.pairing == "grid"
+        n_all = n * (n_similar * n_dissimilar if is_grid else max(n_similar, n_dissimilar))
+        n_pairs = n * (n_similar + n_dissimilar)
+        return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=n_all, searched=spec.neighbors)
+    if has_triplets_only(supervision):
+        n_all = len(supervision.triplets)
+        n_pairs = count_pairs(supervision.triplets, n)
+        return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=2 * n_all if copied else 0)
+    n_similar = int((supervision.pair_labels > 0).sum())
+    matched = N_MATCHES * n_similar + len(supervision.pairs) - n_similar
+    n_direct = len(supervision.triplets) + len(supervision.quadruplets)
+    n_pairs, n_all = 2 * n_direct + len(supervision.pairs), n_direct + matched
+    return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=2 * n_all, with_anchor=False)
 
 
 def find_device(caller: str, device: str | None) -> str | None:
@@ -220,7 +210,7 @@ def n_fits_at_once(device: str | None, shape: tuple[int, int]) -> int:
 
     On a GPU several: between its kernels each waits for small matrices to be decomposed here.
     """
-    if device not in ("cuda", "auto") or find_device("the search", "auto") != "cuda":
+    if device not in ("cuda", "auto") or not has_gpu():
         return 1
     import torch
 
@@ -228,48 +218,3 @@ def n_fits_at_once(device: str | None, shape: tuple[int, int]) -> int:
     size = FitSize(n, d, _MODES_OF_A_FIT, 4, _PAIRS_OF_A_SAMPLE * n, _COMPARISONS_OF_A_SAMPLE * n)
     spare = 0.5 * torch.cuda.mem_get_info()[0]
     return max(min(_MOST_FITS, int(spare / size.needed_on_device())), 1)
-
-
-def is_for_gpu(device: str | None, n_queries: int, n_rows: int, n_features: int) -> bool:
-    """Return whether neighbours are to be searched on a GPU: there is one, and it pays."""
-    is_large = float(n_queries) * n_rows * n_features >= _WORTH_A_GPU
-    # A model may be used on a machine without the GPU it was fitted on.
-    return is_large and device in ("cuda", "auto") and bool(find_device("the search", "auto"))
-
-
-def search_under(
-    device: str | None, queries: FloatArray, gallery: FloatArray
-) -> Callable[[FloatArray, int], IntArray]:
-    """Return what finds the nearest rows of a gallery for each query under the metric of F.
-
-    On a GPU, where that pays, queries and gallery stay there from one metric to the next.
-    """
-    if is_for_gpu(device, len(queries), *gallery.shape):
-        from mdaml.stores.torch.neighbors import Gallery
-
-        kept = Gallery.on(queries, gallery, _GPU)
-        return lambda F, n_nearest: kept.nearest(n_nearest, F)
-    mean = gallery.mean(axis=0)
-    queries, gallery = queries - mean, gallery - mean
-    return lambda F, n_nearest: nearest_rows(queries @ F, gallery @ F, n_nearest)[0]
-
-
-def nearest_rows_on(
-    device: str | None, queries: FloatArray, gallery: FloatArray, n_nearest: int
-) -> IntArray:
-    """Return the nearest rows of a gallery for each query, searched on a GPU where that pays."""
-    if not is_for_gpu(device, len(queries), *gallery.shape):
-        return nearest_rows(queries, gallery, n_nearest)[0]
-    from mdaml.stores.torch.neighbors import Gallery
-
-    return Gallery.on(queries, gallery, _GPU).nearest(n_nearest)
-
-
-def classes_on(device: str | None, classes: Classes, n_features: int) -> Classes:
-    """Return classes whose neighbours are searched on a GPU where that pays."""
-    n = len(classes.rows)
-    if not is_for_gpu(device, n, n, n_features):
-        return classes
-    from mdaml.stores.torch.neighbors import nearest
-
-    return replace(classes, search=partial(nearest, device=_GPU))

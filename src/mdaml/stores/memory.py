@@ -3,16 +3,17 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn import config_context
+from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.constraints.labels import Classes, nearest_places
+from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.comparisons import (
     comparison_losses,
@@ -24,6 +25,7 @@ from mdaml.kernels.modes import center_sq_dists, sequential_weights
 from mdaml.kernels.pairs import laplacian_product, pair_products
 from mdaml.kernels.prefetch import empty_lines
 from mdaml.kernels.products import (
+    TallMatrix,
     inner_product,
     one_blas_thread,
     rows_times,
@@ -37,8 +39,10 @@ from mdaml.kernels.triplets import (
     triplet_losses_along,
     triplet_slopes,
 )
+from mdaml.neighbors.search import nearest_places
 from mdaml.stores.arrays import (
     ArrayStore,
+    Precision,
     SampleWeights,
     Turns,
     is_identity,
@@ -48,6 +52,7 @@ from mdaml.stores.arrays import (
 from mdaml.stores.mixture import (
     MAX_ROWS_FOR_START,
     MAX_ROWS_TO_COUNT,
+    Mixture,
     count_modes,
     estimate_kmeans,
     estimate_mixture,
@@ -74,19 +79,19 @@ class MemoryStore(ArrayStore):
         return cls(rows, mean)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.rows.dtype
 
     @property
-    def pair_dtype(self) -> np.dtype[Any]:
+    def pair_dtype(self) -> Precision:
         """The precision of what is kept for each pair."""
         return np.dtype(np.float64)
 
     def threads(self) -> AbstractContextManager[object]:
         return one_blas_thread()
 
-    def compare(self, said: Constraints) -> Self:
-        grouped = group(scale_weights(said), len(self.rows))
+    def compare(self, supervision: Constraints) -> Self:
+        grouped = group(scale_weights(supervision), len(self.rows))
         return replace(self, comparisons=grouped, turns=Turns.from_graph(grouped.near_graph()))
 
     def part(self, rows: IntArray) -> "MemoryStore":
@@ -96,10 +101,12 @@ class MemoryStore(ArrayStore):
         parts = (self.comparisons, self.turns, self.n_own, self.n_total)
         return MemoryStore(self.project(basis), np.zeros(0), *parts)
 
-    def times(self, Y: Any, A: FloatArray) -> FloatArray:
+    def times(self, Y: TallMatrix, A: FloatArray) -> FloatArray:
         return rows_times(Y, A)
 
-    def cross_sums(self, Y: Any, V: Any, weights: FloatArray | None = None) -> FloatArray:
+    def cross_sums(
+        self, Y: TallMatrix, V: TallMatrix, weights: FloatArray | None = None
+    ) -> FloatArray:
         return transposed_times(Y, V) if weights is None else weighted_gram(Y, weights)
 
     def column_sums(self, A: FloatArray) -> FloatArray:
@@ -222,7 +229,7 @@ class MemoryStore(ArrayStore):
     ) -> tuple[IntArray, IntArray]:
         rows = classes.rows
         Y = self.rows[rows] if is_identity(F) else self.project(F)[rows]
-        return nearest_places(Y, classes, n_similar, n_dissimilar)
+        return nearest_places(Y, classes.bounds, rows, (n_similar, n_dissimilar))
 
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of each feature."""
@@ -236,7 +243,9 @@ class MemoryStore(ArrayStore):
         some = rows_for_start(self.shape[0], n_modes, rng)
         return self.rows[:] if some is None else self.rows[some]
 
-    def _weights_from(self, estimate: Any, n_modes: int, *scaling: FloatArray) -> FloatArray:
+    def _weights_from(
+        self, estimate: Mixture | KMeans, n_modes: int, *scaling: FloatArray
+    ) -> FloatArray:
         """Return the weights of all rows, of many rows in blocks: bounds the memory."""
 
         def weigh(rows: FloatArray) -> FloatArray:
@@ -263,8 +272,8 @@ def leading_axes(
     return axes.T.astype(np.float64, copy=False), variances, sum_of_squares(rows) / rows.size
 
 
-def group(said: Constraints, n_samples: int) -> Comparisons:
+def group(supervision: Constraints, n_samples: int) -> Comparisons:
     """Return triplets of equal weight, or weighted quadruplets, as the kernels take them."""
-    if len(said.quadruplets):
-        return Comparisons.from_quadruplets(said.quadruplets, said.weights, n_samples)
-    return Comparisons.from_triplets(said.triplets, n_samples)
+    if len(supervision.quadruplets):
+        return Comparisons.from_quadruplets(supervision.quadruplets, supervision.weights, n_samples)
+    return Comparisons.from_triplets(supervision.triplets, n_samples)

@@ -2,19 +2,22 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes, Pairing
 from mdaml.constraints.value import Constraints
+from mdaml.stores.arrays import SampleWeights
 
 # Results of each kind that are kept. Weights are small; the others are as large as a fit. Two are
 # enough for fits that begin alike: the common beginning, and where the last one went.
 _N_WEIGHTS, _N_OTHERS = 8, 2
+Made = TypeVar("Made")
 
 
 @dataclass
@@ -22,10 +25,10 @@ class _Recent:
     """The last few results, by what they were made of."""
 
     most: int
-    made: OrderedDict[Hashable, tuple[Any, Any]] = field(default_factory=OrderedDict)
-    lock: Any = field(default_factory=Lock, repr=False)
+    made: OrderedDict[Hashable, tuple[Any, object]] = field(default_factory=OrderedDict)
+    lock: AbstractContextManager[object] = field(default_factory=Lock, repr=False)
 
-    def once(self, key: Hashable, make: Callable[[], Any], alive: Any = None) -> Any:
+    def once(self, key: Hashable, make: Callable[[], Made], alive: object = None) -> Made:
         """Return what was made for a key, or make it; ``alive`` are arrays whose id is in a key."""
         with self.lock:  # fits that go on side by side wait for what one of them makes
             if key not in self.made:
@@ -54,11 +57,15 @@ class SharedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def compare(self, said: Constraints) -> "SharedStore":
+    def compare(self, supervision: Constraints) -> "SharedStore":
         """See :class:`~mdaml.solver.store.Store`, here and below."""
-        parts = (said.quadruplets, said.weights) if len(said.quadruplets) else (said.triplets,)
+        parts = (
+            (supervision.quadruplets, supervision.weights)
+            if len(supervision.quadruplets)
+            else (supervision.triplets,)
+        )
         key = tuple(id(part) for part in parts)
-        made = self._memory["compared"].once(key, lambda: self._store.compare(said), parts)
+        made = self._memory["compared"].once(key, lambda: self._store.compare(supervision), parts)
         return SharedStore(made, self._memory)
 
     def nearest(
@@ -72,13 +79,15 @@ class SharedStore:
     def count_modes(self, most: int, rng: np.random.RandomState) -> int:
         return self._drawn("count_modes", (most,), rng)
 
-    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Any:
+    def mixture_weights(
+        self, n_modes: int, eta: float, rng: np.random.RandomState
+    ) -> SampleWeights:
         return self._drawn("mixture_weights", (n_modes, eta), rng)
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Any:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
         return self._drawn("kmeans_weights", (n_modes, eta), rng)
 
-    def _drawn(self, name: str, args: tuple[Any, ...], rng: np.random.RandomState) -> Any:
+    def _drawn(self, name: str, args: tuple[float, ...], rng: np.random.RandomState) -> Any:
         """Return what the store draws, and leave the generator as if it had been drawn now."""
 
         def draw() -> tuple[Any, Any]:
@@ -110,6 +119,6 @@ class SharedClasses(Classes):
         )
 
 
-def _state(rng: np.random.RandomState) -> tuple[Any, ...]:
+def _state(rng: np.random.RandomState) -> tuple[Hashable, ...]:
     name, key, *rest = rng.get_state()
     return (name, np.asarray(key).tobytes(), *rest)

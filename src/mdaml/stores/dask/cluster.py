@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 from weakref import WeakSet, WeakValueDictionary
 
@@ -19,6 +20,10 @@ import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.kernels.threads import threads_at_most
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+    from distributed import Client, Future
 
 # Sums of more parts than these are first added up on the workers.
 FAN_IN = 8
@@ -28,12 +33,12 @@ LARGE = 8_000
 PATIENCE = 1.0
 
 
-class Part:
+class Remote:
     """A result on a worker, or to be on one; let go of it, and the worker may forget it."""
 
     __slots__ = ("__weakref__", "future", "key")
 
-    def __init__(self, key: str, future: Any = None) -> None:
+    def __init__(self, key: str, future: "Future | None" = None) -> None:
         self.key, self.future = key, future
 
 
@@ -44,12 +49,12 @@ class Cluster:
     ``with``: on an error, what was sent and is not yet done is cancelled.
     """
 
-    def __init__(self, client: Any, timeout: float) -> None:
+    def __init__(self, client: "Client", timeout: float) -> None:
         self._client, self._timeout = client, timeout
         self._name, self._counter = uuid4().hex, count()
-        self._graph: dict[str, tuple[Any, ...]] = {}  # not yet sent
-        self._unsent: WeakValueDictionary[str, Part] = WeakValueDictionary()
-        self._sent: WeakSet[Any] = WeakSet()  # futures
+        self._graph: dict[str, tuple[object, ...]] = {}  # not yet sent
+        self._unsent: WeakValueDictionary[str, Remote] = WeakValueDictionary()
+        self._sent: WeakSet[Future] = WeakSet()  # futures
         self._workers: list[str] = []  # by shard
         self._n_threads: list[int] = []  # by shard
         with self._explained():
@@ -87,37 +92,37 @@ class Cluster:
         shares = Counter(self._workers)
         self._n_threads = [max(1, self._threads[w] // shares[w]) for w in self._workers]
 
-    def load(self, tasks: Sequence[Any]) -> list[Part]:
+    def load(self, tasks: "Sequence[Delayed]") -> list[Remote]:
         """Return the results of tasks of other making, such as the blocks of a Dask array."""
         with self._explained():
             futures = self._client.compute(list(tasks), optimize_graph=False)
         self._sent.update(futures)
-        return [Part(future.key, future) for future in futures]
+        return [Remote(future.key, future) for future in futures]
 
-    def task(self, index: int, function: Callable[..., Any], *args: Any) -> Part:
+    def task(self, index: int, function: Callable[..., object], *args: object) -> Remote:
         """Return a part to be computed on the worker of a shard."""
-        # The dashboard shows the first word; the last is for Placement.
-        part = Part(f"{function.__name__}-{self._name}-{next(self._counter)}-{index}")
+        # The dashboard shows the first word; the last says where.
+        part = Remote(f"{function.__name__}-{self._name}-{next(self._counter)}-{index}")
         how = Carried((function, self._n_threads[index]))
         self._graph[part.key] = _run, how, *map(_spell, args)
         self._unsent[part.key] = part
         return part
 
-    def each(self, function: Callable[..., Any], *columns: Any) -> list[Part]:
+    def share(self, value: object) -> Remote:
+        """Return a value that is sent once, then from worker to worker."""
+        return self.task(0, same, value)
+
+    def each(self, function: Callable[..., object], *columns: object) -> list[Remote]:
         """Return a part for each shard; columns are lists with an entry for each, or shared."""
         shared = [
-            # It is sent once, then from worker to worker.
-            self.task(0, same, column)
-            if isinstance(column, np.ndarray) and column.nbytes > LARGE
-            else column
-            for column in columns
+            self.share(c) if isinstance(c, np.ndarray) and c.nbytes > LARGE else c for c in columns
         ]
         return [
             self.task(i, function, *(c[i] if isinstance(c, list) else c for c in shared))
             for i in range(self.n_shards)
         ]
 
-    def total(self, function: Callable[..., Any], *columns: Any) -> tuple[FloatArray, ...]:
+    def total(self, function: Callable[..., object], *columns: object) -> tuple[FloatArray, ...]:
         """Return the sum over shards of a function that returns arrays."""
         parts = self.each(function, *columns)
         while len(parts) > FAN_IN:
@@ -125,7 +130,7 @@ class Cluster:
             parts = [self.task(i, add, *parts[i : i + FAN_IN]) for i in firsts]
         return add(*self.fetch(parts))
 
-    def fetch(self, parts: Sequence[Part]) -> list[Any]:
+    def fetch(self, parts: Sequence[Remote]) -> list[Any]:
         """Return results, once they are there."""
         from distributed import wait
 
@@ -153,7 +158,7 @@ class Cluster:
         graph, self._graph = self._graph, {}
         parts = list(self._unsent.values())
         self._unsent.clear()
-        where = {"workers": Placement(self._workers), "allow_other_workers": True}
+        where = {"workers": partial(_worker_of, self._workers), "allow_other_workers": True}
         # X and comparisons, where they come from the driver, travel with the tasks on purpose: the
         # scheduler must be able to send them again.
         quiet = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
@@ -195,21 +200,16 @@ _GONE = (
 )
 
 
-class Placement:
-    """The worker of a task, by the shard that its key ends in; asked by the scheduler."""
-
-    def __init__(self, workers: Sequence[str]) -> None:
-        self.workers = list(workers)
-
-    def __call__(self, key: str) -> list[str]:
-        return [self.workers[int(key.rpartition("-")[2])]]
+def _worker_of(workers: Sequence[str], key: str) -> list[str]:
+    """Return the worker of a task, by the shard that its key ends in; asked by the scheduler."""
+    return [workers[int(key.rpartition("-")[2])]]
 
 
-def _spell(arg: Any) -> Any:
+def _spell(arg: object) -> object:
     """Return an argument as Dask knows it: futures of what was sent, keys of what was not."""
-    if isinstance(arg, Part):
+    if isinstance(arg, Remote):
         return arg.key if arg.future is None else arg.future
-    if isinstance(arg, list | tuple):
+    if isinstance(arg, list) or type(arg) is tuple:  # tuples with names are values
         return list(map(_spell, arg))
     return arg if isinstance(arg, int | float) else Carried(arg)
 
@@ -224,20 +224,20 @@ class Carried:
         return uuid4().hex
 
 
-def _run(how: Carried, *args: Any) -> Any:
+def _run(how: "Carried", *args: object) -> object:
     """Compute on a worker, with the threads that it has for this shard."""
     function, n_threads = how.value
     with threads_at_most(n_threads):
         return function(*map(_read, args))
 
 
-def _read(arg: Any) -> Any:
+def _read(arg: object) -> object:
     if isinstance(arg, list):
         return list(map(_read, arg))
     return arg.value if isinstance(arg, Carried) else arg
 
 
-def same(value: Any) -> Any:
+def same(value: object) -> object:
     """Return a value, which then is on a worker and goes on from there."""
     return value
 
@@ -247,7 +247,7 @@ def add(*parts: Sequence[FloatArray]) -> tuple[FloatArray, ...]:
     return tuple(np.sum(part, axis=0) for part in zip(*parts, strict=True))
 
 
-def check_client(client: Any) -> Any:
+def check_client(client: "Client | None") -> "Client":
     """Return a client that is connected, the one that was made last if none is given."""
     try:
         from distributed import Client, default_client

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.stores.arrays import Precision
 from mdaml.stores.dask import shard
-from mdaml.stores.dask.cluster import Cluster, Part
+from mdaml.stores.dask.cluster import Cluster, Remote
+from mdaml.stores.dask.plan import places_by
 
 
 @dataclass(frozen=True)
 class Rows:
     """Blocks of X, checked, and what they have in common."""
 
-    blocks: list[Part]
+    blocks: list[Remote]
     begins: IntArray  # (n_blocks + 1,) first row of each, and the number of rows
     mean: FloatArray  # (d,)
     unit_length: bool  # of all rows
@@ -31,7 +33,7 @@ class Rows:
         return len(self.mean)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         """The precision, that of all blocks together."""
         return self.mean.dtype
 
@@ -58,27 +60,26 @@ class Rows:
         return cls(blocks, begins, mean.astype(np.result_type(*dtypes)), all(units))
 
 
-def pieces(rows: IntArray, begins: IntArray) -> tuple[list[int], list[IntArray], list[IntArray]]:
-    """Return the blocks that have some rows, the rows in each, and their places in the list."""
-    of = np.searchsorted(begins, rows, side="right") - 1
-    order = np.argsort(of, kind="stable")
-    blocks, firsts = np.unique(of[order], return_index=True)
-    places: list[IntArray] = np.split(order, firsts[1:]) if len(blocks) else []
-    return (
-        blocks.tolist(),
-        [rows[p] - begins[b] for b, p in zip(blocks, places, strict=True)],
-        places,
-    )
+def gather_rows(
+    cluster: Cluster, index: int, rows: IntArray, blocks: Sequence[Remote], begins: IntArray
+) -> tuple[list[IntArray], list[Remote]]:
+    """Send some rows of X to a shard; return their places in the list, and pieces of them."""
+    places = places_by(np.searchsorted(begins, rows, side="right") - 1)
+    sent = [
+        cluster.task(index, shard.take, blocks[b], rows[where] - begins[b])
+        for b, where in places.items()
+    ]
+    return list(places.values()), sent
 
 
-def _parts(X: Any, cluster: Cluster) -> Sequence[Any]:
+def _parts(X: Any, cluster: Cluster) -> Sequence[FloatArray | Remote]:
     """Return blocks of rows, as they are."""
     if hasattr(X, "to_delayed") and hasattr(X, "rechunk"):
         if X.ndim != 2:
             raise ValueError(f"X must have two dimensions, rows and features, got shape {X.shape}.")
         return cluster.load(X.rechunk({1: -1}).to_delayed().ravel().tolist())
     if isinstance(X, list | tuple) and X and all(hasattr(part, "key") for part in X):
-        return [Part(future.key, future) for future in X]
+        return [Remote(future.key, future) for future in X]
     if hasattr(X, "dask") or hasattr(X, "key"):
         raise TypeError(
             f"X must be a Dask array, a list of futures, or an array, got {type(X).__name__}. A "

@@ -6,22 +6,29 @@ arguments.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.utils import check_array
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_magnitude, has_unit_rows
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import near_graph
 from mdaml.kernels.products import one_blas_thread, rows_times, transposed_times
-from mdaml.stores.arrays import Measures, SampleWeights, Turns, is_identity
+from mdaml.stores.arrays import Array, Measures, SampleWeights, Turns, is_identity
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.dask.plan import Border, Survey
 from mdaml.stores.memory import MemoryStore, group
-from mdaml.stores.mixture import scale_rows, weights_from
+from mdaml.stores.mixture import Mixture, scale_rows, weights_from
+
+if TYPE_CHECKING:
+    from mdaml.stores.torch import TorchStore
+
+Sums: TypeAlias = tuple[float | FloatArray, ...]
+Pulled: TypeAlias = tuple[float, float, Array, FloatArray]  # of ``pull``
 
 
 class Kept:
@@ -31,7 +38,7 @@ class Kept:
         return _n_bytes(vars(self))
 
 
-def _n_bytes(value: Any) -> int:
+def _n_bytes(value: object) -> int:
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
     if isinstance(value, dict):
@@ -44,7 +51,7 @@ def _n_bytes(value: Any) -> int:
 # Rows.
 
 
-def check_block(block: Any) -> FloatArray:
+def check_block(block: ArrayLike) -> FloatArray:
     """Return rows of X, dense and finite, in single or double precision."""
     return check_array(
         block, dtype=[np.float64, np.float32], order="C", input_name="X", estimator="MDaML"
@@ -89,24 +96,26 @@ class Grouped(Kept):
 
     near_rows: IntArray  # partners in near pairs that others own, by their number in X
     far_rows: IntArray  # partners in far pairs only
-    said: Constraints
+    supervision: Constraints
     comparisons: Comparisons
 
 
-def group_comparisons(said: Constraints, begin: int, end: int) -> Grouped:
+def group_comparisons(supervision: Constraints, begin: int, end: int) -> Grouped:
     """Group the comparisons whose near pair begins with one of the rows from begin to end."""
-    near, far = (np.zeros(said.n_points, bool) for _ in range(2))
-    near[said.triplets[:, 1]] = near[said.quadruplets[:, :2]] = True
-    far[said.triplets[:, 2]] = far[said.quadruplets[:, 2:]] = True
+    near, far = (np.zeros(supervision.n_points, bool) for _ in range(2))
+    near[supervision.triplets[:, 1]] = near[supervision.quadruplets[:, :2]] = True
+    far[supervision.triplets[:, 2]] = far[supervision.quadruplets[:, 2:]] = True
     near[begin:end] = far[begin:end] = False
     near_rows, far_rows = np.flatnonzero(near), np.flatnonzero(far & ~near)
     rows = np.concatenate([np.arange(begin, end), near_rows, far_rows])
-    place = np.empty(said.n_points, np.int32)
+    place = np.empty(supervision.n_points, np.int32)
     place[rows] = np.arange(len(rows))
-    if len(said.quadruplets):
-        local = Constraints.of_quadruplets(place[said.quadruplets], said.weights, len(rows))
+    if len(supervision.quadruplets):
+        local = Constraints.of_quadruplets(
+            place[supervision.quadruplets], supervision.weights, len(rows)
+        )
     else:
-        local = Constraints.of_triplets(place[said.triplets], len(rows))
+        local = Constraints.of_triplets(place[supervision.triplets], len(rows))
     return Grouped(near_rows, far_rows, local, group(local, len(rows)))
 
 
@@ -122,8 +131,7 @@ def survey(grouped: Grouped, begin: int, end: int) -> Survey:
 class Shard(Kept):
     """The rows that a shard needs with its comparisons, and what it shares with others."""
 
-    index: int
-    store: Any  # of own rows, then those of partners
+    store: "MemoryStore | TorchStore"  # of own rows, then those of partners
     border: Border
     turns: Turns  # of own rows; near pairs of other shards come last in the graph
 
@@ -137,7 +145,6 @@ class Shard(Kept):
 
 
 def assemble(
-    index: int,
     grouped: Grouped,
     border: Border,
     kind: str,
@@ -152,18 +159,19 @@ def assemble(
     if isinstance(store, MemoryStore):
         store = replace(store, comparisons=grouped.comparisons)
     else:
-        store = store.group(grouped.said)
+        store = store.group(grouped.supervision)
     pairs = np.concatenate([grouped.comparisons.pairs, border.incoming])
     n = len(border.incoming)
     first = np.concatenate([grouped.comparisons.first, np.zeros(n, np.int32)])
     last = np.concatenate([grouped.comparisons.last, np.ones(n, np.int32)])
-    indptr, samples, near = near_graph(pairs, first, last, border.n_rows)
+    n_rows = len(border.order) + len(border.held)
+    indptr, samples, near = near_graph(pairs, first, last, n_rows)
     indptr = indptr[: len(own) + 1]
     graph = store.put(indptr), store.put(samples[: indptr[-1]]), store.put(near[: indptr[-1]])
-    return Shard(index, store, border, Turns(border.order, border.colors, graph))
+    return Shard(store, border, Turns(border.order, border.colors, graph))
 
 
-def make_store(kind: str, rows: FloatArray, n_own: int, n_total: int) -> Any:
+def make_store(kind: str, rows: FloatArray, n_own: int, n_total: int) -> "MemoryStore | TorchStore":
     """Return centred rows where a worker computes with them: in memory, in blocks, on a device."""
     mean = np.zeros(0, rows.dtype)
     if kind in ("memory", "blocks"):
@@ -177,25 +185,25 @@ def make_store(kind: str, rows: FloatArray, n_own: int, n_total: int) -> Any:
     return TorchStore(samples, mean, n_own=n_own, n_total=n_total)
 
 
-def call(shard: Shard, method: str, *args: Any) -> Any:
+def call(shard: Shard, method: str, *args: object) -> Any:
     """Return what a method of the shard's store returns."""
     with one_blas_thread():
         return getattr(shard.store, method)(*args)
 
 
-def call_sums(shard: Shard, method: str, *args: Any) -> tuple[Any, ...]:
+def call_sums(shard: Shard, method: str, *args: object) -> Sums:
     """Return the same as a tuple of numbers and arrays to be added."""
     sums = call(shard, method, *args)
     return sums if isinstance(sums, tuple) else (sums,)
 
 
-def pull_sums(pulled: tuple[Any, ...]) -> tuple[Any, ...]:
+def pull_sums(pulled: Pulled) -> Sums:
     """Return what is to be added of the result of ``pull``."""
     clustering, loss, _, by_centers = pulled
     return clustering, loss, by_centers
 
 
-def pull_samples(pulled: tuple[Any, ...]) -> Any:
+def pull_samples(pulled: Pulled) -> Array:
     """Return the derivative in the projected samples, of the result of ``pull``."""
     return pulled[2]
 
@@ -224,14 +232,18 @@ def scaled_rows(own: FloatArray, rows: IntArray, scaling: Sequence[FloatArray]) 
 
 
 def estimated_weights(
-    shard: Shard, own: FloatArray, estimate: Any, scaling: Sequence[FloatArray], eta: float
+    shard: Shard,
+    own: FloatArray,
+    estimate: Mixture | KMeans,
+    scaling: Sequence[FloatArray],
+    eta: float,
 ) -> SampleWeights:
     """Return the weights of own rows by a mixture or by k-means."""
     rows = scale_rows(own, *scaling) if scaling else own
     return shard.store.given_weights(weights_from(estimate, rows), eta)
 
 
-def map_rows(own: FloatArray, rows: Any, F: FloatArray) -> FloatArray:
+def map_rows(own: FloatArray, rows: IntArray | slice, F: FloatArray) -> FloatArray:
     """Return some own rows under a metric."""
     return own[rows] if is_identity(F) else rows_times(own[rows], F)
 
@@ -241,46 +253,32 @@ def mapped(shard: Shard, basis: FloatArray) -> Shard:
     return replace(shard, store=shard.store.mapped(basis))
 
 
-# Weights.
+# Weights. A message holds powers of own rows that others hold too, and their numbers in X.
 
-
-@dataclass(frozen=True)
-class Message(Kept):
-    """Powers of rows that a shard shares, from a slot on."""
-
-    source: int
-    begin: int
-    powers: FloatArray
-
-
-def with_border(shard: Shard, weights: SampleWeights) -> SampleWeights:
-    """Return weights with room for the powers of the rows of others."""
-    own = shard.store.host(weights.powers)[: len(weights.weights)]
-    powers = np.zeros((shard.border.n_rows, own.shape[1]), own.dtype)
-    powers[: len(own)] = own
-    return weights._replace(powers=shard.store.put(powers))
+Message = tuple[IntArray, FloatArray]
 
 
 def post(shard: Shard, weights: SampleWeights, first: int, last: int) -> Message:
     """Return the powers of the shared rows of the rounds from first to last."""
-    begin, end = shard.border.shared_rounds[[first, last]]
-    rows = shard.store.put(shard.border.shared[begin:end])
-    return Message(shard.index, int(begin), shard.store.host(weights.powers[rows]))
+    border = shard.border
+    rows = border.order[border.rounds[first] : border.rounds[last]]
+    rows = rows[border.is_shared[rows]]
+    return border.begin + rows, shard.store.host(weights.powers[shard.store.put(rows)])
 
 
 def apply_border(
     shard: Shard, weights: SampleWeights, messages: Sequence[Message]
 ) -> SampleWeights:
     """Return the weights with the powers that others have sent."""
-    put = shard.store.put
-    powers = put(np.array(shard.store.host(weights.powers)))
-    for message in messages:
-        slots, places = shard.border.held[message.source]
-        end = message.begin + len(message.powers)
-        begin, end = np.searchsorted(slots, [message.begin, end])
-        new = message.powers[slots[begin:end] - message.begin]
-        powers[put(places[begin:end])] = put(new)
-    return weights._replace(powers=powers)
+    border, before = shard.border, shard.store.host(weights.powers)
+    n_rows = len(border.order) + len(border.held)
+    powers = np.zeros((n_rows, before.shape[1]), before.dtype)
+    # Weights that were made before these comparisons have powers of other rows behind their own.
+    powers[: len(before)] = before[:n_rows]
+    for numbers, sent in messages:
+        found, places = border.find(numbers)
+        powers[places] = sent[found]
+    return weights._replace(powers=shard.store.put(powers))
 
 
 def outgoing_losses(shard: Shard, measured: Measures, target: int) -> FloatArray:
@@ -290,7 +288,7 @@ def outgoing_losses(shard: Shard, measured: Measures, target: int) -> FloatArray
 
 def all_losses(
     shard: Shard, measured: Measures, incoming: Sequence[FloatArray], loss_factor: float
-) -> Any:
+) -> Array:
     """Return what each near pair costs, own ones and those of others with own rows."""
     losses = np.concatenate([shard.store.host(measured.losses), *incoming]) * loss_factor
     return shard.store.put(losses)
@@ -301,7 +299,7 @@ def update_round(
     weights: SampleWeights,
     messages: Sequence[Message],
     measured: Measures,
-    losses: Any,
+    losses: Array,
     turn: int,
     eta: float,
 ) -> SampleWeights:

@@ -11,20 +11,22 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
-from mdaml.stores.arrays import scale_weights
+from mdaml.neighbors.shards import find_neighbors
+from mdaml.stores.arrays import Precision, scale_weights
 from mdaml.stores.dask import shard
-from mdaml.stores.dask.cluster import Cluster, Part
-from mdaml.stores.dask.neighbors import find_neighbors
-from mdaml.stores.dask.plan import Plan, Survey, make_plan
-from mdaml.stores.dask.rows import Rows, pieces
+from mdaml.stores.dask.cluster import Cluster, Remote
+from mdaml.stores.dask.plan import Border, Survey, make_borders
+from mdaml.stores.dask.rows import Rows, gather_rows
 from mdaml.stores.memory import MemoryStore, leading_axes
 from mdaml.stores.mixture import (
     MAX_ROWS_TO_COUNT,
+    Mixture,
     count_modes,
     estimate_kmeans,
     estimate_mixture,
@@ -32,7 +34,7 @@ from mdaml.stores.mixture import (
     some_of,
 )
 
-Parts = list[Part]  # one for each shard
+Parts = list[Remote]  # one for each shard
 
 
 class Projection(NamedTuple):
@@ -52,7 +54,7 @@ class DaskStore:
     mean: FloatArray  # (d,)
     kind: str  # how workers compute: "memory", "blocks", or a device of torch
     shards: Parts  # of Shard
-    plan: Plan | None = None
+    borders: Sequence[Border] = ()
     total: float = 0.0
 
     @classmethod
@@ -60,12 +62,8 @@ class DaskStore:
         """Send the rows to where they are needed, and centre them."""
         own = []
         for i, (begin, end) in enumerate(pairwise(cuts.tolist())):
-            blocks, wanted, places = pieces(np.arange(begin, end), rows.begins)
-            sent = [
-                cluster.task(i, shard.take, rows.blocks[b], w)
-                for b, w in zip(blocks, wanted, strict=True)
-            ]
-            own.append(cluster.task(i, shard.center, rows.mean, places, sent))
+            pieces = gather_rows(cluster, i, np.arange(begin, end), rows.blocks, rows.begins)
+            own.append(cluster.task(i, shard.center, rows.mean, *pieces))
         return cls(cluster, own, cuts, rows.mean, kind, shards=[])
 
     @property
@@ -74,7 +72,7 @@ class DaskStore:
         return int(self.cuts[-1]), len(self.mean)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return self.mean.dtype if self.kind in ("memory", "blocks") else np.dtype(np.float32)
 
     def threads(self) -> AbstractContextManager[object]:
@@ -86,17 +84,17 @@ class DaskStore:
     def host(self, A: FloatArray) -> FloatArray:
         return A
 
-    def _each(self, method: str, *columns: Any) -> Parts:
+    def _each(self, method: str, *columns: object) -> Parts:
         return self.cluster.each(shard.call, self.shards, method, *columns)
 
-    def _sum(self, method: str, *columns: Any) -> tuple[Any, ...]:
+    def _sum(self, method: str, *columns: object) -> tuple[Any, ...]:
         return self.cluster.total(shard.call_sums, self.shards, method, *columns)
 
-    def compare(self, said: Constraints) -> Self:
+    def compare(self, supervision: Constraints) -> Self:
         """Group the comparisons on the workers, plan what they exchange, and send rows to where."""
         cluster, n = self.cluster, self.shape[0]
         bounds = list(pairwise(self.cuts.tolist()))
-        chosen = _by_owner(scale_weights(said), self.cuts)
+        chosen = _by_owner(scale_weights(supervision), self.cuts)
         grouped = [
             cluster.task(i, shard.group_comparisons, some, *bounds[i])
             for i, some in enumerate(chosen)
@@ -104,18 +102,13 @@ class DaskStore:
         surveys: list[Survey] = cluster.fetch(
             [cluster.task(i, shard.survey, part, *bounds[i]) for i, part in enumerate(grouped)]
         )
-        plan, shards = make_plan(surveys, self.cuts), []
+        borders, shards = make_borders(surveys, self.cuts), []
         for i, survey in enumerate(surveys):
-            owners, wanted, places = pieces(
-                np.concatenate([survey.near_rows, survey.far_rows]), self.cuts
-            )
-            sent = [
-                cluster.task(i, shard.take, self.own[o], w)
-                for o, w in zip(owners, wanted, strict=True)
-            ]
-            args = (i, grouped[i], plan.borders[i], self.kind, n, self.own[i], places, sent)
+            partners = np.concatenate([survey.near_rows, survey.far_rows])
+            pieces = gather_rows(cluster, i, partners, self.own, self.cuts)
+            args = (grouped[i], borders[i], self.kind, n, self.own[i], *pieces)
             shards.append(cluster.task(i, shard.assemble, *args))
-        return replace(self, shards=shards, plan=plan, total=float(said.n_constraints))
+        return replace(self, shards=shards, borders=borders, total=float(supervision.n_constraints))
 
     def part(self, rows: IntArray) -> MemoryStore:
         """Return them in this process."""
@@ -206,20 +199,19 @@ class DaskStore:
         self, weights: Parts, measured: Parts, loss_factor: float, eta: float
     ) -> Parts:
         """Update all weights: one graph of tasks, in which only shared rows travel."""
-        assert self.plan is not None
         task, shards, weights = self.cluster.task, self.shards, list(weights)
         losses = self._losses(measured, loss_factor)
         waiting: list[Parts] = [[] for _ in weights]  # messages that are not yet applied
-        for turn in range(self.plan.n_rounds):
-            for t, border in enumerate(self.plan.borders):
+        for turn in range(len(self.borders[0].receivers)):
+            for t, border in enumerate(self.borders):
                 if border.rounds[turn] < border.rounds[turn + 1]:
                     args = (waiting[t], measured[t], losses[t], turn, eta)
                     weights[t] = task(t, shard.update_round, shards[t], weights[t], *args)
                     waiting[t] = []
-            for s, targets in enumerate(self.plan.receivers):
-                if targets[turn]:
+            for s, border in enumerate(self.borders):
+                if border.receivers[turn]:
                     message = task(s, shard.post, shards[s], weights[s], turn, turn + 1)
-                    for t in targets[turn]:
+                    for t in border.receivers[turn]:
                         waiting[t].append(message)
         return [
             task(t, shard.apply_border, shards[t], weights[t], messages) if messages else weights[t]
@@ -228,23 +220,15 @@ class DaskStore:
 
     def _losses(self, measured: Parts, loss_factor: float) -> Parts:
         """Return what each near pair costs, on the shards of both of its samples."""
-        assert self.plan is not None
-        task, borders = self.cluster.task, self.plan.borders
-        return [
-            task(
-                t,
-                shard.all_losses,
-                self.shards[t],
-                measured[t],
-                [
-                    task(s, shard.outgoing_losses, self.shards[s], measured[s], t)
-                    for s, border in enumerate(borders)
-                    if t in border.outgoing
-                ],
-                loss_factor,
-            )
-            for t in range(len(borders))
-        ]
+        task, losses = self.cluster.task, []
+        for t, own in enumerate(self.shards):
+            sent = [
+                task(s, shard.outgoing_losses, self.shards[s], measured[s], t)
+                for s, border in enumerate(self.borders)
+                if t in border.outgoing
+            ]
+            losses.append(task(t, shard.all_losses, own, measured[t], sent, loss_factor))
+        return losses
 
     # The start.
 
@@ -266,16 +250,15 @@ class DaskStore:
 
     def adopt(self, weights: Parts) -> Parts:
         """Tell every shard the powers of all rows that it holds of others."""
-        assert self.plan is not None
-        weights = self.cluster.each(shard.with_border, self.shards, weights)
-        task, borders, n_rounds = self.cluster.task, self.plan.borders, self.plan.n_rounds
+        task, adopted = self.cluster.task, []
         messages = [
-            task(s, shard.post, self.shards[s], own, 0, n_rounds) for s, own in enumerate(weights)
+            task(s, shard.post, self.shards[s], own, 0, len(self.borders[s].receivers))
+            for s, own in enumerate(weights)
         ]
-        return [
-            task(t, shard.apply_border, self.shards[t], own, [messages[s] for s in borders[t].held])
-            for t, own in enumerate(weights)
-        ]
+        for t, own in enumerate(weights):
+            held = [m for m, b in zip(messages, self.borders, strict=True) if b.is_read_by(t)]
+            adopted.append(task(t, shard.apply_border, self.shards[t], own, held))
+        return adopted
 
     def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
         n = self.shape[0]
@@ -305,8 +288,14 @@ class DaskStore:
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:
         """Search shard by shard, as in one memory."""
-        wanted = n_similar, n_dissimilar
-        return find_neighbors(self.cluster, self.own, self.cuts, F, classes, wanted)
+        rows, wanted = classes.rows, (n_similar, n_dissimilar)
+        owner = np.searchsorted(self.cuts, rows, side="right") - 1
+        owned = [np.flatnonzero(owner == i) for i in range(len(self.own))]
+        mapped = [
+            self.cluster.task(i, shard.map_rows, part, rows[places] - self.cuts[i], F)
+            for i, (part, places) in enumerate(zip(self.own, owned, strict=True))
+        ]
+        return find_neighbors(self.cluster, mapped, owned, classes.bounds, rows, wanted)
 
     def count_modes(self, most: int, rng: np.random.RandomState) -> int:
         some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
@@ -330,7 +319,9 @@ class DaskStore:
         ]
         return np.concatenate(self.cluster.fetch(parts))
 
-    def _estimated(self, estimate: Any, scaling: Sequence[FloatArray], eta: float) -> Parts:
+    def _estimated(
+        self, estimate: Mixture | KMeans, scaling: Sequence[FloatArray], eta: float
+    ) -> Parts:
         return [
             self.cluster.task(
                 i, shard.estimated_weights, self.shards[i], own, estimate, list(scaling), eta
@@ -339,11 +330,11 @@ class DaskStore:
         ]
 
 
-def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
+def _by_owner(supervision: Constraints, cuts: IntArray) -> list[Constraints]:
     """Return the comparisons of each shard: those whose near pair begins with one of its rows."""
-    firsts = said.triplets[:, 0]
-    if len(said.quadruplets):
-        firsts = said.quadruplets[:, :2].min(axis=1)
+    firsts = supervision.triplets[:, 0]
+    if len(supervision.quadruplets):
+        firsts = supervision.quadruplets[:, :2].min(axis=1)
     owner = (np.searchsorted(cuts, firsts, side="right") - 1).astype(np.uint16)
     order = None if np.all(owner[:-1] <= owner[1:]) else np.argsort(owner, kind="stable")
     ends = np.searchsorted(owner, np.arange(len(cuts)), sorter=order)
@@ -351,9 +342,9 @@ def _by_owner(said: Constraints, cuts: IntArray) -> list[Constraints]:
     for begin, end in pairwise(ends.tolist()):
         # Sorted comparisons, perhaps of a file that is mapped into memory, are read and not copied.
         some = slice(begin, end) if order is None else order[begin:end]
-        if len(said.quadruplets):
-            given = said.quadruplets[some], said.weights[some]
-            parts.append(Constraints.of_quadruplets(*given, said.n_points))
+        if len(supervision.quadruplets):
+            given = supervision.quadruplets[some], supervision.weights[some]
+            parts.append(Constraints.of_quadruplets(*given, supervision.n_points))
         else:
-            parts.append(Constraints.of_triplets(said.triplets[some], said.n_points))
+            parts.append(Constraints.of_triplets(supervision.triplets[some], supervision.n_points))
     return parts

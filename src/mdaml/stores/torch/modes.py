@@ -2,7 +2,8 @@
 
 import torch
 
-from mdaml.stores.torch.pairs import Rows, blocks, segment_sums
+from mdaml.neighbors.device import blocks
+from mdaml.stores.torch.pairs import ListRange, segment_sums
 
 
 def center_sq_dists(Y, centers):
@@ -29,7 +30,7 @@ def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta
     starts, samples, pull = _in_order(graph, losses, order)
     n_modes = weights.shape[1]
     for begin, end in _parts(starts, colors.tolist(), n_modes):
-        own, rows = order[begin:end], Rows(starts, begin, end)
+        own, rows = order[begin:end], ListRange(starts, begin, end)
         others = powers.index_select(0, samples[rows.begin : rows.end]).double()
         others *= pull[rows.begin : rows.end, None]
         logs = _log_shares(costs[own].double() + segment_sums(others, rows), eta)

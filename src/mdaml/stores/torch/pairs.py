@@ -9,36 +9,13 @@ to the last bit.
 lists the far pairs of each near pair; ``by_second = (starts, pairs)`` the pairs of each second row.
 """
 
-from functools import cache
-from importlib import import_module, util
 from itertools import pairwise
-from typing import Any
 
 import torch
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.comparisons import Comparisons
-
-# Entries of the largest temporary array of a pass in torch.
-MAX_BLOCK = 2**25
-
-
-def _fused(Y):
-    """Return the passes in Triton, if they can work on Y, or None."""
-    return _triton_pairs() if Y.is_cuda and Y.dtype == torch.float32 else None
-
-
-def _triton_pairs():
-    return load_triton("triton_pairs")
-
-
-@cache
-def load_triton(name: str) -> Any:
-    """Return a module of kernels in Triton, or None where Triton is absent."""
-    if util.find_spec("triton") is None:
-        return None
-    return import_module(f"mdaml.kernels.{name}")
-
+from mdaml.neighbors.device import block_length, blocks, triton_pairs
 
 # Grouping, once per fit
 
@@ -112,7 +89,7 @@ def near_totals(comparisons):
     counts = comparisons.last - comparisons.first
     if comparisons.weights is None:
         return counts.double()
-    return segment_sums(comparisons.weights, Rows(_starts(comparisons), 0, len(counts)))
+    return segment_sums(comparisons.weights, ListRange(_starts(comparisons), 0, len(counts)))
 
 
 def _starts(comparisons):
@@ -121,19 +98,6 @@ def _starts(comparisons):
 
 
 # Passes over pairs
-
-
-def pair_sq_dists(Y, pairs, scales):
-    """``sum_c scales[s, c] (y_ic - y_jc)**2`` for every row s of scales and every pair, (S, P)."""
-    fused = _fused(Y)
-    if fused is not None and len(scales) in (1, 4):
-        return fused.pair_sq_dists(Y, pairs, scales)
-    out = Y.new_empty((len(scales), len(pairs)))
-    for begin, end in blocks(len(pairs), Y.shape[1]):
-        i, j = pairs[begin:end].T
-        difference = Y.index_select(0, i) - Y.index_select(0, j)
-        out[:, begin:end] = scales @ difference.square_().T
-    return out
 
 
 def pair_products(E, comparisons):
@@ -149,7 +113,7 @@ def pair_products(E, comparisons):
 
 def near_losses(sq_dists, comparisons):
     """Weighted sum of the losses of the comparisons of each near pair."""
-    fused = _fused(sq_dists)
+    fused = triton_pairs(sq_dists)
     if fused is not None:
         return fused.near_losses(sq_dists, comparisons)
     starts, far, weights = _starts(comparisons), comparisons.far, comparisons.weights
@@ -166,7 +130,7 @@ def losses_and_slopes(sq_dists, comparisons, by_far, pair_weights):
 
     Slopes, the derivatives of the weighted loss, are in the precision of the distances.
     """
-    fused = _fused(sq_dists)
+    fused = triton_pairs(sq_dists)
     if fused is not None:
         return fused.losses_and_slopes(sq_dists, comparisons, by_far, pair_weights)
     losses = torch.empty_like(pair_weights)
@@ -194,7 +158,7 @@ def smooth_hinge(x):
     return slope * (short - 0.5 * slope), slope
 
 
-class Rows:
+class ListRange:
     """The entries begin to end of lists, and how many belong to each of some pairs."""
 
     def __init__(self, starts, begin, end):
@@ -205,7 +169,7 @@ class Rows:
 
 def _gaps(sq_dists, starts, others, begin, end):
     """Distance of each pair begin to end minus that of each on its list; and where that list is."""
-    rows = Rows(starts, begin, end)
+    rows = ListRange(starts, begin, end)
     own = torch.repeat_interleave(
         sq_dists[begin:end].double(), rows.starts.diff(), output_size=rows.end - rows.begin
     )
@@ -226,18 +190,18 @@ def laplacian_product(Y, comparisons, by_second, weights):
 
     As in :mod:`mdaml.kernels.pairs`; pairs are sorted by their first row.
     """
-    fused = _fused(Y)
+    fused = triton_pairs(Y)
     if fused is not None:
         return fused.laplacian_product(Y, comparisons, by_second, weights)
     starts, (second_starts, by_row) = comparisons.groups, by_second
     out = torch.empty_like(Y)
     for begin, end in _row_blocks(comparisons.pairs, len(Y), Y.shape[1]):
-        rows = Rows(starts, begin, end)
+        rows = ListRange(starts, begin, end)
         own = weights[rows.begin : rows.end]
         seconds = comparisons.pairs[rows.begin : rows.end, 1]
         pulls = segment_sums(own[:, None] * Y.index_select(0, seconds), rows)
         degrees = segment_sums(own.double(), rows)
-        rows = Rows(second_starts, begin, end)
+        rows = ListRange(second_starts, begin, end)
         others = weights.index_select(0, by_row[rows.begin : rows.end]).double()
         degrees += segment_sums(others, rows)
         out[begin:end] = (0.5 * degrees).to(Y)[:, None] * Y[begin:end] - pulls
@@ -246,7 +210,7 @@ def laplacian_product(Y, comparisons, by_second, weights):
 
 def laplacian_times(Y, comparisons, by_second, weights):
     """``sum_p weights[p] (e_i - e_j)(e_i - e_j)^T Y``: pairs count for both of their samples."""
-    fused = _fused(Y)
+    fused = triton_pairs(Y)
     if fused is not None:
         return fused.laplacian_times(Y, comparisons, by_second, weights)
     firsts, seconds = comparisons.pairs.T
@@ -261,7 +225,7 @@ def laplacian_times(Y, comparisons, by_second, weights):
 def _add_lists(out, Y, starts, others, weights):
     """Add to each row of ``out`` the weighted differences of a row of Y and those on its list."""
     for begin, end in _list_blocks(starts, len(others), Y.shape[1]):
-        rows = Rows(starts, begin, end)
+        rows = ListRange(starts, begin, end)
         own = weights[rows.begin : rows.end]
         pulled = Y.index_select(0, others[rows.begin : rows.end]).mul_(own[:, None])
         degrees = segment_sums(own.double(), rows).to(Y)
@@ -271,25 +235,19 @@ def _add_lists(out, Y, starts, others, weights):
 # Blocks
 
 
-def blocks(n, width):
-    """Cut n items, each of some entries, so that a block has at most ``MAX_BLOCK`` entries."""
-    step = max(MAX_BLOCK // max(width, 1), 1)
-    return [(begin, min(begin + step, n)) for begin in range(0, n, step)]
-
-
 def _mean_length(entries, lists):
     return -(-len(entries) // len(lists))
 
 
 def _row_blocks(pairs, n_samples, width):
     """Cut the samples so that the pairs of a block make up at most about ``MAX_BLOCK`` entries."""
-    step = max(MAX_BLOCK // width, 1)
+    step = block_length(width)
     return pairwise(sorted({0, *pairs[::step, 0].tolist(), n_samples}))
 
 
 def _list_blocks(starts, n_entries, width):
     """Cut the lists so that those of a block make up at most about ``MAX_BLOCK`` entries."""
-    step = max(MAX_BLOCK // width, 1)
+    step = block_length(width)
     marks = torch.arange(0, n_entries, step, device=starts.device, dtype=starts.dtype)
     cuts = torch.searchsorted(starts, marks).tolist()
     return pairwise(sorted({0, *cuts, len(starts) - 1}))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import torch
 
-from mdaml.stores.torch.pairs import blocks
+from mdaml.neighbors.device import blocks
 
 FLOOR = 1e-3  # added to variances of features whose variance is one
 MAX_STEPS, TOL = 20, 1e-2  # TOL of the mean log-likelihood

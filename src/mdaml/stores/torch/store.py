@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -12,8 +12,11 @@ from mdaml._validation import check_magnitude
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
+from mdaml.neighbors.device import nearest_places, pair_sq_dists
 from mdaml.stores.arrays import (
+    Array,
     ArrayStore,
+    Precision,
     SampleWeights,
     Turns,
     is_identity,
@@ -29,7 +32,6 @@ from mdaml.stores.mixture import (
 )
 from mdaml.stores.torch import pairs
 from mdaml.stores.torch.modes import center_sq_dists, nearest_center, sequential_weights
-from mdaml.stores.torch.neighbors import nearest_places
 from mdaml.stores.torch.start import mixture_posteriors, principal_axes
 
 # Rows whose products are summed in single precision, before double precision takes over. Many
@@ -44,8 +46,8 @@ LARGE = 256
 class TorchStore(ArrayStore):
     """Centred samples on a device; small matrices are tensors there if they are large enough."""
 
-    by_far: Any = field(repr=False, default=None)
-    by_second: Any = field(repr=False, default=None)
+    by_far: tuple[torch.Tensor, ...] = field(repr=False, default=())
+    by_second: tuple[torch.Tensor, ...] = field(repr=False, default=())
 
     @classmethod
     def on(cls, X: FloatArray, device: str) -> Self:
@@ -57,7 +59,7 @@ class TorchStore(ArrayStore):
         return cls(rows, mean.cpu().numpy())
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Precision:
         return np.dtype(np.float32)
 
     @property
@@ -68,34 +70,34 @@ class TorchStore(ArrayStore):
         """Limit the threads of BLAS unless large matrices need them: here are none of ours."""
         return one_blas_thread() if self.shape[1] < LARGE else nullcontext()
 
-    def small(self, A: Any) -> Any:
+    def small(self, A: Array) -> Array:
         if isinstance(A, torch.Tensor):
             return A if self._small_on_device else self.host(A)
         return torch.tensor(A, device=self.rows.device) if self._small_on_device else A
 
-    def host(self, A: Any) -> FloatArray:
+    def host(self, A: Array) -> FloatArray:
         return A.cpu().numpy() if isinstance(A, torch.Tensor) else A
 
-    def put(self, A: FloatArray) -> torch.Tensor:
+    def put(self, A: FloatArray | IntArray) -> torch.Tensor:
         return torch.tensor(A, device=self.rows.device)
 
-    def beside(self, A: Any) -> torch.Tensor:
+    def beside(self, A: Array) -> torch.Tensor:
         return (A if isinstance(A, torch.Tensor) else torch.tensor(A)).to(self.rows)
 
-    def compare(self, said: Constraints) -> Self:
-        return self.group(scale_weights(said))
+    def compare(self, supervision: Constraints) -> Self:
+        return self.group(scale_weights(supervision))
 
-    def group(self, said: Constraints) -> Self:
+    def group(self, supervision: Constraints) -> Self:
         """Return the samples with comparisons whose weights are used as they are."""
-        given, weights = said.triplets, None
-        if len(said.quadruplets):
-            given, weights = said.quadruplets, said.weights
+        given, weights = supervision.triplets, None
+        if len(supervision.quadruplets):
+            given, weights = supervision.quadruplets, supervision.weights
         n, device = len(self.rows), self.rows.device
         comparisons, by_far, by_second = pairs.group(given, weights, n, device)
         graph = pairs.near_graph(comparisons.pairs, comparisons.first, comparisons.last, n)
         # One sample after another, so no work for a GPU; and with the same colours the weights are
         # updated in the same order as without a device.
-        turns = Turns.from_graph((self.host(graph[0].long()), self.host(graph[1]), graph[2]))
+        turns = Turns.from_graph((graph[0].long().cpu().numpy(), graph[1].cpu().numpy(), graph[2]))
         turns = replace(turns, graph=graph)
         return replace(
             self, comparisons=comparisons, by_far=by_far, by_second=by_second, turns=turns
@@ -107,10 +109,10 @@ class TorchStore(ArrayStore):
     def mapped(self, basis: FloatArray) -> Self:
         return replace(self, rows=self.project(basis), mean=np.zeros(0))
 
-    def times(self, Y: torch.Tensor, A: Any) -> torch.Tensor:
+    def times(self, Y: torch.Tensor, A: Array) -> torch.Tensor:
         return Y @ self.beside(A)
 
-    def cross_sums(self, Y: torch.Tensor, V: torch.Tensor, weights: Any = None) -> Any:
+    def cross_sums(self, Y: torch.Tensor, V: torch.Tensor, weights: Array | None = None) -> Array:
         return self.small(_transposed_times(Y, V if weights is None else V * weights[:, None]))
 
     def column_sums(self, A: torch.Tensor) -> FloatArray:
@@ -122,23 +124,23 @@ class TorchStore(ArrayStore):
     # Pairs.
 
     def loss_and_half(
-        self, Y: torch.Tensor, scales: Any, importance: torch.Tensor
-    ) -> tuple[float, Any]:
+        self, Y: torch.Tensor, scales: Array, importance: torch.Tensor
+    ) -> tuple[float, Array]:
         loss, slopes = self.slopes(Y, scales, importance)
         product = pairs.laplacian_product(Y, self.comparisons, self.by_second, slopes)
         return loss, self.cross_sums(Y, product)
 
-    def losses_along(self, Y: torch.Tensor, scales: Any, importance: torch.Tensor) -> FloatArray:
-        sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales))
+    def losses_along(self, Y: torch.Tensor, scales: Array, importance: torch.Tensor) -> FloatArray:
+        sq_dists = pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales))
         losses = [
             torch.dot(pairs.near_losses(row, self.comparisons), importance) for row in sq_dists
         ]
         return self.host(torch.stack(losses))
 
     def slopes(
-        self, Y: torch.Tensor, scales: Any, importance: torch.Tensor
+        self, Y: torch.Tensor, scales: Array, importance: torch.Tensor
     ) -> tuple[float, torch.Tensor]:
-        sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales)[None])[0]
+        sq_dists = pair_sq_dists(Y, self.comparisons.pairs, self.beside(scales)[None])[0]
         losses, slopes = pairs.losses_and_slopes(
             sq_dists, self.comparisons, self.by_far, importance
         )
@@ -146,7 +148,7 @@ class TorchStore(ArrayStore):
 
     def pair_losses(self, Y: torch.Tensor) -> torch.Tensor:
         ones = torch.ones((1, Y.shape[1]), dtype=Y.dtype, device=Y.device)
-        sq_dists = pairs.pair_sq_dists(Y, self.comparisons.pairs, ones)[0]
+        sq_dists = pair_sq_dists(Y, self.comparisons.pairs, ones)[0]
         return pairs.near_losses(sq_dists, self.comparisons)
 
     def pair_totals(self) -> torch.Tensor:
@@ -160,7 +162,7 @@ class TorchStore(ArrayStore):
 
     # Samples.
 
-    def map_centers(self, centers: FloatArray, F: Any) -> Any:
+    def map_centers(self, centers: FloatArray, F: Array) -> Array:
         return self.small(self.beside(centers) @ self.beside(F))
 
     def spread(self, Y: torch.Tensor) -> float:
@@ -180,7 +182,7 @@ class TorchStore(ArrayStore):
         turns: Turns,
         eta: float,
     ) -> SampleWeights:
-        new, powers = weights.weights.clone(), weights.powers.clone()
+        new, powers = torch.clone(weights.weights), torch.clone(weights.powers)
         sequential_weights(new, powers, costs, turns.graph, losses, turns.order, turns.colors, eta)
         return SampleWeights(new, powers)
 
@@ -196,7 +198,7 @@ class TorchStore(ArrayStore):
         level = float(torch.linalg.vector_norm(rows, dtype=torch.float64)) ** 2 / rows.numel()
         return axes.astype(np.float64), variances, level
 
-    def given_weights(self, weights: Any, eta: float) -> SampleWeights:
+    def given_weights(self, weights: Array, eta: float) -> SampleWeights:
         if not isinstance(weights, torch.Tensor):
             weights = torch.tensor(weights, device=self.rows.device)
         shares = (weights / weights.sum(dim=1, keepdim=True)).clamp(min=1e-12).to(self.rows)
@@ -226,7 +228,7 @@ class TorchStore(ArrayStore):
     ) -> tuple[IntArray, IntArray]:
         Y = self.rows if is_identity(F) else self.project(F)
         places = torch.tensor(classes.rows, device=Y.device)
-        return nearest_places(Y[places], classes, n_similar, n_dissimilar)
+        return nearest_places(Y[places], classes.bounds, (n_similar, n_dissimilar))
 
 
 def _transposed_times(Y: torch.Tensor, V: torch.Tensor) -> torch.Tensor:

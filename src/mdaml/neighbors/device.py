@@ -11,19 +11,19 @@ the true neighbours there.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from importlib import import_module, util
+from types import ModuleType
 
 import numpy as np
 import torch
 from torch.nn.functional import pad
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints.labels import Classes
 from mdaml.kernels.pairs import pair_sq_dists as host_sq_dists
-from mdaml.stores.torch import pairs
 
-_BLOCK = 2**28  # values at a time
+MAX_BLOCK = 2**25  # entries of the largest temporary array of a pass over pairs
+_BLOCK = 2**28  # values of a search at a time
 _MOST_QUERIES = 2**14  # at a time
 _SPARE = 4  # more than are wanted, to be ordered by exact distances
 _PLACE, _MOST_MEMBERS = 128, 64  # every 128th sample is in the same group, at most 64 of them
@@ -37,18 +37,18 @@ _N_TRIED = 1000  # samples whose neighbours are searched in single precision amo
 
 
 def nearest_places(
-    Y: torch.Tensor, classes: Classes, n_similar: int, n_dissimilar: int, recall: float = 0.95
+    Y: torch.Tensor, bounds: IntArray, wanted: tuple[int, int], recall: float = 0.95
 ) -> tuple[IntArray, IntArray]:
     """Return the nearest places of each place in its class, and outside; -1 where there are fewer.
 
     ``Y`` holds the samples in the order of the places. Of each kind at least this share is found.
     """
-    of = torch.tensor(classes.of, device=Y.device).int()
+    of = torch.tensor(bounds[:, 0], device=Y.device).int()
     found, cells = [], None
-    for same, wanted in ((True, n_similar), (False, n_dissimilar)):
-        n_pairs = np.square(classes.size.astype(float)).sum() if same else float(len(Y)) ** 2
-        search = _Search(Y, of, classes, same, wanted)
-        if n_pairs * Y.shape[1] <= _MOST_PRODUCTS[_fused(Y) is not None]:
+    for same, n_nearest in ((True, wanted[0]), (False, wanted[1])):
+        size = (bounds[:, 1] - bounds[:, 0]).astype(float) if same else np.full(len(Y), len(Y))
+        search = DeviceSearch(Y, of, bounds, same, n_nearest)
+        if float(size.sum()) * Y.shape[1] <= _MOST_PRODUCTS[_fused(Y) is not None]:
             places = search.exact()
         else:
             cells = make_cells(Y) if cells is None else cells
@@ -58,17 +58,15 @@ def nearest_places(
 
 
 def nearest(
-    Z: FloatArray, bounds: IntArray, rows: IntArray, n_nearest: int, *, same: bool, device: str
+    Z: FloatArray, bounds: IntArray, _rows: IntArray, n_nearest: int, *, same: bool, device: str
 ) -> tuple[IntArray, FloatArray]:
     """Do what :func:`mdaml.kernels.neighbors.nearest` does, on a device, for few enough pairs.
 
-    Which are near is decided in single precision, ties go to the lower place.
+    Which are near is decided in single precision, ties go to the lower place, whatever its row.
     """
-    first, of, size = np.unique(bounds[:, 0], return_inverse=True, return_counts=True)
-    classes = Classes(rows, of, first, size)
     Y = torch.tensor(Z, device=device).float()
-    search = _Search(Y, torch.tensor(of, device=device).int(), classes, same, n_nearest)
-    found = search.exact().cpu().numpy()
+    of = torch.tensor(bounds[:, 0], device=device).int()
+    found = DeviceSearch(Y, of, bounds, same, n_nearest).exact().cpu().numpy()
     pairs_found = np.column_stack([np.repeat(np.arange(len(Z)), n_nearest), found.ravel()])
     sq_dists = host_sq_dists(Z, np.maximum(pairs_found, 0)).reshape(found.shape)
     return found, np.where(found >= 0, sq_dists, np.inf)
@@ -92,17 +90,16 @@ class Gallery:
         """Return the nearest rows of each query under the metric of F, ties to the earlier row."""
         n, device = self.n_queries, self.rows.device
         Y = self.rows if F is None else self.rows @ torch.tensor(F).to(self.rows)
-        size = np.array([n, len(Y) - n])  # two classes, of which each looks in the other one
-        of = np.repeat([0, 1], size)
-        classes = Classes(np.arange(len(Y)), of, np.array([0, n]), size)
-        wanted = min(n_nearest, len(Y) - n)
-        search = _Search(Y, torch.tensor(of, device=device).int(), classes, False, wanted)
+        # Two classes, of which each looks in the other one.
+        bounds = np.repeat([[0, n], [n, len(Y)]], [n, len(Y) - n], axis=0)
+        of = torch.tensor(bounds[:, 0], device=device).int()
+        search = DeviceSearch(Y, of, bounds, False, min(n_nearest, len(Y) - n))
         everyone = torch.arange(n, device=device)
         return search.among(everyone, slice(n, None)).cpu().numpy() - n
 
 
 @dataclass(frozen=True)
-class Cells:
+class CenterCells:
     """Samples around centres."""
 
     order: torch.Tensor  # (n,) samples by cell
@@ -111,7 +108,7 @@ class Cells:
     ranks: torch.Tensor  # (n_cells, n_cells) cells by distance from each, the nearest first
 
 
-def make_cells(Y: torch.Tensor) -> Cells:
+def make_cells(Y: torch.Tensor) -> CenterCells:
     """Sort samples into cells by k-means, the centres found on a part of them."""
     n_cells = max(len(Y) // _CELL, 1)
     rng = torch.Generator().manual_seed(0)
@@ -127,7 +124,7 @@ def make_cells(Y: torch.Tensor) -> Cells:
     order = torch.argsort(of, stable=True)
     counts = torch.bincount(of, minlength=n_cells).cpu().numpy()
     ranks = torch.cdist(centers, centers).argsort(dim=1)
-    return Cells(order, np.concatenate([[0], np.cumsum(counts)]), of, ranks)
+    return CenterCells(order, np.concatenate([[0], np.cumsum(counts)]), of, ranks)
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class _Points:
     half_norms: torch.Tensor  # (n,) of these
     of: torch.Tensor  # (n,)
 
-    def __getitem__(self, some: Any) -> "_Points":
+    def __getitem__(self, some: slice | torch.Tensor) -> "_Points":
         return _Points(self.rows[some], self.half_norms[some], self.of[some])
 
     def __len__(self) -> int:
@@ -146,12 +143,12 @@ class _Points:
 
 
 @dataclass(frozen=True)
-class _Search:
+class DeviceSearch:
     """The nearest samples of the own class, but oneself, or of all others."""
 
     Y: torch.Tensor  # (n, r)
     of: torch.Tensor  # (n,)
-    classes: Classes
+    bounds: IntArray  # (n, 2) of the class of each sample
     same: bool
     wanted: int
 
@@ -163,11 +160,11 @@ class _Search:
             end = min(begin + _MOST_QUERIES, n)
             first, last = 0, n
             if self.same:
-                first, last = self.classes.bounds[begin, 0], self.classes.bounds[end - 1, 1]
+                first, last = self.bounds[begin, 0], self.bounds[end - 1, 1]
             found.append(self.among(everyone[begin:end], slice(first, last)))
         return torch.cat(found)
 
-    def in_cells(self, cells: Cells, recall: float) -> torch.Tensor:
+    def in_cells(self, cells: CenterCells, recall: float) -> torch.Tensor:
         """Look at pairs within the nearest cells; where these hold too few, at all."""
         n_cells = self._cells_needed(cells, recall)
         found = torch.full((len(self.Y), self.wanted), -1, device=self.Y.device)
@@ -177,14 +174,14 @@ class _Search:
             if len(own):
                 parts = [cells.order[cells.starts[c] : cells.starts[c + 1]] for c in ranges]
                 found[own] = self.among(own, torch.cat(parts))
-        size = self.classes.size
+        size = self.bounds[:, 1] - self.bounds[:, 0]
         others = torch.tensor(size - 1 if self.same else len(self.Y) - size).to(self.of)
-        short = (found >= 0).sum(dim=1) < others[self.of].clamp(max=self.wanted)
+        short = (found >= 0).sum(dim=1) < others.clamp(max=self.wanted)
         if short.any():
             found[short] = self.among(torch.nonzero(short)[:, 0], slice(None))
         return found
 
-    def _cells_needed(self, cells: Cells, recall: float) -> int:
+    def _cells_needed(self, cells: CenterCells, recall: float) -> int:
         """Return how many cells hold this share of the true neighbours of some samples."""
         tried, true = self._tried
         places = torch.argsort(cells.ranks, dim=1)  # of each cell, seen from each
@@ -216,7 +213,10 @@ class _Search:
         return tried, self.among(tried, slice(None), self._single)
 
     def among(
-        self, queries: torch.Tensor, candidates: Any, points: _Points | None = None
+        self,
+        queries: torch.Tensor,
+        candidates: slice | torch.Tensor,
+        points: _Points | None = None,
     ) -> torch.Tensor:
         """Return the nearest of some candidates, a slice or places, to each of some samples."""
         points = self._points if points is None else points
@@ -250,7 +250,7 @@ class _Search:
         usable &= (alike == self.same) & (kept != queries[:, None])
         both = torch.stack([queries[:, None].expand_as(kept), kept], dim=2).view(-1, 2)
         ones = torch.ones((1, self.Y.shape[1]), device=self.Y.device, dtype=self.Y.dtype)
-        dists = pairs.pair_sq_dists(self.Y, both, ones)[0].view(kept.shape)
+        dists = pair_sq_dists(self.Y, both, ones)[0].view(kept.shape)
         dists = dists.masked_fill(~usable, torch.inf)
         n_best = min(self.wanted + _SPARE, kept.shape[1])
         best = dists.topk(n_best, dim=1, largest=False, sorted=False).indices
@@ -266,10 +266,52 @@ def _as_points(rows: torch.Tensor, of: torch.Tensor) -> _Points:
     return _Points(rows, 0.5 * rows.float().square().sum(dim=1), of)
 
 
-def _fused(Y: torch.Tensor) -> Any:
+def has_gpu() -> bool:
+    """Return whether torch finds a GPU."""
+    return bool(torch.cuda.is_available())
+
+
+@cache
+def load_triton(name: str) -> ModuleType | None:
+    """Return a module of kernels in Triton, or None where Triton is absent."""
+    if util.find_spec("triton") is None:
+        return None
+    return import_module(f"mdaml.kernels.{name}")
+
+
+def triton_pairs(Y: torch.Tensor) -> ModuleType | None:
+    """Return the passes over pairs in Triton, if they can work on Y, or None."""
+    return load_triton("triton_pairs") if Y.is_cuda and Y.dtype == torch.float32 else None
+
+
+def pair_sq_dists(Y: torch.Tensor, pairs: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """``sum_c scales[s, c] (y_ic - y_jc)**2`` for every row s of scales and every pair, (S, P)."""
+    fused = triton_pairs(Y)
+    if fused is not None and len(scales) in (1, 4):
+        return fused.pair_sq_dists(Y, pairs, scales)
+    out = Y.new_empty((len(scales), len(pairs)))
+    for begin, end in blocks(len(pairs), Y.shape[1]):
+        i, j = pairs[begin:end].T
+        difference = Y.index_select(0, i) - Y.index_select(0, j)
+        out[:, begin:end] = scales @ difference.square_().T
+    return out
+
+
+def blocks(n: int, width: int) -> list[tuple[int, int]]:
+    """Cut n items, each of some entries, so that a block has at most ``MAX_BLOCK`` entries."""
+    step = block_length(width)
+    return [(begin, min(begin + step, n)) for begin in range(0, n, step)]
+
+
+def block_length(width: int) -> int:
+    """Return how many items of some entries make a block."""
+    return max(MAX_BLOCK // max(width, 1), 1)
+
+
+def _fused(Y: torch.Tensor) -> ModuleType | None:
     """Return the search in Triton, if it can work on Y, or None."""
     can = Y.is_cuda and Y.dtype in (torch.float16, torch.float32)
-    return pairs.load_triton("triton_neighbors") if can else None
+    return load_triton("triton_neighbors") if can else None
 
 
 def group_minima(queries: _Points, candidates: _Points, same: bool, size: int) -> torch.Tensor:
