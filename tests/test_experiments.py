@@ -103,11 +103,11 @@ def test_the_whole_plan_has_every_method_set_and_trial():
     assert datasets["convergence"] == {"spambase", "letter", "dna"}
     assert datasets["sensitivity"] == {"segment"}
     untuned = set(METHODS) - {job.method for job in jobs if job.kind == "tuning"}
-    assert untuned == {"EUCLID", "NCA", "MDaML, defaults", "MDaML, automatic"}
+    assert untuned == {"EUCLID", "NCA", "MDaML (ours), untuned", "MDaML (ours), automatic"}
 
 
 def test_the_published_grid_is_the_papers():
-    grid = protocol.combinations("MDaML, published grid", quick=False)
+    grid = protocol.combinations("MDaML (paper), published grid", quick=False)
     assert len(grid) == 11 * 5
     assert {params["triplet_weight"] for params in grid} == {0.1, 1, 10, 100, 1000}
 
@@ -244,13 +244,13 @@ def test_sets_that_are_not_the_papers_are_run_only_if_named():
 
 
 def test_fixed_weights_are_one_mode():
-    model = protocol.make("MDaML, fixed weights", {"triplet_weight": 100}, 0)
+    model = protocol.make("MDaML (paper), fixed weights", {"triplet_weight": 100}, 0)
     assert (model.n_modes, model.triplet_weight) == (1, 100)
 
 
 def test_relative_weights_are_multiples_of_modes_to_the_eta():
     params = {"n_modes": 5, "relative_triplet_weight": 30}
-    assert protocol.make("MDaML, Eq. (7)", params, 0).triplet_weight == 30 * 5**3
+    assert protocol.make("MDaML (paper)", params, 0).triplet_weight == 30 * 5**3
 
 
 def test_a_second_run_does_nothing(small_records, tmp_path, monkeypatch):
@@ -262,6 +262,25 @@ def test_a_second_run_does_nothing(small_records, tmp_path, monkeypatch):
     monkeypatch.setattr(protocol, "do_job", None)
     assert results(run(small_plan(), path)) == results(small_records)
     assert path.read_bytes() == before
+
+
+def test_a_method_under_its_former_name_is_continued_with_the_same_seeds(tmp_path, monkeypatch):
+    seeds = []
+    make = protocol.make
+
+    def watch(method, params, seed):
+        seeds.append(seed)
+        return make(method, params, seed)
+
+    monkeypatch.setattr(protocol, "make", watch)
+    path, former = tmp_path / "records.jsonl", "MDaML, defaults"
+    plan = small_plan(methods=[former])
+    assert {job.method for job in plan} == {"MDaML (ours), untuned"}
+    records = run(plan, path)
+    assert seeds == [splits.seed_of(former, trial) for trial in range(2)]
+    path.write_text(path.read_text().replace("MDaML (ours), untuned", former))
+    monkeypatch.setattr(protocol, "do_job", None)
+    assert results(run(plan, path)) == results(records)
 
 
 def test_a_larger_plan_adds_to_the_records_of_a_smaller_one(small_records, tmp_path):

@@ -20,8 +20,20 @@ from scipy import stats
 from suite.needs import CHROMIUM, skip_without
 
 import mdaml.experiments.figures as figures_module
+from mdaml.experiments.config import (
+    FIXED,
+    IMAGES,
+    OURS,
+    PAPER,
+    PUBLISHED_GRID,
+    RIVALS,
+    SETTINGS,
+    UCI,
+    VARIANTS,
+)
 from mdaml.experiments.figures import rounds_to_settle
 from mdaml.experiments.findings import find_all
+from mdaml.experiments.page import make_tables, render_page
 from mdaml.experiments.pictures import COLORS, fix_layout, report_style, to_inline_svg, to_svg
 from mdaml.experiments.ranking import (
     compare_with_ours,
@@ -31,20 +43,8 @@ from mdaml.experiments.ranking import (
     rank_in_place,
     rank_methods,
 )
-from mdaml.experiments.report import make_tables, render_page, write_report
-from mdaml.experiments.results import (
-    FIXED,
-    IMAGES,
-    OURS,
-    PRINTED,
-    PUBLISHED_GRID,
-    RIVALS,
-    SETTINGS,
-    UCI,
-    VARIANTS,
-    read_published,
-    read_results,
-)
+from mdaml.experiments.report import write_report
+from mdaml.experiments.results import read_published, read_results
 from mdaml.experiments.toy_figure import learn_toy
 
 TABLES = ("accuracy", "tests", "variants", "times", "parameters", "sizes")
@@ -81,7 +81,7 @@ def make_records(datasets, methods, n_trials, *, seed=0, **more):
     records = []
     for dataset, method in itertools.product(datasets, methods):
         level = rng.uniform(0.6, 0.95)
-        params = {"n_modes": 10, "ridge": 1e-4} if method.startswith(OURS) else {"reg": 0.5}
+        params = {"n_modes": 10, "ridge": 1e-4} if method.startswith("MDaML") else {"reg": 0.5}
         scores = [{"params": params, "mean": level, "folds": [level]}, {"params": {}, "mean": 0.1}]
         head = {"kind": "tuning", "dataset": dataset, "method": method}
         records.append(head | {"params": params, "scores": scores, "seconds": 12.5})
@@ -103,7 +103,7 @@ def make_curves():
         {
             "kind": "convergence",
             "dataset": dataset,
-            "method": PRINTED,
+            "method": PAPER,
             "objective": values[::3].tolist(),
             "history": values.tolist(),
             "params": {},
@@ -167,9 +167,8 @@ def notes(results, section):
 
 def draw(name, results):
     """A figure, and its caption and its description in words on the page."""
-    given = rank_methods(results) if name == "critical_difference" else results
     with report_style():
-        figure, values = getattr(figures_module, f"draw_{name}")(given)
+        figure, values = getattr(figures_module, f"draw_{name}")(results)
     drawn = {name: values | {"svg": "></svg>"}}
     page = render_page(find_all(results), {}, drawn)
     caption = re.search(r"<figcaption>(.*?)</figcaption>", page, re.DOTALL)[1]
@@ -223,28 +222,30 @@ def page(report):
 
 def test_published_tables_are_complete():
     published = read_published()
-    assert len(published["accuracy"]) == 10 * 9
-    assert len(published["seconds"]) == 10 * 7
-    assert {dataset for dataset, _ in published["accuracy"]} == set(UCI)
-    assert set(published["sizes"]) == {*UCI, *IMAGES}
-    assert published["accuracy"]["spambase", "LFDA"] == (73.82, 7.11)
-    assert published["accuracy"]["waveform", "GMML"] == (83.06, 0.30)
-    assert published["seconds"]["dna", "DML-dc"] == 2180
-    assert published["seconds"]["sonar", "DML-dc"] == 3.1535
-    assert published["sizes"]["letter"] == [16, 26, 5000]
+    for name in ("mean", "std", "bold"):
+        assert published[name].shape == (10, 9)
+    for name in ("seconds", "bold_seconds"):
+        assert published[name].shape == (10, 7)
+    assert not any(table.isna().any(axis=None) for table in published.values())
+    assert set(published["mean"].index) == set(UCI)
+    assert set(published["sizes"].index) == {*UCI, *IMAGES}
+    assert published["mean"].loc["spambase", "LFDA"] == 73.82
+    assert published["std"].loc["spambase", "LFDA"] == 7.11
+    assert published["mean"].loc["waveform", "GMML"] == 83.06
+    assert published["std"].loc["waveform", "GMML"] == 0.30
+    assert published["seconds"].loc["dna", "DML-dc"] == 2180
+    assert published["seconds"].loc["sonar", "DML-dc"] == 3.1535
+    assert published["sizes"].loc["letter"].tolist() == [16, 26, 5000]
 
 
 def test_paper_prints_the_best_in_bold_but_for_spambase():
     published = read_published()
     for dataset in UCI:
-        row = {m: mean for (d, m), (mean, _) in published["accuracy"].items() if d == dataset}
-        bold = [method for d, method in published["bold"] if d == dataset]
-        best = max(row, key=row.get)
-        assert (bold == [best]) == (dataset != "spambase")
-        times = {m: time for (d, m), time in published["seconds"].items() if d == dataset}
-        fastest = {method for method, time in times.items() if time == min(times.values())}
-        assert {method for d, method in published["bold_seconds"] if d == dataset} == fastest
-    assert sum(method == OURS for _, method in published["bold"]) == 6
+        means, times = (published[name].loc[dataset] for name in ("mean", "seconds"))
+        bold, quick = (published[name].loc[dataset] for name in ("bold", "bold_seconds"))
+        assert (bold[bold].index.tolist() == [means.idxmax()]) == (dataset != "spambase")
+        assert quick.tolist() == (times == times.min()).tolist()
+    assert published["bold"]["MDaML"].sum() == 6
 
 
 # Records
@@ -252,7 +253,8 @@ def test_paper_prints_the_best_in_bold_but_for_spambase():
 
 def test_a_repeated_record_replaces_the_first():
     records = [trial("dna", OURS, 0, 0.1), trial("dna", OURS, 1, 0.5), trial("dna", OURS, 0, 0.7)]
-    assert read_results(records).accuracies("dna", OURS).tolist() == [70.0, 50.0]
+    trials = read_results(records).trials.sort_values("trial")
+    assert trials["accuracy"].tolist() == [70.0, 50.0]
 
 
 @pytest.mark.parametrize(
@@ -289,13 +291,35 @@ def test_the_error_names_what_is_wrong_with_the_first_record():
         read_results([trial("dna", OURS, 0, 97.0)])
 
 
+def test_older_records_are_read_under_the_names_of_today():
+    names = {
+        "MDaML": OURS,
+        "MDaML, Eq. (7)": PAPER,
+        "MDaML, defaults": "MDaML (ours), untuned",
+        "MDaML, automatic": "MDaML (ours), automatic",
+        "MDaML, published grid": PUBLISHED_GRID,
+        "MDaML, neighbours": "MDaML (paper), neighbours",
+        "MDaML, fixed weights": FIXED,
+    }
+    assert set(names.values()) == {OURS, *VARIANTS}
+    older = make_records(("dna", "sonar"), (*names, "EUCLID"), 2)
+    today = [record | {"method": names.get(record["method"], record["method"])} for record in older]
+    assert table(read_results(older), "variants") == table(read_results(today), "variants")
+    assert set(read_results(older).methods) == {OURS, *VARIANTS, "EUCLID"}
+
+
 def test_names_come_in_the_order_of_the_paper_and_new_ones_last():
-    names = [("new set", "mine"), ("letter", "NCA"), ("osr", OURS), ("autompg", "MDaML, mine")]
+    names = [
+        ("new set", "mine"),
+        ("letter", "NCA"),
+        ("osr", OURS),
+        ("autompg", "MDaML (ours), mine"),
+    ]
     results = read_results([trial(*name, 0, 0.5) for name in names])
     assert results.datasets == ("autompg", "letter", "osr", "new set")
-    assert results.methods == (OURS, "NCA", "mine", "MDaML, mine")
+    assert results.methods == (OURS, "NCA", "mine", "MDaML (ours), mine")
     assert results.compared == (OURS, "NCA", "mine")
-    assert results.variants == (OURS, "MDaML, mine")
+    assert results.variants == (OURS, "MDaML (ours), mine")
 
 
 # Statistics
@@ -328,7 +352,7 @@ def test_mean_ranks_agree_with_counting(full):
     assert len(ranking.datasets) == 13
     for method, rank in zip(ranking.methods, ranking.ranks, strict=True):
         ranks = [
-            1 + sum(full.mean(d, other) > full.mean(d, method) for other in ranking.methods)
+            1 + sum(full.mean_of(d, other) > full.mean_of(d, method) for other in ranking.methods)
             for d in ranking.datasets
         ]
         assert rank == pytest.approx(statistics.mean(ranks))
@@ -505,8 +529,8 @@ def test_tests_are_read_at_a_twentieth_after_holm():
     results = from_means(means, (OURS, "EUCLID", "LMNN", "LFDA"))
     tests = table(results, "tests")
     assert {row[0]["text"]: row[-1]["text"] for row in tests["rows"]} == {
-        "EUCLID": "MDaML better",
-        "LMNN": "MDaML worse",
+        "EUCLID": "MDaML (ours) better",
+        "LMNN": "MDaML (ours) worse",
         "LFDA": "no difference shown",
     }
     assert cell(tests, "EUCLID", "p (Holm)")["text"] == "0.023"  # 3 * 2 / 2**8
@@ -519,7 +543,9 @@ def test_few_sets_are_said_to_be_too_few(n_sets):
     results = from_means([[0.9, 0.8]] * n_sets, (OURS, "EUCLID"))
     note = f"With {n_sets} data sets no p-value below 0.05 is possible"
     assert (note in table(results, "tests")["caption"]) == (n_sets < 6)
-    shown = "no difference between MDaML and EUCLID is shown." in sentence(results, "significance")
+    shown = "no difference between MDaML (ours) and EUCLID is shown." in sentence(
+        results, "significance"
+    )
     assert shown == (n_sets < 6)
 
 
@@ -565,30 +591,31 @@ def test_special_characters_of_names_are_escaped():
         (
             (OURS, "EUCLID", "GMML"),
             [[0.9, 0.8, 0.7], [0.9, 0.7, 0.8]],
-            "MDaML has the best mean rank of 3 methods over 2 data sets, 1.00; "
+            "MDaML (ours) has the best mean rank of 3 methods over 2 data sets, 1.00; "
             "EUCLID and GMML are next with 2.50.",
         ),
         (
             (OURS, "EUCLID", "GMML"),
             [[0.7, 0.8, 0.9]],
             "GMML has the best mean rank of 3 methods over 1 data set, 1.00. "
-            "MDaML has place 3 with 3.00.",
+            "MDaML (ours) has place 3 with 3.00.",
         ),
         (
             (OURS, "EUCLID"),
             [[0.8, 0.8]],
-            "MDaML and EUCLID share the best mean rank of 2 methods over 1 data set, 1.50.",
+            "MDaML (ours) and EUCLID share the best mean rank of 2 methods over 1 data set, 1.50.",
         ),
         (
             (OURS,),
             [[0.8]],
-            "Only MDaML was run, on 1 data set, with a mean accuracy of 80.00 %; "
+            "Only MDaML (ours) was run, on 1 data set, with a mean accuracy of 80.00 %; "
             "there is nothing to compare it with.",
         ),
         (
             ("EUCLID", "GMML"),
             [[0.8, 0.9]],
-            "GMML has the best mean rank of 2 methods over 1 data set, 1.00. MDaML was not run.",
+            "GMML has the best mean rank of 2 methods over 1 data set, 1.00. "
+            "MDaML (ours) was not run.",
         ),
     ],
 )
@@ -600,7 +627,7 @@ def test_headline_without_ranks():
     results = read_results([trial("dna", OURS, 0, 0.5), trial("osr", "GMML", 0, 0.5)])
     assert sentence(results, "headline") == (
         "No ranks: no data set has results of two methods that can be compared, "
-        "among MDaML and GMML."
+        "among MDaML (ours) and GMML."
     )
 
 
@@ -608,8 +635,8 @@ def test_ranks_are_told_for_tables_and_images_apart():
     rows = [[0.9, 0.8], [0.9, 0.8], [0.7, 0.8], [0.9, 0.8]]
     results = from_means(rows, (OURS, "EUCLID"), ("sonar", "dna", "osr", "pubfig"))
     assert sentence(results, "ranks-by-kind") == (
-        "Mean ranks over the 2 UCI sets alone: MDaML 1.00, EUCLID 2.00. "
-        "Mean ranks over the 2 image sets alone: EUCLID 1.50, MDaML 1.50."
+        "Mean ranks over the 2 UCI sets alone: MDaML (ours) 1.00, EUCLID 2.00. "
+        "Mean ranks over the 2 image sets alone: EUCLID 1.50, MDaML (ours) 1.50."
     )
     assert sentence(from_means([[0.9, 0.8]] * 3, (OURS, "EUCLID")), "ranks-by-kind") == ""
 
@@ -617,8 +644,9 @@ def test_ranks_are_told_for_tables_and_images_apart():
 def test_every_set_that_mdaml_loses_is_named():
     rows = [[0.9, 0.8, 0.7], [0.7, 0.75, 0.9], [0.8, 0.85, 0.8], [0.6, 0.6, 0.5]]
     assert sentence(from_means(rows, (OURS, "EUCLID", "GMML")), "standing") == (
-        "MDaML has the highest mean accuracy on 1 of 4 data sets and shares it on set 3. Another "
-        "method is better on set 1 (GMML, by 20.00); set 2 (EUCLID, by 5.00), in percentage points."
+        "MDaML (ours) has the highest mean accuracy on 1 of 4 data sets and shares it on set 3. "
+        "Another method is better on set 1 (GMML, by 20.00); set 2 (EUCLID, by 5.00), in "
+        "percentage points."
     )
 
 
@@ -633,8 +661,8 @@ def test_differences_from_the_paper_are_told():
     }
     results = read_results([trial(*key, 0, accuracy) for key, accuracy in means.items()])
     assert sentence(results, "against-paper") == (
-        "MDaML is above the paper's value on 1 of 2 data sets; the median difference is "
-        "−1.00 points (−3.00 on sonar to +1.00 on dna). MDaML, published grid is above the "
+        "MDaML (ours) is above the paper's value on 1 of 2 data sets; the median difference is "
+        "−1.00 points (−3.00 on sonar to +1.00 on dna). MDaML (paper), published grid is above the "
         "paper's value on 0 of 1 data set, by −0.74 points. The other methods are above the "
         "paper's values in 1 of 2 cells; the median difference is +0.50 points "
         "(0.00 for LFDA on sonar to +1.00 for GMML on dna)."
@@ -646,7 +674,7 @@ def test_deviations_are_of_the_sets_that_were_run(full):
     subjects = [note.split(".")[0] for note in deviations]
     assert subjects[:2] == ["The scale of λ₁", "Tuning"]
     assert {"spambase, EUCLID", "spambase, bold", "letter", "caltech20"} <= set(subjects)
-    euclid = f"Here it has {full.mean('spambase', 'EUCLID'):.2f} %"
+    euclid = f"Here it has {full.mean_of('spambase', 'EUCLID'):.2f} %"
     assert any(euclid in note for note in deviations)
     assert len(notes(from_means([[0.9]], (OURS,)), "deviations")) == 2
 
@@ -725,7 +753,7 @@ def test_convergence_shows_the_objective_after_each_round(full):
 
 
 def test_fixed_weights_show_gains_and_losses_alike():
-    results = from_means([[0.9, 0.8], [0.7, 0.75]], (PRINTED, FIXED), ("dna", "sonar"))
+    results = from_means([[0.9, 0.8], [0.7, 0.75]], (PAPER, FIXED), ("dna", "sonar"))
     figure, caption, _ = draw("fixed_weights", results)
     assert {"+10.0", "−5.0"} <= {text.get_text() for text in figure.axes[0].texts}
     assert "better on 1, worse on 1 and equal on 0 of 2 data sets" in caption
@@ -734,8 +762,8 @@ def test_fixed_weights_show_gains_and_losses_alike():
 def test_the_best_on_each_image_set_is_named(partial):
     results = read_results(partial)
     _, caption, _ = draw("images", results)
-    best = max((OURS, "EUCLID"), key=lambda method: results.mean("osr", method))
-    assert f"Best here: {best} on osr ({results.mean('osr', best):.1f} %)." in caption
+    best = max((OURS, "EUCLID"), key=lambda method: results.mean_of("osr", method))
+    assert f"Best here: {best} on osr ({results.mean_of('osr', best):.1f} %)." in caption
 
 
 def test_sensitivity_has_a_panel_for_each_parameter(full):
@@ -743,9 +771,9 @@ def test_sensitivity_has_a_panel_for_each_parameter(full):
     assert len(panels) == 4
     for axes, parameter in zip(panels, ("n_modes", "triplet_weight", "eta", "ridge"), strict=True):
         lines = {line.get_color(): line for line in axes.lines}
-        means = [statistics.mean(v) for v in full.sensitivity[parameter, "library"].values()]
-        assert lines[COLORS[PRINTED]].get_ydata() == pytest.approx(means)
-        assert lines[COLORS["EUCLID"]].get_ydata()[0] == full.mean("segment", "EUCLID")
+        means = full.sensitivity.loc[parameter, "library"]["mean"].tolist()
+        assert lines[COLORS[PAPER]].get_ydata() == pytest.approx(means)
+        assert lines[COLORS["EUCLID"]].get_ydata()[0] == full.mean_of("segment", "EUCLID")
     assert [axes.get_xscale() for axes in panels] == ["linear", "log", "linear", "linear"]
 
 
@@ -897,8 +925,8 @@ def test_a_partial_run_says_what_it_lacks(partial, tmp_path):
     for words in (
         "A quick run.",
         "Data sets without records: autompg, dna",
-        "Methods without records: MDaML, Eq. (7); MDaML, defaults; MDaML, automatic",
-        "No records of MDaML together with one of its variants.",
+        "Methods without records: MDaML (paper); MDaML (ours), untuned",
+        "No records of MDaML (ours) together with one of its variants.",
         "No figure of fixed against learned weights",
         "No records of convergence",
         "No records of sensitivity.",

@@ -3,20 +3,41 @@
 import itertools
 import tomllib
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
-CONFIG: dict[str, Any] = tomllib.loads(
+from mdaml.experiments.records import Record
+
+CONFIG: Record = tomllib.loads(
     (files("mdaml.experiments") / "paper.toml").read_text(encoding="utf-8")
 )
 METHODS = tuple(CONFIG["methods"])
-DATASETS = (*CONFIG["datasets"]["uci"], *CONFIG["datasets"]["images"])
+UCI = tuple(CONFIG["datasets"]["uci"])
+IMAGES = tuple(CONFIG["datasets"]["images"])
+DATASETS = (*UCI, *IMAGES)
 # Data sets that are not in the paper; none of the library's defaults was chosen on them.
 CONFIRMATION = tuple(CONFIG["datasets"]["confirmation"])
+CONVERGENCE = tuple(CONFIG["convergence"]["datasets"])
+PARAMETERS = tuple(CONFIG["sensitivity"]["fixed"])
+LETTERS: dict[str, str] = CONFIG["letters"]
+
+OURS = "MDaML (ours)"
+PAPER = "MDaML (paper)"
+PUBLISHED_GRID = f"{PAPER}, published grid"
+FIXED = f"{PAPER}, fixed weights"
+VARIANTS = tuple(method for method in METHODS if method.startswith("MDaML") and method != OURS)
+RIVALS = tuple(method for method in METHODS if method not in (OURS, *VARIANTS))
+SETTINGS = {"paper": PAPER, "library": PAPER, "neighbors": OURS}  # of sensitivity, by method
+
+_CURRENT = {entry.get("formerly", name): name for name, entry in CONFIG["methods"].items()}
 
 
-def combinations(method: str, quick: bool) -> list[dict[str, Any]]:
+def current_name(method: str) -> str:
+    """Return the name of a method that an older record may call otherwise."""
+    return _CURRENT.get(method, method)
+
+
+def combinations(method: str, quick: bool) -> list[Record]:
     """Return all combinations of a method's grid; without a grid, one empty combination."""
     grid = CONFIG["methods"][method].get("grid", {})
     n_values = CONFIG["quick"]["grid_values"] if quick else None
@@ -24,7 +45,7 @@ def combinations(method: str, quick: bool) -> list[dict[str, Any]]:
     return [dict(zip(grid, choice, strict=True)) for choice in itertools.product(*values)]
 
 
-def spread(values: list[Any], n: int | None) -> list[Any]:
+def spread(values: list[float], n: int | None) -> list[float]:
     """Return n of the values, spread evenly over the list; None returns all."""
     if n is None or n >= len(values):
         return values

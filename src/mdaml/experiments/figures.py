@@ -5,51 +5,28 @@ None if there are no records for it.
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from mdaml._typing import FloatArray
+from mdaml.experiments import config
+from mdaml.experiments.config import CONFIG, FIXED, OURS, PAPER
 from mdaml.experiments.pictures import COLORS, INK, MUTED, OTHER, new_figure
-from mdaml.experiments.ranking import Ranking, indistinct_groups
-from mdaml.experiments.results import (
-    CONVERGENCE,
-    FIXED,
-    IMAGES,
-    OURS,
-    PARAMETERS,
-    PRINTED,
-    PUBLISHED_GRID,
-    SETTINGS,
-    UCI,
-    Results,
-)
-from mdaml.experiments.tables import LETTERS, signed
+from mdaml.experiments.ranking import indistinct_groups, rank_methods
+from mdaml.experiments.records import Record
+from mdaml.experiments.results import Results
+from mdaml.experiments.tables import signed
 from mdaml.experiments.toy_figure import learn_toy
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Drawing = tuple["Figure", dict[str, Any]]
-
-_LABELS = {
-    "n_modes": "number of modes $K$",
-    "triplet_weight": "weight of the triplets $\\lambda_1$",
-    "eta": "sharpness of the weights $\\eta$",
-    "ridge": "ridge $\\lambda_2$",
-}
-_STYLES: dict[str, dict[str, Any]] = {
-    "paper": {"color": COLORS[PUBLISHED_GRID], "marker": "s", "markersize": 5},
-    "library": {"color": COLORS[PRINTED], "marker": "o", "markersize": 5},
-    "neighbors": {"color": COLORS["MDaML, neighbours"], "marker": "D", "markersize": 4},
-    "EUCLID": {"color": COLORS["EUCLID"], "linestyle": (0, (4, 3)), "linewidth": 1.4},
-}
+Drawing = tuple[Figure, Record]
 
 
-def draw_critical_difference(ranking: Ranking) -> Drawing | None:
+def draw_critical_difference(results: Results) -> Drawing | None:
     """Draw mean ranks on a line, with bars over methods that do not differ by Nemenyi's test."""
+    ranking = rank_methods(results)
     if math.isnan(ranking.critical_difference):
         return None
     names = [name for name, _ in ranking.ordered]
@@ -64,15 +41,15 @@ def draw_critical_difference(ranking: Ranking) -> Drawing | None:
     low, high = 1.0, float(len(names))
     margin = 0.32 * (high - low)
     axes.set(xlim=(low - margin, high + margin), ylim=(-depth, 1.2))
-    axes.plot([low, high], [0, 0], color=MUTED, linewidth=1.0)
+    axes.hlines(0, low, high, color=MUTED, linewidth=1.0)
     for rank in range(1, len(names) + 1):
-        axes.plot([rank, rank], [0, 0.1], color=MUTED, linewidth=1.0)
+        axes.vlines(rank, 0, 0.1, color=MUTED, linewidth=1.0)
         axes.text(rank, 0.18, str(rank), ha="center", va="bottom", fontsize=9)
     _draw_scale(axes, low, ranking.critical_difference)
     for k, (first, last) in enumerate(groups):
-        height = -0.25 - 0.22 * k
-        ends = ranks[first] - 0.05, ranks[last] + 0.05
-        axes.plot(ends, [height, height], color=INK, linewidth=3.5, solid_capstyle="butt")
+        axes.hlines(
+            -0.25 - 0.22 * k, ranks[first] - 0.05, ranks[last] + 0.05, color=INK, linewidth=3.5
+        )
     for k, (name, rank) in enumerate(zip(names, ranks, strict=True)):
         left = k < n_left
         height = -top - 0.36 * (k if left else len(names) - 1 - k)
@@ -89,8 +66,7 @@ def draw_critical_difference(ranking: Ranking) -> Drawing | None:
 
 def draw_convergence(results: Results) -> Drawing | None:
     """Draw the objective over the rounds, in a panel for each data set that has a record."""
-    names = [name for name in CONVERGENCE if name in results.convergence]
-    names += [name for name in results.convergence if name not in CONVERGENCE]
+    names = sorted(results.convergence, key=lambda name: (*config.CONVERGENCE, name).index(name))
     if not names:
         return None
     figure = new_figure(min(8.6, 0.8 + 3.2 * len(names)), 3.0)
@@ -102,12 +78,11 @@ def draw_convergence(results: Results) -> Drawing | None:
         moves = np.asarray(record.get("history", ()), dtype=float)
         if len(moves) < 2 or (len(moves) - 1) % rounds[-1]:
             moves = values
-        axes.plot(np.linspace(0, rounds[-1], len(moves)), moves, color=COLORS[OURS], linewidth=1.2)
-        axes.plot(rounds, values, "o", color=COLORS[OURS], markersize=4.5)
+        axes.plot(np.linspace(0, rounds[-1], len(moves)), moves, color=COLORS[PAPER], linewidth=1.2)
+        axes.plot(rounds, values, "o", color=COLORS[PAPER], markersize=4.5)
         if values.min() > 0 and values.max() > 10 * values.min():
             axes.set_yscale("log")
-        axes.set_title(name)
-        axes.set_xlabel("round")
+        axes.set(title=name, xlabel="round")
         axes.xaxis.get_major_locator().set_params(integer=True)
         settled.append((name, rounds_to_settle(values)))
     figure.axes[0].set_ylabel("objective, Eq. (7)")
@@ -116,101 +91,95 @@ def draw_convergence(results: Results) -> Drawing | None:
 
 def draw_images(results: Results) -> Drawing | None:
     """Draw the accuracies on the image data sets as bars."""
-    names = [name for name in IMAGES if name in results.datasets]
-    methods = [m for m in results.methods if any((name, m) in results.trials for name in names)]
-    if not names:
+    means = (
+        results.mean.reindex(list(config.IMAGES))
+        .dropna(how="all")
+        .dropna(how="all", axis="columns")
+    )
+    if means.empty:
         return None
-    figure = new_figure(2.0 + 2.2 * len(names), 0.9 + 0.27 * len(methods))
-    panels = np.ravel(figure.subplots(1, len(names), sharey=True))
-    places = np.arange(len(methods))
-    colors = [COLORS.get(method, OTHER) for method in methods]
-    for axes, name in zip(panels, names, strict=True):
-        means = np.array([results.mean(name, method) for method in methods])
-        stds = np.nan_to_num([results.std(name, method) for method in methods])
-        axes.barh(places, np.nan_to_num(means), height=0.7, color=colors)
-        have = ~np.isnan(means)
-        axes.errorbar(
-            means[have], places[have], xerr=stds[have], fmt="none", ecolor=INK, elinewidth=1.2
-        )
-        for place, mean, std in zip(places, means, stds, strict=True):
-            if math.isnan(mean):
-                axes.text(1, place, "not run", va="center", fontsize=8, color=MUTED)
-            else:
-                weight = "bold" if mean == np.nanmax(means) else "normal"
-                text = f"{mean:.1f}"
-                axes.text(mean + std + 2, place, text, va="center", fontsize=9, weight=weight)
-        axes.set_title(name)
-        axes.set(xlim=(0, 118), xticks=range(0, 101, 25), xlabel="accuracy, %")
+    stds = results.std.reindex_like(means).fillna(0.0)
+    figure = new_figure(2.0 + 2.2 * len(means), 0.9 + 0.27 * len(means.columns))
+    panels = np.ravel(figure.subplots(1, len(means), sharey=True))
+    style = {"height": 0.7, "color": [COLORS.get(method, OTHER) for method in means]}
+    for axes, (name, row) in zip(panels, means.iterrows(), strict=True):
+        lines = {"xerr": stds.loc[name], "error_kw": {"ecolor": INK, "elinewidth": 1.2}}
+        bars = axes.barh(list(means), row.fillna(0.0), **style, **lines)
+        texts = ["not run" if math.isnan(mean) else f"{mean:.1f}" for mean in row]
+        labels = axes.bar_label(bars, texts, padding=3, fontsize=9)
+        for label, mean in zip(labels, row, strict=True):
+            label.set_weight("bold" if mean == row.max() else "normal")
+        axes.set(title=name, xlim=(0, 118), xticks=range(0, 101, 25), xlabel="accuracy, %")
         axes.grid(visible=False, axis="y")
-    panels[0].set_yticks(places, methods)
     panels[0].invert_yaxis()
-    means = np.nan_to_num(results.means(names, methods), nan=-math.inf)
-    best = zip(names, means.argmax(axis=1), means.max(axis=1), strict=True)
-    return figure, {"best": [(name, methods[k], mean) for name, k, mean in best]}
+    best = [(name, row.idxmax(), row.max()) for name, row in means.iterrows()]
+    return figure, {"best": best}
 
 
 def draw_fixed_weights(results: Results) -> Drawing | None:
     """Draw the accuracies with fixed and with learned weights, for each data set with both."""
-    pairs = results.means(UCI, (FIXED, PRINTED))
-    both = ~np.isnan(pairs).any(axis=1)
-    if not both.any():
+    pairs = results.mean.reindex(index=list(config.UCI), columns=[FIXED, PAPER]).dropna()
+    if pairs.empty:
         return None
-    names = [UCI[i] for i in np.flatnonzero(both)]
-    pairs = pairs[both]
-    figure = new_figure(7.2, 1.3 + 0.36 * len(names))
+    stds = results.std.reindex_like(pairs).fillna(0.0)
+    figure = new_figure(7.2, 1.3 + 0.36 * len(pairs))
     axes = figure.subplots()
-    places = np.arange(len(names), dtype=float)
-    shapes = ((FIXED, "fixed weights", "s", -0.13), (PRINTED, "learned weights", "o", 0.13))
-    for k, (method, label, marker, shift) in enumerate(shapes):
-        stds = np.nan_to_num([results.std(name, method) for name in names])
-        style: dict[str, Any] = {"fmt": marker, "color": COLORS[method], "label": label}
-        axes.errorbar(pairs[:, k], places + shift, xerr=stds, markersize=6, elinewidth=1.2, **style)
-    right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-    for place, (fixed, learned) in zip(places, pairs, strict=True):
-        axes.annotate(signed(learned - fixed, 1), (1.02, place), va="center", **right)
+    places = np.arange(len(pairs), dtype=float)
+    shapes = ((FIXED, "fixed weights", "s", -0.13), (PAPER, "learned weights", "o", 0.13))
+    for method, label, marker, shift in shapes:
+        style: Record = {"fmt": marker, "color": COLORS[method], "label": label}
+        style |= {"xerr": stds[method], "markersize": 6, "elinewidth": 1.2}
+        axes.errorbar(pairs[method], places + shift, **style)
+    gains = (pairs[PAPER] - pairs[FIXED]).round(9)
+    right: Record = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+    for place, gain in zip(places, gains, strict=True):
+        axes.annotate(signed(gain, 1), (1.02, place), va="center", **right)
     axes.annotate("gain", (1.02, -0.8), color=MUTED, **right)
-    axes.set_yticks(places, names)
-    axes.set(ylim=(len(names) - 0.4, -0.6), xlabel="accuracy, %")
+    axes.set_yticks(places, list(pairs.index))
+    axes.set(ylim=(len(pairs) - 0.4, -0.6), xlabel="accuracy, %")
     figure.legend(loc="outside upper center", ncols=2)
-    gains = np.round(pairs[:, 1] - pairs[:, 0], 9)
-    counts = {"better": np.sum(gains > 0), "worse": np.sum(gains < 0), "equal": np.sum(gains == 0)}
-    return figure, counts | {"n_sets": len(names)}
+    counts = {"better": sum(gains > 0), "worse": sum(gains < 0), "equal": sum(gains == 0)}
+    return figure, counts | {"n_sets": len(pairs)}
 
 
 def draw_sensitivity(results: Results) -> Drawing | None:
     """Draw the accuracy over each parameter, with the others as in the paper or the library."""
-    if not results.sensitivity:
+    if results.sensitivity.empty:
         return None
     figure = new_figure(8.6, 5.8)
     figure.set_layout_engine("constrained", h_pad=0.09, w_pad=0.06)
     panels = np.ravel(figure.subplots(2, 2, sharey=True))
-    euclid = results.mean(results.sensitivity_dataset, "EUCLID")
-    ranges = []
-    for axes, parameter in zip(panels, PARAMETERS, strict=True):
-        axes.set_title(_LABELS[parameter])
-        lines = {s: results.sensitivity.get((parameter, s), {}) for s in SETTINGS}
-        is_same = bool(lines["paper"]) and lines["paper"] == lines["library"]
-        if is_same:  # these settings differ only in λ₁, so they agree where λ₁ varies
-            del lines["library"]
+    euclid = results.mean_of(results.sensitivity_dataset, "EUCLID")
+    groups = results.sensitivity.groupby(level=["parameter", "setting"])
+    lines = {key: line.droplevel(["parameter", "setting"]) for key, line in groups}
+    styles, ranges = CONFIG["sensitivity"]["lines"], []
+    for axes, parameter in zip(panels, config.PARAMETERS, strict=True):
+        drawn = {s: lines[parameter, s] for s in config.SETTINGS if (parameter, s) in lines}
+        # These settings differ only in λ₁, so they agree where λ₁ varies.
+        is_same = "library" in drawn and drawn["library"].equals(drawn.get("paper"))
+        if is_same:
+            del drawn["library"]
             axes.set_xlabel("the paper's and λ₁ = 300 K^η are the same", color=MUTED)
-        means = {s: _draw_band(axes, s, line) for s, line in lines.items() if line}
-        ends = {s: (min(values), max(values)) for s, values in means.items()}
-        ranges.append({"letter": LETTERS[parameter], "ends": ends, "is_same": is_same})
-        values = sorted({value for line in lines.values() for value in line})
-        if not values:
+        for setting, line in drawn.items():
+            _draw_band(axes, line, styles[setting])
+        ends = {s: (line["mean"].min(), line["mean"].max()) for s, line in drawn.items()}
+        ranges.append({"letter": config.LETTERS[parameter], "ends": ends, "is_same": is_same})
+        axes.set_title(CONFIG["titles"][parameter])
+        if drawn:
+            _scale(axes, pd.concat(drawn.values()).index)
+        else:
             axes.annotate("no records", (0.5, 0.5), xycoords="axes fraction", ha="center")
             axes.set_xticks([])
-        else:
-            _scale(axes, values)
         if not math.isnan(euclid):
-            axes.axhline(euclid, **_STYLES["EUCLID"])
+            axes.axhline(euclid, **styles["EUCLID"])
     for axes in panels[::2]:
         axes.set_ylabel("accuracy, %")
-    _draw_sensitivity_legend(figure, not math.isnan(euclid))
+    handles = {line.get_label(): line for axes in panels for line in axes.lines}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
     return figure, {"ranges": ranges}
 
 
-def draw_fitted_toy() -> Drawing:
+def draw_toy(_results: Results) -> Drawing:
     """Draw the toy of the demo, fitted here; all other figures need only records."""
     figure = learn_toy()
     return figure, {"titles": [axes.get_title() for axes in figure.axes]}
@@ -221,47 +190,24 @@ def rounds_to_settle(values: FloatArray) -> int:
     return int(np.argmax(values - values[-1] <= 0.01 * (values[0] - values[-1])))
 
 
-def _draw_scale(axes: "Axes", start: float, length: float) -> None:
+def _draw_scale(axes: Axes, start: float, length: float) -> None:
     """Draw the critical difference as a length, above the axis."""
-    axes.plot([start, start + length], [0.85, 0.85], color=INK, linewidth=1.4)
-    for end in (start, start + length):
-        axes.plot([end, end], [0.78, 0.92], color=INK, linewidth=1.4)
+    axes.hlines(0.85, start, start + length, color=INK, linewidth=1.4)
+    axes.vlines([start, start + length], 0.78, 0.92, color=INK, linewidth=1.4)
     text = f"critical difference {length:.2f}"
     axes.text(start + length / 2, 0.97, text, ha="center", va="bottom", fontsize=9)
 
 
-def _draw_band(axes: "Axes", setting: str, line: dict[float, list[float]]) -> FloatArray:
-    """Draw means and deviations over the values of a parameter, and return the means."""
-    values = np.array(sorted(line))
-    means = np.array([np.mean(line[value]) for value in values])
-    stds = np.array([np.std(line[v], ddof=1) if len(line[v]) > 1 else 0.0 for v in values])
-    style = _STYLES[setting]
-    axes.fill_between(
-        values, means - stds, means + stds, color=style["color"], alpha=0.18, linewidth=0
-    )
-    axes.plot(values, means, **style)
-    return means
+def _draw_band(axes: Axes, line: pd.DataFrame, style: Record) -> None:
+    """Draw means and deviations over the values of a parameter."""
+    low, high = line["mean"] - line["std"], line["mean"] + line["std"]
+    axes.fill_between(line.index, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    axes.plot(line.index, line["mean"], **style)
 
 
-def _scale(axes: "Axes", values: Sequence[float]) -> None:
+def _scale(axes: Axes, values: pd.Index) -> None:
     """Make the axis logarithmic if the values span more than two powers of ten."""
-    positive = [value for value in values if value > 0]
-    if positive and positive[-1] > 100 * positive[0]:
-        if values[0] > 0:
-            axes.set_xscale("log")
-        else:
-            axes.set_xscale("symlog", linthresh=positive[0])
-
-
-def _draw_sensitivity_legend(figure: "Figure", with_euclid: bool) -> None:
-    from matplotlib.lines import Line2D
-
-    entries = {
-        "paper's setting, $\\lambda_1 = 1$": _STYLES["paper"],
-        "$\\lambda_1 = 300\\,K^\\eta$": _STYLES["library"],
-        'goal="neighbors", the rest by default': _STYLES["neighbors"],
-    }
-    if with_euclid:
-        entries["EUCLID"] = _STYLES["EUCLID"]
-    handles = [Line2D([], [], **style) for style in entries.values()]
-    figure.legend(handles, list(entries), loc="outside lower center", ncols=4)
+    least = values[values > 0].min()
+    if values.max() > 100 * least:
+        log: Record = {"value": "symlog", "linthresh": least}
+        axes.set_xscale(**log if values.min() <= 0 else {"value": "log"})

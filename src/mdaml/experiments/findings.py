@@ -1,44 +1,32 @@
 """What the results show, as plain values; ``template.html.j2`` has the sentences."""
 
-import math
 from collections.abc import Iterable
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
+import pandas as pd
 
+from mdaml.experiments.config import IMAGES, OURS, PUBLISHED_GRID, RIVALS, UCI
 from mdaml.experiments.ranking import Ranking, compare_with_ours, mean_ranks, rank_methods
-from mdaml.experiments.results import (
-    CONVERGENCE,
-    IMAGES,
-    OURS,
-    PARAMETERS,
-    PUBLISHED_GRID,
-    RIVALS,
-    SETTINGS,
-    UCI,
-    VARIANTS,
-    Results,
-    is_variant,
-    read_published,
-)
+from mdaml.experiments.records import Record
+from mdaml.experiments.results import Results, read_published
 
 
-def find_all(results: Results) -> dict[str, Any]:
+def find_all(results: Results) -> Record:
     """Return the results with everything that the tables and the page say about them."""
     ranking = rank_methods(results)
-    trials = [trial for some in results.trials.values() for trial in some.values()]
-    dates = sorted(str(trial["time"])[:10] for trial in trials if trial.get("time"))
+    dates = sorted(str(time)[:10] for time in results.trials["time"].dropna() if time)
     return {
         "results": results,
         "ranking": ranking,
         "comparisons": compare_with_ours(results),
         "places": _places(ranking),
-        "mean_accuracy": float(np.nanmean(results.means(results.datasets, results.methods))),
+        "mean_accuracy": float(np.nanmean(results.mean)),
         "kinds": _ranks_by_kind(results, ranking),
         "standing": _standing(results),
         "against_paper": _against_paper(results),
-        "missing": _missing(results),
-        "n_fits": len(trials),
+        "n_fits": len(results.trials),
         "dates": list(dict.fromkeys((dates[0], dates[-1]))) if dates else [],
         "versions": _versions(results),
     }
@@ -52,17 +40,18 @@ def join_words(words: Iterable[str]) -> str:
     return " and ".join(filter(None, (", ".join(items[:-1]), items[-1]))) if items else ""
 
 
-def _places(ranking: Ranking) -> list[dict[str, Any]]:
+def _places(ranking: Ranking) -> list[Record]:
     """Different mean ranks from the best, with the methods that have them and their place."""
-    places: list[dict[str, Any]] = []
-    for n_ahead, (method, rank) in enumerate(ranking.ordered):
-        if not places or rank > places[-1]["rank"]:
-            places.append({"place": n_ahead + 1, "rank": rank, "methods": []})
-        places[-1]["methods"].append(method)
+    places: list[Record] = []
+    n_ahead = 0
+    for rank, group in groupby(ranking.ordered, itemgetter(1)):
+        methods = [method for method, _ in group]
+        places.append({"place": n_ahead + 1, "rank": rank, "methods": methods})
+        n_ahead += len(methods)
     return places
 
 
-def _ranks_by_kind(results: Results, ranking: Ranking) -> list[dict[str, Any]]:
+def _ranks_by_kind(results: Results, ranking: Ranking) -> list[Record]:
     """Mean ranks over the UCI sets and over the image sets, if there are both."""
     kinds = []
     for name, known in (("UCI", UCI), ("image", IMAGES)):
@@ -74,75 +63,46 @@ def _ranks_by_kind(results: Results, ranking: Ranking) -> list[dict[str, Any]]:
     return kinds
 
 
-def _standing(results: Results) -> dict[str, list[Any]]:
+def _standing(results: Results) -> Record:
     """Find the data sets on which MDaML is best, tied or beaten (by how much, by whom)."""
-    best: list[str] = []
-    tied: list[str] = []
-    beaten: list[tuple[float, str, str]] = []
-    for dataset in results.datasets:
-        ours = results.mean(dataset, OURS)
-        rivals = [m for m in results.compared if m != OURS and (dataset, m) in results.trials]
-        if math.isnan(ours) or not rivals:
-            continue
-        rival = max(rivals, key=lambda method: results.mean(dataset, method))
-        gap = round(results.mean(dataset, rival), 2) - round(ours, 2)
-        if gap > 0:
-            beaten.append((gap, dataset, rival))
-        else:
-            (best if gap < 0 else tied).append(dataset)
-    return {"best": best, "tied": tied, "beaten": sorted(beaten, reverse=True)}
-
-
-def _against_paper(results: Results) -> list[dict[str, Any]]:
-    """Differences from the published accuracies of MDaML, of a variant, and of all others."""
-    published = read_published()["accuracy"]
-    found = []
-    for name, methods in ((OURS, (OURS,)), (PUBLISHED_GRID, (PUBLISHED_GRID,)), ("", RIVALS)):
-        differences = []
-        for dataset, method in results.trials:
-            key = dataset, OURS if is_variant(method) else method
-            if method in methods and key in published:
-                difference = round(results.mean(dataset, method) - published[key][0], 2)
-                differences.append((difference, dataset, method))
-        if differences:
-            values = [difference[0] for difference in differences]
-            counts = {"n": len(values), "n_above": sum(value > 0 for value in values)}
-            ends = {"lowest": min(differences), "highest": max(differences)}
-            found.append({"method": name, "median": float(np.median(values))} | counts | ends)
-    return found
-
-
-def _missing(results: Results) -> dict[str, list[Any]]:
-    """Parts of the experiments that have no records, or too few."""
-    most = results.trial_counts[-1]
-    n_trials = {key: len(trials) for key, trials in results.trials.items()}
-    short = {
-        method: [
-            (dataset, n_trials[dataset, method], most)
-            for dataset in results.datasets
-            if 0 < n_trials.get((dataset, method), 0) < most
-        ]
-        for method in results.methods
-    }
-    absent = {
-        method: [dataset for dataset in results.datasets if (dataset, method) not in n_trials]
-        for method in results.methods
-    }
-    lines = [(parameter, setting) for parameter in PARAMETERS for setting in SETTINGS]
+    means = results.mean.reindex(columns=list(results.compared))
+    if OURS not in means:
+        return {"best": [], "tied": [], "beaten": []}
+    rivals = means.drop(columns=OURS)[means[OURS].notna()].dropna(how="all")
+    gaps = rivals.max(axis="columns").round(2) - means[OURS].round(2)
+    gaps = gaps.dropna()
+    beaten = [(gap, name, rivals.loc[name].idxmax()) for name, gap in gaps[gaps > 0].items()]
     return {
-        "datasets": [name for name in (*UCI, *IMAGES) if name not in results.datasets],
-        "methods": [name for name in (OURS, *VARIANTS, *RIVALS) if name not in results.methods],
-        "cells": [(method, absent[method], short[method]) for method in results.methods],
-        "curves": [name for name in CONVERGENCE if name not in results.convergence],
-        "lines": [line for line in lines if line not in results.sensitivity],
+        "best": list(gaps.index[gaps < 0]),
+        "tied": list(gaps.index[gaps == 0]),
+        "beaten": sorted(beaten, reverse=True),
     }
+
+
+def _against_paper(results: Results) -> list[Record]:
+    """Differences from the published accuracies of MDaML, of a variant, and of all others."""
+    published = read_published()["mean"]
+    found = []
+    for name, methods in ((OURS, [OURS]), (PUBLISHED_GRID, [PUBLISHED_GRID]), ("", [*RIVALS])):
+        ours = results.mean.reindex(columns=methods)
+        theirs = published.rename(columns={"MDaML": name}).reindex_like(ours)
+        differences = (ours - theirs).round(2).T.unstack().dropna()
+        cells = [(value, *key) for key, value in differences.items()]
+        if cells:
+            found.append(
+                {
+                    "method": name,
+                    "median": float(differences.median()),
+                    "n": len(cells),
+                    "n_above": int((differences > 0).sum()),
+                    "lowest": min(cells),
+                    "highest": max(cells),
+                }
+            )
+    return found
 
 
 def _versions(results: Results) -> dict[str, list[str]]:
     """Versions of the packages that the trials ran with; all of them if they differ."""
-    found: dict[str, dict[str, None]] = {}
-    for trials in results.trials.values():
-        for trial in trials.values():
-            for name, version in (trial.get("versions") or {}).items():
-                found.setdefault(name, {})[str(version)] = None
-    return {name: list(versions) for name, versions in found.items()}
+    found = pd.DataFrame(list(results.trials["versions"].dropna())).astype(str)
+    return {name: list(dict.fromkeys(found[name].dropna())) for name in found}

@@ -15,22 +15,19 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
+from sklearn.base import BaseEstimator
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 
 from mdaml import estimators
 from mdaml._validation import ignore_warnings
-from mdaml.experiments.config import CONFIG, CONFIRMATION, DATASETS, METHODS, combinations, spread
+from mdaml.experiments import config
+from mdaml.experiments.config import CONFIG, METHODS, PAPER, combinations, current_name, spread
 from mdaml.experiments.records import Record, appending, read_records
 from mdaml.experiments.splits import TrialData, load_folds, load_samples, load_split, seed_of, sizes
-
-# The methods whose convergence and sensitivity are recorded.
-_PRINTED = "MDaML, Eq. (7)"
-_METHOD_OF = {"paper": _PRINTED, "library": _PRINTED, "neighbors": "MDaML"}  # by setting
 
 
 @dataclass(frozen=True)
@@ -77,10 +74,10 @@ def make_plan(
     n_trials = CONFIG["quick" if quick else "protocol"]["trials"] if trials is None else trials
     left_out: tuple[str, ...] = ()
     if datasets is None:
-        default = CONFIG["quick"]["datasets"] if quick else DATASETS
+        default = CONFIG["quick"]["datasets"] if quick else config.DATASETS
         left_out = tuple(name for name in default if not _is_available(name))
         datasets = [name for name in default if name not in left_out]
-    datasets = _find_names("datasets", datasets, (*DATASETS, *CONFIRMATION))
+    datasets = _find_names("datasets", datasets, (*config.DATASETS, *config.CONFIRMATION))
     for name in datasets:
         load_samples(name)  # an error now is better than one after an hour
     methods = _find_names("methods", METHODS if methods is None else methods, METHODS)
@@ -105,8 +102,8 @@ def list_jobs(
         for trial in range(n_trials)
     ]
     curves = short["convergence"] if quick else CONFIG["convergence"]["datasets"]
-    if _PRINTED in methods:
-        jobs += [job("convergence", name, _PRINTED) for name in curves if name in datasets]
+    if PAPER in methods:
+        jobs += [job("convergence", name, PAPER) for name in curves if name in datasets]
     study = CONFIG["sensitivity"]
     dataset = short["sensitivity_dataset"] if quick else study["dataset"]
     most = short["sensitivity_trials"] if quick else study["trials"]
@@ -114,7 +111,7 @@ def list_jobs(
     return jobs + [
         job("sensitivity", dataset, method, trial, parameter, setting, float(value))
         for parameter in study["fixed"]
-        for setting, method in _METHOD_OF.items()
+        for setting, method in config.SETTINGS.items()
         if method in methods
         for value in spread(study[parameter], n_values)
         for trial in range(min(most, n_trials))
@@ -152,6 +149,7 @@ def run(
     with appending(path) as append:
         records = read_records(path)
         _check_presets(path, records, {job.preset for job in plan})
+        records = [record | {"method": current_name(record["method"])} for record in records]
         known = {_key(record) for record in records}
         done = sum(value for key, value in costs.items() if key in known)
         for is_tuning in (True, False):  # trials need the parameters that tuning chooses
@@ -173,7 +171,7 @@ def run(
     return [record for record in records if _key(record) in costs]
 
 
-def do_job(job: Job, params: dict[str, Any]) -> tuple[Job, Record]:
+def do_job(job: Job, params: Record) -> tuple[Job, Record]:
     """Return a job with its record; `params` are those that tuning has chosen."""
     work = {
         "tuning": _tune,
@@ -193,7 +191,7 @@ def do_job(job: Job, params: dict[str, Any]) -> tuple[Job, Record]:
     return job, record | {"time": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
-def _tune(job: Job, _params: dict[str, Any]) -> Record:
+def _tune(job: Job, _params: Record) -> Record:
     """Score all combinations of the grid by cross-validation on the first training part."""
     quick = job.preset == "quick"
     folds = load_folds(job.dataset, CONFIG["quick" if quick else "protocol"]["folds"])
@@ -205,7 +203,7 @@ def _tune(job: Job, _params: dict[str, Any]) -> Record:
     return {"params": best["params"], "scores": scores}
 
 
-def _trial(job: Job, params: dict[str, Any]) -> Record:
+def _trial(job: Job, params: Record) -> Record:
     """Fit on the training part of a split, and classify the test part."""
     grid = combinations(job.method, job.preset == "quick")
     if not params and len(grid) == 1:
@@ -216,7 +214,7 @@ def _trial(job: Job, params: dict[str, Any]) -> Record:
     return {"accuracy": accuracy, "fit_seconds": seconds, "params": params} | sizes
 
 
-def _convergence(job: Job, params: dict[str, Any]) -> Record:
+def _convergence(job: Job, params: Record) -> Record:
     """Fit for a fixed number of rounds, even after convergence."""
     samples, _, _, _, triplets = load_split(job.dataset, 0)
     model = make(job.method, params, seed_of(job.dataset, 0))
@@ -226,7 +224,7 @@ def _convergence(job: Job, params: dict[str, Any]) -> Record:
     return {"params": params, "objective": history[::3], "history": history}
 
 
-def _sensitivity(job: Job, _params: dict[str, Any]) -> Record:
+def _sensitivity(job: Job, _params: Record) -> Record:
     """Fit with one parameter changed."""
     study = CONFIG["sensitivity"]
     params = {} if job.setting == "neighbors" else study["fixed"]
@@ -241,16 +239,18 @@ def _sensitivity(job: Job, _params: dict[str, Any]) -> Record:
 
 
 def fit_and_score(
-    method: str, params: dict[str, Any], data: TrialData, *, trial: int = 0
+    method: str, params: Record, data: TrialData, *, trial: int = 0
 ) -> tuple[float, float]:
     """Return the accuracy of nearest neighbours under the learned metric, and the fit's seconds.
 
     The accuracy is Eq. (16) of the paper; only the fit is timed.
     """
     X, y, X_test, y_test, triplets = data
-    model = make(method, params, seed_of(method, trial))
+    # Seeds follow the name in the first records, so that results stay the same.
+    first_name = CONFIG["methods"][method].get("formerly", method)
+    model = make(method, params, seed_of(first_name, trial))
     uses_triplets = CONFIG["methods"][method]["supervision"] == "triplets"
-    supervision: dict[str, Any] = {"triplets": triplets} if uses_triplets else {"y": y}
+    supervision: Record = {"triplets": triplets} if uses_triplets else {"y": y}
     start = time.perf_counter()
     model.fit(X, **supervision)
     seconds = time.perf_counter() - start
@@ -258,7 +258,7 @@ def fit_and_score(
     return float(knn.score(model.transform(X_test), y_test)), seconds
 
 
-def make(method: str, params: dict[str, Any], seed: int) -> Any:
+def make(method: str, params: Record, seed: int) -> BaseEstimator:
     """Return an estimator with the options of the method and these parameters."""
     entry = CONFIG["methods"][method]
     options = entry.get("options", {}) | params
@@ -287,9 +287,7 @@ def cost(job: Job) -> float:
     """Return a rough estimate of the work in an arbitrary unit, to order jobs and show progress."""
     n, d = sizes(job.dataset)
     n_fits = 2.0 * len(combinations(job.method, quick=False)) if job.kind == "tuning" else 1.0
-    slow = {"DML-dc": 20.0, "NCA": 40.0, "LMNN": 4.0, "DMLMJ": 2.0, "LFDA": 1.0}
-    fast = {"EUCLID": 0.05, "GMML": 0.3, "KISSME": 0.3}
-    return n_fits * (n * (d + 20.0) * (slow | fast).get(job.method, 2.0) + 2e4)
+    return n_fits * (n * (d + 20.0) * CONFIG["methods"][job.method].get("cost", 2.0) + 2e4)
 
 
 def _is_available(dataset: str) -> bool:
@@ -305,9 +303,10 @@ def _find_names(what: str, names: Iterable[str], all_names: Sequence[str]) -> tu
     by_name = {name.casefold(): name for name in all_names}
     chosen = []
     for name in names:
-        if name.casefold() not in by_name:
+        key = current_name(name).casefold()
+        if key not in by_name:
             raise ValueError(f"{what} must be among: {'; '.join(all_names)}. Got {name!r}.")
-        chosen.append(by_name[name.casefold()])
+        chosen.append(by_name[key])
     return tuple(dict.fromkeys(chosen))
 
 
@@ -327,11 +326,11 @@ def _check_presets(path: Path, records: list[Record], presets: set[str]) -> None
         )
 
 
-def _key(record: dict[str, Any]) -> tuple[Any, ...]:
+def _key(record: Record) -> tuple[object, ...]:
     return tuple(record.get(name, default) for name, default in vars(Job("", "", "")).items())
 
 
-def _do_job_of(driver: int, job: Job, params: dict[str, Any]) -> tuple[Job, Record]:
+def _do_job_of(driver: int, job: Job, params: Record) -> tuple[Job, Record]:
     """Do a job in a process of its own, which ends soon after the one that started it."""
     if os.getppid() == driver:
         _end_with_parent(driver)
@@ -350,9 +349,7 @@ def _end_with_parent(parent: int) -> None:
     Thread(target=watch, name="mdaml-watch", daemon=True).start()
 
 
-def _run_parallel(
-    calls: list[tuple[Job, dict[str, Any]]], n_jobs: int
-) -> Iterator[tuple[Job, Record]]:
+def _run_parallel(calls: list[tuple[Job, Record]], n_jobs: int) -> Iterator[tuple[Job, Record]]:
     """Yield results when they are ready, or batch by batch if the backend cannot do that."""
     backend, _ = get_active_backend()
     if not calls:

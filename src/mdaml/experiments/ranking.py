@@ -3,13 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from mdaml._typing import FloatArray
-from mdaml.experiments.results import OURS, Results
+from mdaml.experiments.config import OURS
+from mdaml.experiments.records import Record
+from mdaml.experiments.results import Results
+
+_SIGNS = {"better": 1, "equal": 0, "worse": -1}
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,14 @@ def rank_methods(results: Results) -> Ranking:
     A method without results on some data sets is left out if the others then have a larger block
     without a gap, counted in cells; MDaML stays if it was run at all.
     """
-    datasets, methods = _complete_block(results)
-    means = results.means(datasets, methods)
-    if not means.size:
-        return Ranking(datasets, methods, np.empty(0), math.nan, math.nan)
-    n_datasets, n_methods = means.shape
+    block = _complete_block(results)
+    n_datasets, n_methods = block.shape
     difference = p_value = math.nan
     if n_datasets > 1 and n_methods > 2:
-        difference, p_value = critical_difference(n_methods, n_datasets), _friedman_p(means)
-    return Ranking(datasets, methods, mean_ranks(means), difference, p_value)
+        difference = critical_difference(n_methods, n_datasets)
+        p_value = _friedman_p(block.to_numpy())
+    ranks = mean_ranks(block.to_numpy()) if block.size else np.empty(0)
+    return Ranking(tuple(block.index), tuple(block.columns), ranks, difference, p_value)
 
 
 def mean_ranks(means: FloatArray) -> FloatArray:
@@ -99,7 +102,7 @@ def indistinct_groups(ranks: FloatArray, difference: float) -> list[tuple[int, i
     return groups
 
 
-def compare_with_ours(results: Results) -> list[dict[str, Any]]:
+def compare_with_ours(results: Results) -> list[Record]:
     """Test every other method against MDaML, over the data sets on which both were run.
 
     Wilcoxon's two-sided signed-rank test is on the means of the data sets, one pair each. Trials on
@@ -113,22 +116,18 @@ def compare_with_ours(results: Results) -> list[dict[str, Any]]:
         minus the other; the p-value ``p``, ``p_holm`` after Holm's correction, and the ``reading``
         of the latter at 0.05.
     """
-    tests: list[dict[str, Any]] = []
+    tests: list[Record] = []
     for method in results.methods:
         means = results.means(results.datasets, (OURS, method))
         differences = np.round(means[~np.isnan(means).any(axis=1)] @ (1.0, -1.0), 9)
-        if method == OURS or not len(differences):
-            continue
-        counts = {
-            "better": int(np.sum(differences > 0)),
-            "equal": int(np.sum(differences == 0)),
-            "worse": int(np.sum(differences < 0)),
-        }
-        median, p = float(np.median(differences)), _signed_rank_p(differences)
-        tests.append({"method": method, **counts, "median": median, "p": p})
+        if method != OURS and len(differences):
+            signs = np.sign(differences)
+            counts = {name: int(np.sum(signs == sign)) for name, sign in _SIGNS.items()}
+            numbers = {"median": float(np.median(differences)), "p": _signed_rank_p(differences)}
+            tests.append({"method": method} | counts | numbers)
     for test, p_holm in zip(tests, holm([test["p"] for test in tests]), strict=True):
-        is_better = "MDaML better" if test["median"] > 0 else "MDaML worse"
-        reading = is_better if p_holm < 0.05 else "no difference shown"
+        side = "better" if test["median"] > 0 else "worse"
+        reading = f"{OURS} {side}" if p_holm < 0.05 else "no difference shown"
         test |= {"p_holm": p_holm, "reading": reading}
     return tests
 
@@ -141,28 +140,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.04, 0.01, 0.5])
     [0.08, 0.03, 0.5]
     """
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for i, k in enumerate(sorted(range(len(p_values)), key=lambda k: p_values[k])):
-        largest = max(largest, min(1.0, (len(p_values) - i) * p_values[k]))
-        adjusted[k] = largest
-    return adjusted
+    ordered = pd.Series(p_values, dtype=float).sort_values(kind="stable")
+    corrected = ordered * np.arange(len(ordered), 0, -1)
+    return corrected.cummax().clip(upper=1.0).sort_index().tolist()
 
 
-def _complete_block(results: Results) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Find the data sets and methods of the largest block of results without a gap."""
-    compared = results.compared
-    have = ~np.isnan(results.means(results.datasets, compared))  # (n_datasets, n_methods)
-    required = np.array([method == OURS for method in compared])
-    best: tuple[tuple[int, int], tuple[str, ...], tuple[str, ...]] = (0, 0), (), ()
-    for least in sorted(set(have.sum(axis=0)), reverse=True):
-        kept = required | (have.sum(axis=0) >= least)
-        complete = have[:, kept].all(axis=1)
-        size = int(kept.sum() * complete.sum()), int(kept.sum())
-        if complete.any() and size > best[0]:
-            datasets = tuple(np.array(results.datasets)[complete].tolist())
-            best = size, datasets, tuple(np.array(compared)[kept].tolist())
-    return best[1], best[2]
+def _complete_block(results: Results) -> pd.DataFrame:
+    """Return the mean accuracies of the largest block of results without a gap."""
+    means = results.mean[list(results.compared)]
+    counts = means.notna().sum()
+    best = means.iloc[:0, :0]
+    for least in sorted(set(counts), reverse=True):
+        block = means.loc[:, (counts >= least) | (counts.index == OURS)].dropna()
+        if block.size and (block.size, block.shape[1]) > (best.size, best.shape[1]):
+            best = block
+    return best
 
 
 def _friedman_p(means: FloatArray) -> float:

@@ -1,46 +1,22 @@
 """Write the report from records: tables, figures and one page."""
 
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from mdaml.experiments import figures, findings, pictures, tables
 from mdaml.experiments.records import Record
-from mdaml.experiments.results import OURS, read_results
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _PAGE = "report.html"
 _TABLES = ("accuracy", "tests", "variants", "times", "parameters", "sizes")
-_FIGURES: dict[str, Callable[[dict[str, Any]], figures.Drawing | None]] = {
-    "critical_difference": lambda found: figures.draw_critical_difference(found["ranking"]),
-    "fixed_weights": lambda found: figures.draw_fixed_weights(found["results"]),
-    "images": lambda found: figures.draw_images(found["results"]),
-    "convergence": lambda found: figures.draw_convergence(found["results"]),
-    "sensitivity": lambda found: figures.draw_sensitivity(found["results"]),
-    "toy": lambda _: figures.draw_fitted_toy(),
-}
+_FIGURES = ("critical_difference", "fixed_weights", "images", "convergence", "sensitivity", "toy")
 _FILES = {
     _PAGE,
     *(f"tables/{name}.{suffix}" for name in _TABLES for suffix in ("md", "tex")),
     *(f"figures/{name}.{suffix}" for name in _FIGURES for suffix in ("png", "svg")),
 }
 _FILES_OF_FILE_MANAGERS = {".DS_Store", "Thumbs.db", "desktop.ini"}
-
-_TEX = {
-    **{char: "\\" + char for char in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "–": "--", "<": "$<$", ">": "$>$"},
-    **{"K^η": r"$K^\eta$", "λ₁": r"$\lambda_1$", "λ₂": r"$\lambda_2$", "η": r"$\eta$"},
-}
-_TEX_PATTERN = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
 
 
 def write_report(
@@ -72,7 +48,9 @@ def write_report(
     ValueError
         If no record can be used, or `out` contains something that is not a report.
     """
-    found = findings.find_all(read_results(records))
+    from mdaml.experiments import findings, page, results  # they need the extra
+
+    found = findings.find_all(results.read_results(records))
     out = Path(out).resolve()
     with _replacing(out) as folder:
         drawn = {}
@@ -80,74 +58,16 @@ def write_report(
             if progress is not None:
                 progress(name.replace("_", " "), done, len(_FIGURES) + 1)
             if name != "page":
-                drawn[name] = _write_figure(folder, name, found)
-        made = make_tables(found)
+                drawn[name] = page.write_figure(folder / "figures", name, found["results"])
+        made = page.make_tables(found)
         for name, table in made.items():
             for suffix in ("md", "tex"):
                 path = folder / "tables" / f"{name}.{suffix}"
                 path.write_text(table[suffix], encoding="utf-8")
         names = sorted(path.relative_to(folder).as_posix() for path in folder.glob("*/*"))
-        page = render_page(found, made, drawn, names)
-        (folder / _PAGE).write_text(page, encoding="utf-8")
+        text = page.render_page(found, made, drawn, names)
+        (folder / _PAGE).write_text(text, encoding="utf-8")
     return out / _PAGE
-
-
-def make_tables(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the tables that have rows, with title and caption, as Markdown and as LaTeX."""
-    text: Any = _environment().get_template("tables.j2").make_module(found)
-    made = tables.make_tables(found["results"], found["ranking"], found["comparisons"])
-    for name, table in made.items():
-        caption = " ".join(getattr(text, name)(table).split())
-        table |= {"name": name, "title": text.titles[name], "caption": caption}
-        table |= {"md": text.markdown(table), "tex": text.latex(table)}
-    return made
-
-
-def render_page(
-    found: dict[str, Any],
-    made: Mapping[str, Any],
-    drawn: Mapping[str, Any],
-    names: Sequence[str] = (),
-) -> str:
-    """Return the page with tables, figures and links to files; it names the missing parts."""
-    template = _environment().get_template("template.html.j2")
-    return template.render(found, tables=made, figures=drawn, files=names, OURS=OURS)
-
-
-@cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, FunctionLoader
-
-    folder = files("mdaml.experiments")
-    environment = Environment(
-        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")),
-        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "join_words": findings.join_words,
-        "signed": tables.signed,
-        "p_value": tables.p_value,
-        "markdown": lambda text: re.sub(r"([|_*])", r"\\\1", text),
-        "tex": lambda text: _TEX_PATTERN.sub(lambda match: _TEX[match[0]], text),
-    }
-    return environment
-
-
-def _write_figure(folder: Path, name: str, found: dict[str, Any]) -> dict[str, Any] | None:
-    """Write a figure as PNG and as SVG; return the values of its caption and the inline SVG."""
-    with pictures.report_style():
-        drawing = _FIGURES[name](found)
-        if drawing is None:
-            return None
-        figure, values = drawing
-        pictures.fix_layout(figure)
-        svg = pictures.to_svg(figure)
-        png = pictures.to_png(figure)
-    (folder / "figures" / f"{name}.svg").write_text(svg, encoding="utf-8")
-    (folder / "figures" / f"{name}.png").write_bytes(png)
-    return values | {"svg": pictures.to_inline_svg(svg, name)}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The records of a run, arranged by data set and method, and the tables printed in the paper."""
+"""The records of a run as tables by data set and method, and the tables printed in the paper."""
 
 import math
 import tomllib
@@ -6,30 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mdaml._typing import FloatArray
-from mdaml.experiments.config import CONFIG, METHODS
+from mdaml.experiments.config import DATASETS, OURS, RIVALS, VARIANTS, current_name
 from mdaml.experiments.records import Record
 
-Key = tuple[str, str]  # data set, method
+Key = tuple[str, ...]
 
-UCI = tuple(CONFIG["datasets"]["uci"])
-IMAGES = tuple(CONFIG["datasets"]["images"])
-CONVERGENCE = tuple(CONFIG["convergence"]["datasets"])
-PARAMETERS = tuple(CONFIG["sensitivity"]["fixed"])
-SETTINGS = ("paper", "library", "neighbors")
-
-OURS = "MDaML"
-PRINTED = "MDaML, Eq. (7)"
-PUBLISHED_GRID = "MDaML, published grid"
-FIXED = "MDaML, fixed weights"
-VARIANTS = tuple(method for method in METHODS if method.startswith(f"{OURS}, "))
-RIVALS = tuple(method for method in METHODS if method not in (OURS, *VARIANTS))
-
-_FRACTION = "a fraction from 0 to 1"
+_KEYS = {
+    "trial": ("dataset", "method", "trial"),
+    "tuning": ("dataset", "method"),
+    "convergence": ("dataset",),
+    "sensitivity": ("dataset", "parameter", "setting", "value", "trial"),
+}
+_TYPES = {"trial": int, "value": float}  # the other keys are text
+_OPTIONAL = ("fit_seconds", "params", "n_train", "n_test", "n_features", "versions", "time")
 
 
 @dataclass(frozen=True)
@@ -38,39 +32,42 @@ class Results:
 
     Attributes
     ----------
-    trials : dict
-        Records by data set and method, then by number of the trial.
-    tuning : dict
-        Record by data set and method.
-    convergence : dict
-        Record by data set.
-    sensitivity : dict
-        Accuracies in percent by parameter and setting, then by value; one for each trial.
+    trials : DataFrame
+        One row per trial; the accuracy in percent.
+    mean, std, n_trials, seconds : DataFrame
+        Mean and deviation of the accuracies, number of trials and median time of a fit: one row
+        per data set (those of the paper in its order, then others), one column per method (MDaML,
+        its variants, the others in the order of the paper). A missing cell is nan.
+    tuning, convergence : dict
+        Record by data set and method, and by data set.
+    sensitivity : DataFrame
+        Mean and deviation of the accuracies by parameter, setting and value.
     sensitivity_dataset : str
         The data set of `sensitivity`; the last one if there are several.
-    is_quick : bool
-        Whether records come from a quick run, which is too small for results.
     n_unusable : int
         Number of records without a needed field or with an impossible value.
     """
 
-    trials: dict[Key, dict[int, Record]]
+    trials: pd.DataFrame
+    mean: pd.DataFrame
+    std: pd.DataFrame
+    n_trials: pd.DataFrame
+    seconds: pd.DataFrame
     tuning: dict[Key, Record]
     convergence: dict[str, Record]
-    sensitivity: dict[Key, dict[float, list[float]]]
+    sensitivity: pd.DataFrame
     sensitivity_dataset: str
-    is_quick: bool
     n_unusable: int
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """Data sets with a trial: those of the paper in its order, then others."""
-        return _arrange((dataset for dataset, _ in self.trials), (*UCI, *IMAGES))
+        """Data sets with a trial."""
+        return tuple(self.mean.index)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Methods with a trial: MDaML, its variants, the others in the order of the paper."""
-        return _arrange((method for _, method in self.trials), (OURS, *VARIANTS, *RIVALS))
+        """Methods with a trial."""
+        return tuple(self.mean.columns)
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -88,40 +85,25 @@ class Results:
     @property
     def trial_counts(self) -> list[int]:
         """The different numbers of trials that a method has on a data set, ascending."""
-        return sorted({len(trials) for trials in self.trials.values()})
+        return sorted({int(n) for n in self.n_trials.unstack().dropna()})
 
-    def accuracies(self, dataset: str, method: str) -> FloatArray:
-        """Accuracies in percent, in the order of the trials; empty if there are none."""
-        trials = self.trials.get((dataset, method), {})
-        return np.array([100.0 * trials[i]["accuracy"] for i in sorted(trials)])
+    @property
+    def is_quick(self) -> bool:
+        """Whether records come from a quick run, which is too small for results."""
+        return "quick" in set(self.trials.get("preset", ()))
 
-    def mean(self, dataset: str, method: str) -> float:
+    def mean_of(self, dataset: str, method: str) -> float:
         """Mean accuracy in percent; nan if there is none."""
-        values = self.accuracies(dataset, method)
-        # Rounded, so that the order of additions cannot break a tie.
-        return round(float(values.mean()), 9) if len(values) else math.nan
-
-    def std(self, dataset: str, method: str) -> float:
-        """Sample standard deviation in percent; nan for fewer than two trials."""
-        values = self.accuracies(dataset, method)
-        return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+        return float(self.means((dataset,), (method,))[0, 0])
 
     def means(self, datasets: Sequence[str], methods: Sequence[str]) -> FloatArray:
-        """Mean accuracies, one row per data set, one column per method."""
-        return np.array(
-            [[self.mean(dataset, method) for method in methods] for dataset in datasets]
-        )
-
-    def seconds(self, dataset: str, method: str) -> float:
-        """Median time of a fit; nan if there is none."""
-        trials = self.trials.get((dataset, method), {})
-        values = [trial["fit_seconds"] for trial in trials.values() if "fit_seconds" in trial]
-        return float(np.median(values)) if values else math.nan
+        """Mean accuracies, one row per data set, one column per method; nan if there is none."""
+        return np.asarray(self.mean.reindex(index=list(datasets), columns=list(methods)), float)
 
 
 def is_variant(method: str) -> bool:
     """Whether a method is MDaML with other settings, by its name."""
-    return method.startswith(f"{OURS}, ")
+    return method.startswith("MDaML") and method != OURS
 
 
 def read_results(records: Sequence[Record]) -> Results:
@@ -131,7 +113,7 @@ def read_results(records: Sequence[Record]) -> Results:
     ----------
     records : sequence of dict
         Records of the kinds ``trial``, ``tuning``, ``convergence`` and ``sensitivity``. Records of
-        other kinds and unusable ones are left out.
+        other kinds and unusable ones are left out. Older names of methods are replaced.
 
     Returns
     -------
@@ -143,91 +125,117 @@ def read_results(records: Sequence[Record]) -> Results:
     ValueError
         If there is no usable trial.
     """
-    trials: dict[Key, dict[int, Record]] = {}
-    tuning: dict[Key, Record] = {}
-    convergence: dict[str, Record] = {}
-    steps: dict[tuple[str, str, str, float, int], float] = {}
+    found: dict[str, dict[Key, Record]] = {kind: {} for kind in _KEYS}
     n_unusable, reason = 0, ""
     for record in records:
         try:
-            match record["kind"]:
-                case "trial":
-                    _check(0 <= record["accuracy"] <= 1, record, "accuracy", _FRACTION)
-                    seconds = record.get("fit_seconds", 0.0)
-                    _check(0 <= seconds < math.inf, record, "fit_seconds", "zero or more")
-                    trials.setdefault(_key(record), {})[int(record["trial"])] = record
-                case "tuning":
-                    is_table = isinstance(record["params"], Mapping)
-                    _check(is_table, record, "params", "a table")
-                    tuning[_key(record)] = record
-                case "convergence":
-                    values = np.asarray(record["objective"], dtype=float)
-                    usable = values.ndim == 1 and len(values) > 1 and np.isfinite(values).all()
-                    _check(usable, record, "objective", "two or more finite numbers")
-                    convergence[str(record["dataset"])] = record
-                case "sensitivity":
-                    _check(0 <= record["accuracy"] <= 1, record, "accuracy", _FRACTION)
-                    line = str(record["dataset"]), str(record["parameter"]), str(record["setting"])
-                    step = float(record["value"]), int(record["trial"])
-                    steps[line + step] = 100.0 * record["accuracy"]
+            if record["kind"] in _KEYS:
+                key = _check(record)
+                names = dict(zip(_KEYS[record["kind"]], key, strict=True))
+                found[record["kind"]][key] = {**record, **names}
         except (KeyError, TypeError, ValueError) as error:
             n_unusable += 1
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             reason = reason or f" The first unusable record: {what}."
-    if not trials:
+    if not found["trial"]:
         raise ValueError(
             "a report needs records of kind 'trial' with an accuracy, got none among "
             f"{len(records)} records.{reason} Run the experiments first."
         )
-    dataset = next(reversed(steps))[0] if steps else ""
-    lines: dict[Key, dict[float, list[float]]] = {}
-    for (name, parameter, setting, value, _), accuracy in sorted(steps.items()):
-        if name == dataset:
-            lines.setdefault((parameter, setting), {}).setdefault(value, []).append(accuracy)
-    presets = {trial.get("preset") for some in trials.values() for trial in some.values()}
-    return Results(trials, tuning, convergence, lines, dataset, "quick" in presets, n_unusable)
+    trials = _to_frame(found["trial"], "trial", _OPTIONAL)
+    cells = trials.groupby(["dataset", "method"]).agg(
+        mean=("accuracy", "mean"),
+        std=("accuracy", "std"),
+        n_trials=("accuracy", "size"),
+        seconds=("fit_seconds", "median"),
+    )
+    # Rounded, so that the order of additions cannot break a tie.
+    cells["mean"] = [round(value, 9) for value in cells["mean"]]
+    datasets = _arrange(trials["dataset"], DATASETS)
+    methods = _arrange(trials["method"], (OURS, *VARIANTS, *RIVALS))
+    frames = {
+        name: cells[name].unstack().reindex(index=datasets, columns=methods) for name in cells
+    }
+    steps = _to_frame(found["sensitivity"], "sensitivity")
+    dataset = str(steps["dataset"].iloc[-1]) if len(steps) else ""
+    lines = steps[steps["dataset"] == dataset].groupby(["parameter", "setting", "value"])
+    return Results(
+        trials,
+        **frames,
+        tuning=found["tuning"],
+        convergence={key[0]: record for key, record in found["convergence"].items()},
+        sensitivity=lines["accuracy"].agg(["mean", "std"]).fillna({"std": 0.0}),
+        sensitivity_dataset=dataset,
+        n_unusable=n_unusable,
+    )
 
 
 @cache
-def read_published() -> dict[str, Any]:
-    """Return the tables of the paper, by data set and method.
+def read_published() -> dict[str, pd.DataFrame]:
+    """Return the tables of the paper, one row per data set.
 
-    ``accuracy`` has mean and deviation in percent, ``seconds`` training times, ``bold`` and
-    ``bold_seconds`` the entries that the paper prints in bold, and ``sizes`` the numbers of
-    features, classes and examples of each data set.
+    ``mean`` and ``std`` of the accuracies in percent and training times in ``seconds`` have one
+    column per method; ``bold`` and ``bold_seconds`` are true where the paper prints an entry in
+    bold. ``sizes`` has the numbers of features, classes and examples.
     """
     text = files("mdaml.experiments").joinpath("published.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    accuracy, seconds = tables["accuracy"], tables["seconds"]
-    stds = _by_key(accuracy["std"], accuracy["methods"])
-    means = _by_key(accuracy["mean"], accuracy["methods"])
+    printed = tomllib.loads(text)
+    accuracy, seconds = printed["accuracy"], printed["seconds"]
     return {
-        "accuracy": {key: (mean, stds[key]) for key, mean in means.items()},
-        "seconds": _by_key(seconds["time"], seconds["methods"]),
-        "bold": {(name, method) for name, row in accuracy["bold"].items() for method in row},
-        "bold_seconds": {(name, method) for name, row in seconds["bold"].items() for method in row},
-        "sizes": tables["sizes"],
+        "mean": _by_dataset(accuracy["mean"], accuracy["methods"]),
+        "std": _by_dataset(accuracy["std"], accuracy["methods"]),
+        "bold": _is_bold(accuracy),
+        "seconds": _by_dataset(seconds["time"], seconds["methods"]),
+        "bold_seconds": _is_bold(seconds),
+        "sizes": _by_dataset(printed["sizes"], ["features", "classes", "examples"]),
     }
 
 
-def _by_key(rows: dict[str, list[float]], methods: list[str]) -> dict[Key, float]:
-    return {
-        (dataset, method): float(value)
-        for dataset, values in rows.items()
-        for method, value in zip(methods, values, strict=True)
-    }
+def _by_dataset(rows: Record, columns: list[str]) -> pd.DataFrame:
+    return pd.DataFrame.from_dict(rows, "index", columns=columns)
 
 
-def _arrange(found: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+def _is_bold(table: Record) -> pd.DataFrame:
+    methods, bold = table["methods"], table["bold"]
+    return _by_dataset({name: np.isin(methods, bold[name]) for name in bold}, methods)
+
+
+def _check(record: Record) -> Key:
+    """Return the key of a record; an error says what is wrong with it."""
+
+    def require(is_usable: object, field: str, wanted: str) -> None:
+        if not is_usable:
+            raise ValueError(f"{field} must be {wanted}, got {record[field]!r}")
+
+    match record["kind"]:
+        case "trial" | "sensitivity":
+            require(0 <= record["accuracy"] <= 1, "accuracy", "a fraction from 0 to 1")
+            seconds = record.get("fit_seconds", 0.0)
+            require(0 <= seconds < math.inf, "fit_seconds", "zero or more")
+        case "tuning":
+            require(isinstance(record["params"], Mapping), "params", "a table")
+        case "convergence":
+            values = np.asarray(record["objective"], dtype=float)
+            usable = values.ndim == 1 and len(values) > 1 and np.isfinite(values).all()
+            require(usable, "objective", "two or more finite numbers")
+    names = {name: _TYPES.get(name, str)(record[name]) for name in _KEYS[record["kind"]]}
+    if "method" in names:
+        names["method"] = current_name(names["method"])
+    return tuple(names.values())
+
+
+def _to_frame(found: dict[Key, Record], kind: str, optional: Sequence[str] = ()) -> pd.DataFrame:
+    """Return one row per record, in the order of the trials, with the accuracy in percent."""
+    needed = (*_KEYS[kind], "accuracy", *optional)
+    frame = pd.DataFrame(list(found.values()), columns=None if found else needed)
+    for name in needed:
+        if name not in frame:
+            frame[name] = math.nan
+    frame["accuracy"] = 100.0 * frame["accuracy"]
+    return frame
+
+
+def _arrange(found: Iterable[str], known: Sequence[str]) -> list[str]:
     """Return known names that were found, in their order, then the others as they appear."""
     names = dict.fromkeys(found)
-    return (*(name for name in known if name in names), *(n for n in names if n not in known))
-
-
-def _key(record: Record) -> Key:
-    return str(record["dataset"]), str(record["method"])
-
-
-def _check(is_usable: Any, record: Record, field: str, wanted: str) -> None:
-    if not is_usable:
-        raise ValueError(f"{field} must be {wanted}, got {record[field]!r}")
+    return [*(name for name in known if name in names), *(n for n in names if n not in known)]

@@ -6,7 +6,6 @@ anywhere and in any order.
 
 import zlib
 from functools import cache
-from typing import Any
 
 import numpy as np
 import sklearn.datasets
@@ -17,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints import sample_triplets
 from mdaml.datasets import list_datasets, load_dataset
-from mdaml.experiments.config import CONFIG, CONFIRMATION
+from mdaml.experiments.config import CONFIG, CONFIRMATION, IMAGES
 
 # Training samples and labels, test samples and labels, triplets of the training samples.
 TrialData = tuple[FloatArray, IntArray, FloatArray, IntArray, IntArray]
@@ -45,8 +44,9 @@ def load_folds(dataset: str, n_folds: int) -> list[TrialData]:
 def split(dataset: str, trial: int) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
     """Return training samples and labels, test samples and labels of a random split."""
     X, y = load_samples(dataset)
-    kind = next(kind for kind in ("uci", "images", "confirmation") if dataset in _names(kind))
-    share, seed = CONFIG["datasets"]["test_share"][kind], seed_of(dataset, trial) % 2**32
+    shares = CONFIG["datasets"]["test_share"]
+    kind = next(kind for kind in shares if dataset in CONFIG["datasets"][kind])
+    share, seed = shares[kind], seed_of(dataset, trial) % 2**32
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=share, random_state=seed)
     return X_train, y_train, X_test, y_test
 
@@ -57,8 +57,8 @@ def prepared(dataset: str, X: FloatArray, X_test: FloatArray) -> tuple[FloatArra
     The principal components of image features keep their scale: standardising them would amplify
     the last ones, which are mostly noise.
     """
-    step: Any = StandardScaler()
-    if dataset in CONFIG["datasets"]["images"]:
+    step = StandardScaler()
+    if dataset in IMAGES:
         step = PCA(min(CONFIG["datasets"]["n_principal_components"], *X.shape), random_state=0)
     return np.ascontiguousarray(step.fit_transform(X)), np.ascontiguousarray(step.transform(X_test))
 
@@ -99,8 +99,3 @@ def sizes(dataset: str) -> tuple[int, int]:
     record = next(record for record in list_datasets() if record.name == dataset)
     n = CONFIG["datasets"]["max_rows"].get(dataset, record.n_samples)
     return n, min(record.n_features, 200)
-
-
-def _names(kind: str) -> list[str]:
-    names: list[str] = CONFIG["datasets"][kind]
-    return names

@@ -7,31 +7,23 @@ of rows of cells. A cell is a dict: its ``text``, the ``order`` to sort by (None
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
+import pandas as pd
 
 from mdaml.datasets import list_datasets
+from mdaml.experiments.config import LETTERS, OURS, PUBLISHED_GRID
 from mdaml.experiments.ranking import Ranking, rank_in_place
 from mdaml.experiments.records import Record
-from mdaml.experiments.results import OURS, PUBLISHED_GRID, Results, read_published
+from mdaml.experiments.results import Results, read_published
 
-Cell = dict[str, Any]
-Row = list[Cell]
-
-LETTERS = {
-    "n_modes": "K",
-    "triplet_weight": "λ₁",
-    "eta": "η",
-    "ridge": "λ₂",
-    "relative_triplet_weight": "λ₁/K^η",
-}
+Row = list[Record]
+Format = Callable[[float], str]
 
 
 def make_tables(
-    results: Results, ranking: Ranking, comparisons: Sequence[Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
+    results: Results, ranking: Ranking, comparisons: Sequence[Record]
+) -> dict[str, Record]:
     """Return all tables that have rows, by name."""
     tables = {
         "accuracy": _accuracy_table(results, ranking),
@@ -41,125 +33,7 @@ def make_tables(
         "parameters": _parameter_table(results),
         "sizes": _size_table(results),
     }
-    return {
-        name: {"footer": [], "has_published": _has_published(table["rows"])} | table
-        for name, table in tables.items()
-        if table["rows"]
-    }
-
-
-def _has_published(rows: list[Row]) -> bool:
-    return any(cell["published"] for row in rows for cell in row)
-
-
-def _accuracy_table(results: Results, ranking: Ranking) -> dict[str, Any]:
-    """Mean accuracies of the methods that are compared, with their mean ranks."""
-    methods = results.compared
-    rows = _accuracy_rows(results, methods, {method: method for method in methods})
-    ranks = dict(zip(ranking.methods, ranking.ranks.tolist(), strict=True))
-    n_best = [sum(row[k + 1]["mark"] == "best" for row in rows) for k in range(len(methods))]
-    mean_ranks = [_number(ranks.get(method, math.nan)) for method in methods]
-    footer = [
-        [_cell("best on"), *map(_count, n_best)],
-        [_cell("mean rank"), *_mark(mean_ranks, lowest=True)],
-    ]
-    return {"columns": _columns(methods, "high"), "rows": rows, "footer": footer}
-
-
-def _variant_table(results: Results, ranking: Ranking) -> dict[str, Any]:
-    """Mean accuracies of MDaML and its variants."""
-    methods = results.variants
-    published = {PUBLISHED_GRID if PUBLISHED_GRID in methods else OURS: OURS}
-    ranks = [_number(rank_in_place(results, ranking, method)) for method in methods]
-    return {
-        "columns": _columns(methods, "high"),
-        "rows": _accuracy_rows(results, methods, published),
-        "footer": [[_cell("mean rank"), *_mark(ranks, lowest=True)]],
-    }
-
-
-def _comparison_table(comparisons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Wilcoxon's tests against MDaML."""
-    columns = {
-        "method": "text",
-        **dict.fromkeys(("sets", "MDaML better", "equal", "MDaML worse"), "high"),
-        **{"median difference": "high", "p": "low", "p (Holm)": "low", "reading": "text"},
-    }
-    rows = []
-    for test in comparisons:
-        counts = [test["better"], test["equal"], test["worse"]]
-        numbers = [
-            _cell(signed(test["median"]), test["median"]),
-            *(_cell(p_value(test[name]), test[name]) for name in ("p", "p_holm")),
-        ]
-        ends = _name(test["method"]), _name(test["reading"])
-        rows.append([ends[0], *map(_count, (sum(counts), *counts)), *numbers, ends[1]])
-    return {"columns": columns, "rows": rows}
-
-
-def _time_table(results: Results) -> dict[str, Any]:
-    """Median times of a fit beside the paper's; no rows if no time was recorded."""
-    published = read_published()
-    methods = [method for method in results.methods if method != "EUCLID"]
-    rows: list[Row] = []
-    for dataset in results.datasets:
-        cells = []
-        for method in methods:
-            seconds = results.seconds(dataset, method)
-            cell, theirs = _number(seconds, _seconds), published["seconds"].get((dataset, method))
-            if theirs is not None and not math.isnan(seconds):
-                ratio = f" ({_ratio(theirs / seconds)})" if seconds > 0 else ""
-                cell["published"] = _seconds(theirs) + ratio
-                cell["bold"] = (dataset, method) in published["bold_seconds"]
-            cells.append(cell)
-        rows.append([_name(dataset), *_mark(cells, lowest=True)])
-    if all(cell["order"] is None for row in rows for cell in row[1:]):
-        rows = []
-    return {"columns": _columns(methods, "low"), "rows": rows}
-
-
-def _parameter_table(results: Results) -> dict[str, Any]:
-    """Parameters that tuning chose, or that the trials state; no rows if there are none."""
-    rows = []
-    for key in ((dataset, method) for dataset in results.datasets for method in results.methods):
-        record = results.tuning.get(key, {})
-        trials = results.trials.get(key, {}).values()
-        stated: Record = next((trial["params"] for trial in trials if trial.get("params")), {})
-        params = ", ".join(
-            f"{LETTERS.get(name, name)} = {f'{value:.6g}' if isinstance(value, float) else value}"
-            for name, value in record.get("params", stated).items()
-        )
-        if params:
-            numbers = [
-                _number(100.0 * _chosen_score(record)),
-                _count(len(record.get("scores", ())) if record else None),
-                _number(float(record.get("seconds", math.nan)), _seconds),
-            ]
-            rows.append([*map(_name, (*key, params)), *numbers])
-    texts = dict.fromkeys(("data set", "method", "parameters"), "text")
-    numbers_of = dict.fromkeys(("accuracy", "candidates", "seconds"), "high")
-    return {"columns": texts | numbers_of, "rows": rows}
-
-
-def _size_table(results: Results) -> dict[str, Any]:
-    """Sizes of the data sets as they were used, beside those in the paper that differ."""
-    classes = {record.name: record.n_classes for record in list_datasets()}
-    rows = []
-    for dataset in results.datasets:
-        features, known, examples = read_published()["sizes"].get(dataset, (None,) * 3)
-        trials = [t for (d, _), ts in results.trials.items() if d == dataset for t in ts.values()]
-        train, test = _median(trials, "n_train"), _median(trials, "n_test")
-        total = train + test if train and test else None
-        rows.append(
-            [
-                _name(dataset),
-                _count(_median(trials, "n_features"), features),
-                _count(classes.get(dataset), known),
-                *(_count(train), _count(test), _count(total, examples)),
-            ]
-        )
-    labels = ("features", "classes", "training rows", "test rows", "rows")
-    return {"columns": _columns(labels, "high"), "rows": rows}
+    return {name: table for name, table in tables.items() if table["rows"]}
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -172,92 +46,197 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _accuracy_rows(
-    results: Results, methods: Sequence[str], published_as: Mapping[str, str]
-) -> list[Row]:
-    """One row per data set; `published_as` names the column of the paper beside a method."""
-    published = read_published()
+def _accuracy_table(results: Results, ranking: Ranking) -> Record:
+    """Mean accuracies of the methods that are compared, with their mean ranks."""
+    table = _accuracies(results, results.compared, OURS)
+    best = pd.DataFrame([[cell["mark"] == "best" for cell in row[1:]] for row in table["rows"]])
+    ranks = pd.Series(ranking.ranks, ranking.methods, dtype=float).reindex(results.compared)
+    footer = [_footer("best on", best.sum(), _whole), _footer("mean rank", ranks, _two_digits)]
+    return table | {"footer": footer}
+
+
+def _variant_table(results: Results, ranking: Ranking) -> Record:
+    """Mean accuracies of MDaML and its variants."""
+    methods = results.variants
+    beside = PUBLISHED_GRID if PUBLISHED_GRID in methods else OURS
+    ranks = [rank_in_place(results, ranking, method) for method in methods]
+    footer = [_footer("mean rank", pd.Series(ranks, dtype=float), _two_digits)]
+    return _accuracies(results, methods, beside) | {"footer": footer}
+
+
+def _comparison_table(comparisons: Sequence[Record]) -> Record:
+    """Wilcoxon's tests against MDaML."""
+    formats: dict[str, Format] = {
+        **dict.fromkeys(("sets", f"{OURS} better", "equal", f"{OURS} worse"), _whole),
+        **{"median difference": signed, "p": p_value, "p (Holm)": p_value, "reading": str},
+    }
+    tests = pd.DataFrame(comparisons, columns=["method", *_TEST]).set_index("method")
+    tests.insert(0, "sets", tests[["better", "equal", "worse"]].sum(axis="columns"))
+    tests.columns = list(formats)
+    return _table(tests, formats, head="method", low=("p", "p (Holm)"))
+
+
+_TEST = ("better", "equal", "worse", "median", "p", "p_holm", "reading")
+
+
+def _time_table(results: Results) -> Record:
+    """Median times of a fit beside the paper's; no rows if no time was recorded."""
+    times = results.seconds.drop(columns="EUCLID", errors="ignore")
+    if times.isna().all(axis=None):
+        times = times.iloc[:0]
+    theirs = _published("seconds", times, OURS).where(times.notna())
+    ratios = (theirs / times).map(lambda ratio: f" ({_ratio(ratio)})" * math.isfinite(ratio))
+    more = {
+        "mark": _marks(times, lowest=True),
+        "published": _print(theirs, _seconds, "") + ratios,
+        "bold": _published("bold_seconds", times, OURS, False) & theirs.notna(),
+    }
+    return _table(times, _seconds, low=tuple(times), **more)
+
+
+def _parameter_table(results: Results) -> Record:
+    """Parameters that tuning chose, or that the trials state; no rows if there are none."""
+    stated = results.trials[results.trials["params"].map(bool)].dropna(subset="params")
+    chosen = {(t.dataset, t.method): t.params for t in stated.iloc[::-1].itertuples()}
     rows = []
-    for dataset in results.datasets:
-        if not any((dataset, method) in results.trials for method in methods):
-            continue
-        cells = []
-        for method in methods:
-            n_trials = len(results.trials.get((dataset, method), ()))
-            mean, std = results.mean(dataset, method), results.std(dataset, method)
-            cell = _number(mean, lambda value, std=std: _mean_and_deviation(value, std))
-            if 0 < n_trials < results.trial_counts[-1]:
-                cell["text"] += f" ({n_trials} trial{'s' * (n_trials > 1)})"
-            key = dataset, published_as.get(method, "")
-            if key in published["accuracy"]:
-                cell["published"] = _mean_and_deviation(*published["accuracy"][key])
-                cell["bold"] = key in published["bold"]
-            cells.append(cell)
-        rows.append([_name(dataset), *_mark(cells)])
-    return rows
+    for key in ((dataset, method) for dataset in results.datasets for method in results.methods):
+        record = results.tuning.get(key, {})
+        params = [
+            f"{LETTERS.get(name, name)} = {f'{value:.6g}' if isinstance(value, float) else value}"
+            for name, value in record.get("params", chosen.get(key, {})).items()
+        ]
+        n_scores = len(record.get("scores", ())) if record else math.nan
+        numbers = 100.0 * _chosen_score(record), n_scores, record.get("seconds", math.nan)
+        if params:
+            rows.append((*key, ", ".join(params), *numbers))
+    formats: dict[str, Format] = {"method": str, "parameters": str}
+    formats |= {"accuracy": _two_digits, "candidates": _whole, "seconds": _seconds}
+    table = pd.DataFrame(rows, columns=["data set", *formats]).set_index("data set")
+    return _table(table, formats)
 
 
-def _mark(cells: Row, *, lowest: bool = False) -> Row:
-    """Mark the best and the second best cells; cells that print alike are marked alike."""
-    digits = 6 if lowest else 2
-    values = {round(cell["order"], digits) for cell in cells if cell["order"] is not None}
-    if len(values) > 1:
-        best, second = sorted(values, reverse=not lowest)[:2]
-        marks = {best: "best", second: "second"}
-        for cell in cells:
-            if cell["order"] is not None:
-                cell["mark"] = marks.get(round(cell["order"], digits), "")
-    return cells
+def _size_table(results: Results) -> Record:
+    """Sizes of the data sets as they were used, beside those in the paper that differ."""
+    groups = results.trials.groupby("dataset")[["n_features", "n_train", "n_test"]]
+    sizes = groups.median().reindex(results.datasets) // 1
+    classes = {record.name: record.n_classes for record in list_datasets()}
+    sizes.insert(1, "classes", sizes.index.map(classes.get))
+    sizes["rows"] = sizes["n_train"] + sizes["n_test"]
+    sizes.columns = ["features", "classes", "training rows", "test rows", "rows"]
+    theirs = read_published()["sizes"].rename(columns={"examples": "rows"}).reindex_like(sizes)
+    differ = theirs.where(theirs.notna() & (theirs != sizes))
+    return _table(sizes, _whole, published=_print(differ, _whole, ""))
 
 
-def _columns(labels: Sequence[str], kind: str) -> dict[str, str]:
-    return {"data set": "text"} | dict.fromkeys(labels, kind)
+def _accuracies(results: Results, methods: Sequence[str], beside: str) -> Record:
+    """One row per data set; the paper's values of MDaML are given beside the method `beside`."""
+    mean = results.mean.reindex(columns=list(methods)).dropna(how="all")
+    std, n_trials = (frame.reindex_like(mean) for frame in (results.std, results.n_trials))
+    most = results.trial_counts[-1]
+    few = n_trials.map(lambda n: f" ({n:.0f} trial{'s' * (n > 1)})" if n < most else "")
+    theirs = _published("mean", mean, beside), _published("std", mean, beside)
+    more = {
+        "text": _mean_and_deviation(mean, std, "–") + few,
+        "mark": _marks(mean, lowest=False),
+        "published": _mean_and_deviation(*theirs, ""),
+        "bold": _published("bold", mean, beside, False),
+    }
+    return _table(mean, _two_digits, **more)
 
 
-def _cell(text: str, order: float | str | None = None) -> Cell:
-    return {"text": text, "order": order, "mark": "", "published": "", "bold": False}
+def _published(
+    name: str, like: pd.DataFrame, beside: str, missing: float = math.nan
+) -> pd.DataFrame:
+    """Return a table of the paper for the cells of another, with its MDaML under another name."""
+    table = read_published()[name].rename(columns={"MDaML": beside})
+    return table.reindex(index=like.index, columns=like.columns, fill_value=missing)
 
 
-def _name(name: str) -> Cell:
-    return _cell(name, name)
+def _table(
+    values: pd.DataFrame,
+    formats: Format | dict[str, Format],
+    *,
+    head: str = "data set",
+    low: Sequence[str] = (),
+    **more: pd.DataFrame,
+) -> Record:
+    """Return a table of values; its first column, under `head`, is their index.
+
+    `formats` print the numbers. `more` are other parts of the cells, frames of the same shape.
+    """
+    by_column = formats if isinstance(formats, dict) else dict.fromkeys(values, formats)
+    text = {name: _print(values[[name]], to_text)[name] for name, to_text in by_column.items()}
+    parts = {"text": pd.DataFrame(text, values.index, list(values))}
+    parts["order"] = values.astype(object).where(values.notna(), None)
+    parts |= more
+    cells = zip(*(part.to_numpy(object) for part in parts.values()), strict=True)
+    rows = [
+        [
+            _cell(name, name),
+            *(_cell(**dict(zip(parts, cell, strict=True))) for cell in zip(*row, strict=True)),
+        ]
+        for name, row in zip(values.index, cells, strict=True)
+    ]
+    kinds = {name: "low" if name in low else "high" for name in values}
+    kinds |= {name: "text" for name, to_text in by_column.items() if to_text is str}
+    return {
+        "columns": {head: "text"} | kinds,
+        "rows": rows,
+        "footer": [],
+        "has_published": any(cell["published"] for row in rows for cell in row),
+    }
 
 
-def _number(value: float, to_text: Any = "{:.2f}".format) -> Cell:
-    return _cell("–") if math.isnan(value) else _cell(to_text(value), value)
+def _cell(
+    text: str, order: object = None, mark: str = "", published: str = "", bold: bool = False
+) -> Record:
+    return {"text": text, "order": order, "mark": mark, "published": published, "bold": bold}
 
 
-def _count(n: int | None, published: int | None = None) -> Cell:
-    """Return a cell with a whole number, and that of the paper if it differs."""
-    differs = published not in (None, n)
-    return _cell("–" if n is None else str(n), n) | {"published": str(published) * differs}
+def _footer(name: str, values: pd.Series, to_text: Format) -> Row:
+    """Return a row below a table; the lowest of numbers with a fraction is marked as the best."""
+    row = values.to_frame().T
+    more = {"mark": _marks(row, lowest=True)} if to_text is _two_digits else {}
+    return [_cell(name), *_table(row, to_text, **more)["rows"][0][1:]]
 
 
-def _mean_and_deviation(mean: float, std: float) -> str:
-    return f"{mean:.2f}" if math.isnan(std) else f"{mean:.2f} ± {std:.2f}"
+def _marks(values: pd.DataFrame, *, lowest: bool) -> pd.DataFrame:
+    """Mark the best and the second best of each row; cells that print alike are marked alike."""
+    rounded = values.round(6 if lowest else 2)
+    places = rounded.rank(axis="columns", method="dense", ascending=lowest)
+    marks = places.map(lambda place: {1: "best", 2: "second"}.get(place, ""))
+    return marks.where(rounded.nunique(axis="columns") > 1, "")
+
+
+def _print(values: pd.DataFrame, to_text: Format, missing: str = "–") -> pd.DataFrame:
+    return values.map(to_text, na_action="ignore").astype(object).fillna(missing)
+
+
+def _mean_and_deviation(mean: pd.DataFrame, std: pd.DataFrame, missing: str) -> pd.DataFrame:
+    return _print(mean, _two_digits, missing) + _print(std, " ± {:.2f}".format, "")
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
 def _seconds(value: float) -> str:
     """Return two or three significant digits, without an exponent."""
     if value < 1e-4:
         return "< 0.0001"
-    if value >= 100.0:
-        return f"{value:.0f}"
     digits = (3 if value >= 0.1 else 2) - 1 - math.floor(math.log10(value))
     return f"{value:.{max(digits, 0)}f}"
 
 
 def _ratio(value: float) -> str:
-    if value >= 10.0:
-        return f"{value:.0f}×"
-    return f"{value:.1f}×" if value >= 1.0 else f"{value:.2g}×"
+    return f"{value:.{0 if value >= 10.0 else 1}f}×" if value >= 1.0 else f"{value:.2g}×"
 
 
 def _chosen_score(record: Record) -> float:
     scores = record.get("scores", ())
     means = [score["mean"] for score in scores if score.get("params") == record["params"]]
     return float(means[0]) if means else math.nan
-
-
-def _median(trials: Sequence[Record], field: str) -> int | None:
-    values = [trial[field] for trial in trials if field in trial]
-    return int(np.median(values)) if values else None

@@ -1,32 +1,34 @@
 """Toy data before and after learning a metric: the figure of the demo and of the report."""
 
-import warnings
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml._validation import ignore_warnings
 from mdaml.datasets import make_multimodal
 from mdaml.estimators import MDaML
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_Style = dict[str, Any]
+from mdaml.experiments.records import Record
 
 # Blue circles and red squares, as in the paper; from the palette of Okabe and Ito.
-_CLASSES: tuple[_Style, ...] = (
-    {"color": "#0072B2", "marker": "o"},
-    {"color": "#D55E00", "marker": "s"},
+_CLASSES: tuple[Record, ...] = (
+    {"color": "#0072B2", "marker": "o", "label": "class 0"},
+    {"color": "#D55E00", "marker": "s", "label": "class 1"},
 )
-_EUCLIDEAN: _Style = {"color": "black", "linewidth": 1.6, "linestyle": (0, (4, 2))}
-_LEARNED: _Style = {"color": "black", "linewidth": 2.0}
-_MODE: _Style = {"color": "black", "marker": "X", "markeredgecolor": "white", "markersize": 11}
-_EXAMPLE: _Style = {"color": "none", "marker": "o", "markeredgecolor": "black", "markersize": 11}
+_EUCLIDEAN: Record = {
+    **{"color": "black", "linewidth": 1.6, "linestyle": (0, (4, 2))},
+    "label": "ten nearest to one point: Euclidean",
+}
+_LEARNED: Record = {"color": "black", "linewidth": 2.0, "label": "learned metric"}
+_MODE: Record = {
+    **{"color": "black", "marker": "X", "markeredgecolor": "white", "markersize": 11},
+    **{"linestyle": "none", "label": "learned mode (faint points: shared by several)"},
+}
+_EXAMPLE: Record = {"color": "none", "marker": "o", "markeredgecolor": "black", "markersize": 11}
 _BALL_POINTS = 10
 
 
@@ -37,7 +39,7 @@ def make_toy_model(seed: int) -> MDaML:
     return MDaML(4, eta=1.1, floor=1.0, n_refresh=10, random_state=seed)
 
 
-def learn_toy(seed: int = 0, accuracies: tuple[float, float] | None = None) -> "Figure":
+def learn_toy(seed: int = 0, accuracies: tuple[float, float] | None = None) -> Figure:
     """Learn a metric for points in the plane, with two modes per class, and draw both.
 
     Parameters
@@ -52,8 +54,7 @@ def learn_toy(seed: int = 0, accuracies: tuple[float, float] | None = None) -> "
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
     scaler = StandardScaler().fit(X_train)
     X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the figure shows the quality of the fit
+    with ignore_warnings(UserWarning):  # the figure shows the quality of the fit
         model = make_toy_model(seed).fit(X_train, y_train)
     knn = KNeighborsClassifier(3)
     before, after = accuracies or (
@@ -63,7 +64,7 @@ def learn_toy(seed: int = 0, accuracies: tuple[float, float] | None = None) -> "
     return draw_toy(model, X_train, y_train, (before, after))
 
 
-def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, float]) -> "Figure":
+def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, float]) -> Figure:
     """Draw the same points as they are given, and under the learned metric.
 
     One point is ringed, which 3-NN classifies wrongly by Euclidean distance and correctly by the
@@ -86,9 +87,6 @@ def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, 
     matplotlib.figure.Figure
         Made without pyplot.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     figure = Figure(figsize=(12.0, 6.0), dpi=150, layout="constrained")
     before, after = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
     components = np.asarray(model.components_)
@@ -106,12 +104,20 @@ def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, 
         after.add_artist(Line2D(*(ball @ view).T, **style, zorder=3))
     for axes, point in ((before, example), (after, example @ view)):
         axes.plot(*point, **_EXAMPLE, zorder=3)
-    after.plot(*(model.centers_ @ view).T, **_MODE, linestyle="none", zorder=4)
+    after.plot(*(model.centers_ @ view).T, **_MODE, zorder=4)
     before.set_title(f"Before learning: 3-NN accuracy {accuracies[0]:.1f} %", fontsize=14)
     after.set_title(f"After learning: 3-NN accuracy {accuracies[1]:.1f} %", fontsize=14)
     before.set(xlabel="feature 1 (standardised)", ylabel="feature 2 (standardised)")
     after.set(xlabel="direction the metric stretches most", ylabel="direction it stretches least")
-    _add_legend(figure)
+    alone = {"linestyle": "none", "markersize": 8}
+    entries = [*(style | alone for style in _CLASSES), _MODE, _EUCLIDEAN, _LEARNED]
+    figure.legend(
+        handles=[Line2D([], [], **style) for style in entries],
+        loc="outside lower center",
+        ncols=5,
+        frameon=False,
+        fontsize=11,
+    )
     return figure
 
 
@@ -131,9 +137,7 @@ def _example(X: FloatArray, y: IntArray, components: FloatArray) -> int:
 
 def _vote(Z: FloatArray, y: IntArray) -> IntArray:
     """Return the class, 0 or 1, of most of the three nearest points of each point."""
-    dists = np.linalg.norm(Z - Z[:, None], axis=2)
-    np.fill_diagonal(dists, np.inf)
-    nearest = np.argsort(dists, axis=1)[:, :3]
+    nearest = NearestNeighbors(n_neighbors=3).fit(Z).kneighbors(return_distance=False)
     return (y[nearest].sum(axis=1) >= 2).astype(np.int64)
 
 
@@ -145,7 +149,7 @@ def _ball(X: FloatArray, center: FloatArray, components: FloatArray) -> FloatArr
     return np.asarray(center + np.linalg.solve(components, circle.T).T)
 
 
-def _draw_points(axes: "Axes", Z: FloatArray, y: IntArray, share: FloatArray) -> None:
+def _draw_points(axes: Axes, Z: FloatArray, y: IntArray, share: FloatArray) -> None:
     """Draw points by class, fainter for a smaller share."""
     low, span = share.min(), np.ptp(share)
     alpha = 0.45 + 0.5 * (share - low) / span if span > 0 else np.full(len(Z), 0.95)
@@ -154,24 +158,3 @@ def _draw_points(axes: "Axes", Z: FloatArray, y: IntArray, share: FloatArray) ->
         points = Z[here, 0], Z[here, 1]
         axes.scatter(*points, s=42, alpha=alpha[here], linewidths=0, zorder=2, **style)
     axes.set_aspect("equal", adjustable="datalim")
-
-
-def _add_legend(figure: "Figure") -> None:
-    from matplotlib.lines import Line2D
-
-    alone: _Style = {"linestyle": "none"}
-    entries: dict[str, _Style] = {
-        "class 0": {**_CLASSES[0], **alone, "markersize": 8},
-        "class 1": {**_CLASSES[1], **alone, "markersize": 8},
-        "learned mode (faint points: shared by several)": {**_MODE, **alone},
-        "ten nearest to one point: Euclidean": _EUCLIDEAN,
-        "learned metric": _LEARNED,
-    }
-    figure.legend(
-        [Line2D([], [], **style) for style in entries.values()],
-        list(entries),
-        loc="outside lower center",
-        ncols=5,
-        frameon=False,
-        fontsize=11,
-    )
