@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_is_named(demo, tmp_path):
         port = taken.getsockname()[1]
         result = run("ask", demo, "--answers", tmp_path / "a.db", "--port", port, "--no-browser")
     assert result.exit_code == 2
-    assert f"127.0.0.1:{port} cannot be listened on" in result.output
+    assert f"Cannot listen on 127.0.0.1:{port}" in result.output
 
 
 @pytest.mark.parametrize("kind", ["db", "csv"])

@@ -7,7 +7,7 @@ from ask_site import Browser, make_items, make_site
 import mdaml
 from mdaml.ask import Interview, learner, owner, persons
 from mdaml.ask.items import Items
-from mdaml.ask.learner import Learner, Space
+from mdaml.ask.learner import ItemAxes, Learner
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
@@ -155,7 +155,7 @@ def test_features_with_names_are_scaled_and_numbered_ones_are_not(features, is_s
 def test_the_wide_model_has_the_distances_of_the_learned_axes(shape):
     rng = np.random.default_rng(0)
     X = rng.normal(size=shape) * rng.uniform(0.5, 3, size=shape[1])
-    space = Space.of(X, scaled=True)
+    space = ItemAxes.of(X, scaled=True)
     assert space.X.shape[1] == min(50, shape[0] - 1, shape[1])
     triplets = np.array([rng.permutation(shape[0])[:3] for _ in range(40)])
     model = mdaml.MDaML(anchor=0.1, random_state=0, max_iter=2).fit(space.X, triplets=triplets)

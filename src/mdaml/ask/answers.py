@@ -2,33 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
 from mdaml._typing import IntArray
-from mdaml.ask.questions import SAME
+from mdaml.ask.questions import SAME, Row
 from mdaml.constraints import Constraints
-
-Row = dict[str, Any]
 
 
 def to_constraints(answers: Sequence[Row], ids: Sequence[str]) -> Constraints | None:
-    """Return what people said, with columns who, time, seconds, source and question.
+    """Return the answers as constraints with columns who, time, seconds, source and question.
 
-    "Cannot tell" becomes an undecided answer: both directions, with half the weight. Of pairs it is
-    left out, as are questions that were skipped and items that are no longer there.
+    "Cannot tell" becomes an undecided answer: both directions, each with half the weight.
+    Left out are undecided pairs, skipped questions, and items that are no longer there.
 
     Returns
     -------
     constraints : Constraints or None
-        None if nobody has said anything.
+        None if there is no answer.
     """
     rows = {name: row for row, name in enumerate(ids)}
-    said = [a for a in answers if a["outcome"] != "skip" and rows.keys() >= set(a["items"])]
+    given = [a for a in answers if a["outcome"] != "skip" and rows.keys() >= set(a["items"])]
     parts = []
     for form, turn in _TURN.items():
-        few = [a for a in said if a["form"] == form]
+        few = [a for a in given if a["form"] == form]
         if form == "same":
             few = [a for a in few if a["outcome"] == "answer"]
         by_size: dict[tuple[int, int], list[Row]] = {}
@@ -42,7 +39,7 @@ def to_constraints(answers: Sequence[Row], ids: Sequence[str]) -> Constraints | 
     return _join(parts, ids) if parts else None
 
 
-def _list_columns(answers: Sequence[Row]) -> dict[str, Any]:
+def _list_columns(answers: Sequence[Row]) -> Row:
     moments = [datetime.fromtimestamp(a["time"], UTC) for a in answers]
     return {
         "who": [a["person"] for a in answers],
@@ -53,26 +50,26 @@ def _list_columns(answers: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _turn_triplets(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+def _turn_triplets(answers: Sequence[Row], items: IntArray, more: Row) -> Constraints:
     votes = np.array([[1 in a["choice"], 2 in a["choice"], not a["choice"]] for a in answers])
     return Constraints.from_votes(items, votes.astype(int), **more)
 
 
-def _turn_odd(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+def _turn_odd(answers: Sequence[Row], items: IntArray, more: Row) -> Constraints:
     odd = [
         row[a["choice"][0]] if a["choice"] else -1 for a, row in zip(answers, items, strict=True)
     ]
     return Constraints.from_odd_one_out(items, odd, **more)
 
 
-def _turn_picks(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+def _turn_picks(answers: Sequence[Row], items: IntArray, more: Row) -> Constraints:
     chosen = [
         row[a["choice"]] if a["choice"] else [-1] for a, row in zip(answers, items, strict=True)
     ]
     return Constraints.from_picks(items[:, 0], items[:, 1:], np.array(chosen), **more)
 
 
-def _turn_pairs(answers: Sequence[Row], items: IntArray, more: dict[str, Any]) -> Constraints:
+def _turn_pairs(answers: Sequence[Row], items: IntArray, more: Row) -> Constraints:
     labels = [1 if a["choice"] == [SAME] else -1 for a in answers]
     return Constraints(pairs=items, pair_labels=labels, **more)
 
@@ -86,10 +83,10 @@ _TURN: dict[str, Callable[..., Constraints]] = {
 
 
 def _join(parts: Sequence[Constraints], ids: Sequence[str]) -> Constraints:
-    """Return all parts in one; each holds triplets or pairs, never both, and pairs come last."""
+    """Return all parts as one; each holds triplets or pairs, never both, and pairs come last."""
     names = [name for name in parts[0].columns if name != "answer_number"]
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
-    joined: dict[str, Any] = {
+    joined: Row = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in ("triplets", "pairs", "pair_labels", "weights")
     }

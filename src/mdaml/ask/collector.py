@@ -1,6 +1,6 @@
-"""Takes answers and hands out questions: one thread, one commit for all that wait.
+"""Stores answers and hands out questions: one thread, one commit for all requests that wait.
 
-An answer is acknowledged after its commit, which waits for the disk. Answers that come meanwhile
+An answer is acknowledged after its commit, which waits for the disk. Answers that arrive meanwhile
 share the next commit, so that a slow disk costs each of them two commits at most.
 """
 
@@ -9,14 +9,12 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeGuard
 
-from mdaml.ask.questions import Composer, Person, check_choice
+from mdaml.ask.questions import Composer, Person, Row, check_choice
 from mdaml.ask.storage import Storage, Transaction
 
-Row = dict[str, Any]
-
-AHEAD = 3  # questions that a browser holds, so that the next one is shown at once
+AHEAD = 3  # questions that a browser keeps, so that it shows the next one at once
 MOST_EVENTS = 100  # in one request
 _MOST_REQUESTS = 64  # in one commit
 
@@ -50,20 +48,20 @@ class Collector:
             Who answers.
         events : sequence of dict
             Answers ``{"id", "question", "outcome", "choice", "seconds"}`` and ``{"undo": id}``.
-            Those that came before change nothing.
+            Events that arrived before change nothing.
 
         Returns
         -------
         future : of a dict
             ``questions`` that are open, the number of answers ``n_answers``, the ``limit``, and
-            ``refused``, the reasons for events that make no sense.
+            ``refused``, the reasons why events were refused.
         """
         request = _Request(person, events)
         self._requests.put(request)
         return request.done
 
     def close(self) -> None:
-        """Finish what waits, and stop."""
+        """Store what is waiting, and stop."""
         self._requests.put(None)
         self._thread.join()
 
@@ -88,7 +86,7 @@ class Collector:
                 self._refresh(change)
                 replies = [self._apply(change, request) for request in batch]
                 stamp = change.stamp()
-        except BaseException as error:  # handed to those who wait: the thread must go on
+        except BaseException as error:  # passed to those who wait: the thread must go on
             self._persons.clear()  # they may hold what was not stored
             for request in batch:
                 request.done.set_exception(error)
@@ -98,7 +96,7 @@ class Collector:
             request.done.set_result(reply)
 
     def _refresh(self, change: Transaction) -> None:
-        """Take what others wrote since: another server answers, the learner new questions."""
+        """Read what others have written: answers of another server, questions of the learner."""
         if change.stamp() != self._stamp:
             self._persons.clear()
         if change.newest_report() > self._version:
@@ -147,8 +145,8 @@ class Collector:
                 person.asked["active" if source == "random" else source] += 1
         return person
 
-    def _take(self, change: Transaction, name: str, person: Person, event: Any) -> None:
-        """Apply one event; one that came before changes nothing."""
+    def _take(self, change: Transaction, name: str, person: Person, event: object) -> None:
+        """Apply one event; an event that arrived before changes nothing."""
         if not isinstance(event, dict):
             raise ValueError("An event must be an object.")
         undo = event.get("undo")
@@ -190,11 +188,12 @@ class Collector:
                 return
 
 
-def _check_id(value: Any) -> bool:
+def _check_id(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 8 <= len(value) <= 64 and value.isascii()
 
 
-def _check_seconds(value: Any) -> float | None:
-    """Return how long a person looked at a question, if it can be true."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < 86400 else None
+def _check_seconds(value: object) -> float | None:
+    """Return how many seconds a person looked at a question; None if that is impossible."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 86400 else None

@@ -3,11 +3,10 @@
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from mdaml._typing import ArrayLike
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Column, Items, read_items
 from mdaml.ask.questions import Plan
@@ -43,19 +42,19 @@ def serve(
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit for each person.
     host : str, default="127.0.0.1"
-        Where to listen. Unless only this machine can reach it, persons and owner need links.
+        The address to listen on. If other machines can reach it, persons and owner need links.
     port : int, default=8765
         0 for any that is free.
     links : bool, default=False
-        Whether links are needed in any case.
+        Whether links are always needed.
     gold : Constraints, optional
         Questions with known answers.
     intro : str, default=""
         Instructions and consent, in Markdown.
     learns : bool, default=True
-        Whether to learn in a process of its own. Of several servers one should.
+        Whether to learn, in another process. Of several servers, one should learn.
     ready : callable, optional
-        Called with what runs, whose ``url`` and ``owner_url`` can then be opened.
+        Called with the running site, whose ``url`` and ``owner_url`` can then be opened.
 
     See Also
     --------
@@ -88,7 +87,7 @@ def serve(
 class Interview:
     """Questions to one person, shown in a notebook.
 
-    The last line of a cell shows it; answer there, then read ``constraints``: what was said so far,
+    The last line of a cell shows it; answer there, then read ``constraints``: the answers so far,
     or None. ``url`` is the page, for a browser.
 
     Parameters
@@ -102,7 +101,7 @@ class Interview:
     folder : str or path, default="."
         Where images are.
     answers : str or path, default=None
-        A file that keeps the answers. None: they last as long as this object.
+        A file that keeps the answers. None: they are deleted with this object.
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit.
 
@@ -156,11 +155,11 @@ class Interview:
 
     @property
     def constraints(self) -> Constraints | None:
-        """What was said so far; None if nothing was."""
+        """The answers so far; None if there are none."""
         return to_constraints(self._storage.answers(), self._items.ids)
 
     def close(self) -> None:
-        """Stop asking; a file of answers stays.
+        """Stop asking; a file of answers is kept.
 
         Examples
         --------
@@ -175,5 +174,5 @@ class Interview:
         return f'<iframe src="{self.url}" width="100%" height="640" title="Questions"></iframe>'
 
 
-def _name(X: Any) -> tuple[str, ...]:
+def _name(X: FloatArray | None) -> tuple[str, ...]:
     return () if X is None else tuple(f"x{place}" for place in range(X.shape[1]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -64,7 +64,7 @@ class Items:
     features : tuple of str
         Names of the features; empty if they have none.
     folder : Path
-        Where files are; none outside is ever read.
+        The folder of the files; no file outside it is ever read.
     scale : bool or None
         Whether features are divided by their standard deviations. None: unless they are numbered,
         such as f1, f2, ..., or have no names, as features of a network and of images.
@@ -116,9 +116,9 @@ class Items:
         parts = (urlsplit(cell) for cell in cells if is_address(cell))
         return sorted({f"{part.scheme}://{part.netloc}" for part in parts})
 
-    def show(self, row: int) -> dict[str, Any]:
+    def show(self, row: int) -> dict[str, object]:
         """Return what a page shows of an item, and its name for people who cannot see it."""
-        parts: list[dict[str, Any]] = []
+        parts: list[dict[str, object]] = []
         for place, (kind, cells) in enumerate(self.columns):
             cell = cells[row]
             if cell and kind == "text":
@@ -154,7 +154,7 @@ class Items:
         if not path.is_relative_to(self.folder.resolve()):
             return f"{cell} is not in the folder {self.folder}. Name its folder by --folder."
         if path.suffix.lower() not in _TYPES[kind]:
-            return f"{cell} is no {kind}; known are {', '.join(_TYPES[kind])}."
+            return f"{cell} is no {kind} file. Known types are {', '.join(_TYPES[kind])}."
         return f"there is no file {self.folder / cell}. Name its folder by --folder."
 
 
@@ -255,15 +255,15 @@ def _find_ids(columns: dict[str, list[str]], shown: Sequence[tuple[str, str]]) -
 
 
 def _guess(cells: Sequence[str]) -> str | None:
-    """Return the kind of files that cells name, if all do."""
+    """Return the kind of files that cells name, if all cells name such files."""
     for kind, types in _TYPES.items():
         if all(Path(urlsplit(c).path).suffix.lower() in types for c in cells if c) and any(cells):
             return kind
     return None
 
 
-def _to_numbers(path: Path, name: str, cells: Sequence[str], used: set[Any]) -> list[float]:
-    """Return a column as numbers, or nothing if it holds none."""
+def _to_numbers(path: Path, name: str, cells: Sequence[str], used: set[str | None]) -> list[float]:
+    """Return a column as numbers; empty if it is not a column of numbers."""
     if name in used or not _is_number(next(filter(None, cells), "")):
         return []
     wrong = [row for row, cell in enumerate(cells) if not _is_number(cell)]

@@ -8,8 +8,9 @@ import warnings
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -19,27 +20,27 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Items
+from mdaml.ask.questions import Row
 from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
+from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.inspection import suggest_queries
 from mdaml.kernels.threads import threads_at_most
 from mdaml.persistence import load
 
-Row = dict[str, Any]
-
 PAUSE = 2.0  # seconds between looks at the database
-_MOST_AXES = 50  # a sitting of some hundred answers cannot tell about more
+_MOST_AXES = 50  # some hundred answers of a session cannot determine more
 _LEAST_ANSWERS = 5
 _N_QUERIES = 60
-_REFIT = 1.25  # a whole fit when there are so many times the answers of the last one
-_HOLD = 6.0  # answers about a feature that Euclid counts for
+_REFIT = 1.25  # growth of the number of answers after which all is fitted again
+_HOLD = 6.0  # answers about a feature that the Euclidean metric counts for
 _OPEN_ANCHOR = 1.0  # where held-out answers cannot tell whether learning helps
-_SLOW = 2.0  # seconds of a whole fit above which the answers in between refine the model only
+_SLOW = 2.0  # seconds of a whole fit above which answers in between only refine the model
 
 
 @dataclass
-class Space:
+class ItemAxes:
     """The principal axes of items, in which the metric is learned.
 
     The leading axes are learned; along the others the distance stays Euclidean, at the scale that
@@ -51,7 +52,7 @@ class Space:
     X: FloatArray  # (n, k) items on the leading ones
 
     @classmethod
-    def of(cls, X: FloatArray, *, scaled: bool) -> "Space":
+    def of(cls, X: FloatArray, *, scaled: bool) -> "ItemAxes":
         """Return the axes of items."""
         scale = np.ones(X.shape[1])
         if scaled:
@@ -93,9 +94,9 @@ class Learner:
         self._storage, self._items = storage, items
         self._stamp: Stamp | None = None
         self._model: MDaML | None = None
-        self._curve: dict[int, Any] = {}  # models by their versions
+        self._curve: dict[int, MahalanobisTransformer] = {}  # models by their versions
         self._n_fitted, self._n_learned, self._seconds = 0, 0, 0.0
-        self._space = None if items.X is None else Space.of(items.X, scaled=items.is_scaled)
+        self._space = None if items.X is None else ItemAxes.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
         if self._space is not None and items.X is not None:
             plain = Euclidean().fit(items.X)
@@ -113,13 +114,13 @@ class Learner:
         report, blob, queries = Row(), None, list[list[str]]()
         X, ids = self._items.X, self._items.ids
         if X is not None:
-            said = to_constraints(taught, ids)
-            model = self._learn(said)
+            supervision = to_constraints(taught, ids)
+            model = self._learn(supervision)
             if model is not None:
                 blob = _to_bytes(model, self._items.features)
                 verdicts = persons.judge(model, X, answers, ids)
             queries = self._suggest(model, answers)
-            report |= self._report(model, to_constraints(held, ids), said)
+            report |= self._report(model, to_constraints(held, ids), supervision)
         report |= persons.describe_answers(answers, verdicts)
         n_taught = len([a for a in taught if a["outcome"] != "skip"])
         self._storage.add_model(n_taught, blob, report, queries)
@@ -127,37 +128,46 @@ class Learner:
         self._stamp = stamp
         return True
 
-    def _learn(self, said: Constraints | None) -> MDaML | None:
+    def _learn(self, supervision: Constraints | None) -> MDaML | None:
         """Fit to all answers, or refine the last model by the new ones if that took long."""
         space, X = self._space, self._items.X
         assert space is not None
         assert X is not None
-        if said is None or said.n_constraints < _LEAST_ANSWERS or not _can_learn(said):
+        if (
+            supervision is None
+            or supervision.n_constraints < _LEAST_ANSWERS
+            or not _can_learn(supervision)
+        ):
             return None
-        n, began = said.n_constraints, time.perf_counter()
+        n, began = supervision.n_constraints, time.perf_counter()
         refine = self._seconds > _SLOW and self._n_learned < n < _REFIT * self._n_fitted
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few answers are no news to whoever collects them
-            if refine and self._model is not None and len(said.triplets) == n:
-                new = said.select(np.arange(self._n_learned, n))
+            warnings.simplefilter("ignore")  # people who collect answers know that there are few
+            if refine and self._model is not None and len(supervision.triplets) == n:
+                new = supervision.select(np.arange(self._n_learned, n))
                 self._model.partial_fit(space.X, constraints=new._replaced(ids=None))
             elif n != self._n_fitted or self._model is None:
-                self._model = MDaML(anchor=choose_anchor(said, space.X.shape[1]), random_state=0)
-                several = len(np.unique(said.columns["who"])) > 1 and len(said.triplets) == n
+                self._model = MDaML(
+                    anchor=choose_anchor(supervision, space.X.shape[1]), random_state=0
+                )
+                several = (
+                    len(np.unique(supervision.columns["who"])) > 1
+                    and len(supervision.triplets) == n
+                )
                 given: Row = {
-                    "constraints": said._replaced(ids=None),
+                    "constraints": supervision._replaced(ids=None),
                     "who": "who" if several else None,
                 }
                 self._model.fit(space.X, **given)
                 if self._model.start_kept_:
-                    # Questions are asked because they are open: few of them tell metrics apart.
+                    # Questions are asked because they are open: few of them distinguish metrics.
                     self._model.set_params(anchor=_OPEN_ANCHOR).fit(space.X, **given)
                 self._n_fitted, self._seconds = n, time.perf_counter() - began
         self._n_learned = n
         return space.widen(self._model, X)
 
     def _suggest(self, model: MDaML | None, answers: Sequence[Row]) -> list[list[str]]:
-        """Return triplets of ids to ask next; before there is a model, near ties of Euclid."""
+        """Return triplets of ids to ask next; without a model, near ties of Euclidean distance."""
         space, ids = self._space, self._items.ids
         assert space is not None
         asked = _asked_triplets(answers, self._items.rows)
@@ -173,24 +183,24 @@ class Learner:
         return [[ids[row] for row in triplet] for triplet in found]
 
     def _report(
-        self, model: MDaML | None, held: Constraints | None, said: Constraints | None
+        self, model: MDaML | None, held: Constraints | None, supervision: Constraints | None
     ) -> Row:
         X = self._items.X
         assert X is not None
         assert self._euclidean is not None
         kept = [(row["n_answers"], self._load(row["version"])) for row in self._storage.models()]
-        if model is not None and said is not None:
-            n_now = len(set(said.columns["question"].tolist()))
+        if model is not None and supervision is not None:
+            n_now = len(set(supervision.columns["question"].tolist()))
             kept = [(n, m) for n, m in kept if n < n_now] + [(n_now, model)]
         report = owner.describe_learning(kept, self._euclidean, X, held)
-        if model is not None and said is not None:
+        if model is not None and supervision is not None:
             report |= owner.describe_items(model, self._euclidean, X)
-            report["again"] = owner.find_doubtful(model, X, said)
+            report["again"] = owner.find_doubtful(model, X, supervision)
         rows = {row for part in report.get("again", []) for row in part["items"]}
         report["rows"] = sorted(rows | set(report.get("rows", [])))
         return report
 
-    def _load(self, version: int) -> Any:
+    def _load(self, version: int) -> MahalanobisTransformer:
         """Return a model of the learning curve, read once."""
         if version not in self._curve:
             self._curve[version] = _from_bytes(self._storage.read_model(version))
@@ -209,14 +219,14 @@ class Learner:
         self._curve = {version: m for version, m in self._curve.items() if version in kept}
 
 
-def choose_anchor(said: Constraints, n_features: int) -> float | Literal["auto"]:
-    """Return how strongly the metric is held near Euclid's.
+def choose_anchor(supervision: Constraints, n_features: int) -> float | Literal["auto"]:
+    """Return the strength of the anchor, which holds the metric near the Euclidean one.
 
-    Like six answers about every feature while there are fewer answers than that. Then "auto", which
-    holds out answers to choose: of few, and of near ties that were asked because they are open, it
-    learns that nothing can be learned.
+    With fewer than six answers per feature, the Euclidean metric counts like six answers about each
+    feature. With more, "auto" chooses on held-out answers: of few answers, or of near ties that
+    were asked because they are open, it would conclude that nothing can be learned.
     """
-    anchor = _HOLD * n_features / len(np.unique(said.columns["question"]))
+    anchor = _HOLD * n_features / len(np.unique(supervision.columns["question"]))
     return min(anchor, 10.0) if anchor > 1 else "auto"
 
 
@@ -231,15 +241,15 @@ def split_answers(answers: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return held, taught
 
 
-def _key(answer: Row) -> tuple[Any, ...]:
-    """Return the same for the same question, whatever the sides."""
+def _key(answer: Row) -> tuple[str, ...]:
+    """Return a key that is the same for the same question, whichever the sides."""
     first = answer["items"][:1] if answer["form"] in ("triplet", "pick") else []
     return (answer["form"], *first, *sorted(answer["items"][len(first) :]))
 
 
-def _can_learn(said: Constraints) -> bool:
+def _can_learn(supervision: Constraints) -> bool:
     """Say whether there are comparisons, or pairs of both kinds."""
-    return len(said.triplets) > 0 or len(np.unique(said.pair_labels)) == 2
+    return len(supervision.triplets) > 0 or len(np.unique(supervision.pair_labels)) == 2
 
 
 def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | None:
@@ -260,16 +270,16 @@ def _to_bytes(model: MDaML, features: Sequence[str]) -> bytes:
         return path.read_bytes()
 
 
-def _from_bytes(blob: bytes) -> Any:
+def _from_bytes(blob: bytes) -> MahalanobisTransformer:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.mdaml")
         path.write_bytes(blob)
-        model: Any = load(path)
+        model = load(path)
     model.__dict__.pop("feature_names_in_", None)  # so that it takes arrays without a warning
     return model
 
 
-def start(place: str, items: Items) -> Any:
+def start(place: str, items: Items) -> BaseProcess:
     """Start a process that learns until this one ends; return the process."""
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_run, args=(place, items), name="mdaml-learner", daemon=True)
@@ -279,17 +289,17 @@ def start(place: str, items: Items) -> Any:
 
 def _run(place: str, items: Items) -> None:
     if hasattr(os, "nice"):
-        os.nice(10)  # people who answer go first
+        os.nice(10)  # requests of people go first
     parent = multiprocessing.parent_process()
     storage = Storage(place)
     learner = Learner(storage, items)
-    n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is for those who answer
+    n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is left for the server
     with threads_at_most(n_threads), threadpool_limits(n_threads):
         _learn_on(learner, parent)
 
 
-def _learn_on(learner: Learner, parent: Any) -> None:
-    # A process that the parent started in between may hold the pipe that tells of its end.
+def _learn_on(learner: Learner, parent: BaseProcess | None) -> None:
+    # Another child of the parent may hold the pipe that would signal the end of the parent.
     while parent is None or (parent.is_alive() and os.getppid() == parent.pid):
         began = time.monotonic()
         learner.step()

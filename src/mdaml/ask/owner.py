@@ -1,17 +1,16 @@
 """Figures of the owner's page: learning curve, map, neighbours, doubtful answers."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.ask.questions import Row
 from mdaml.constraints import Constraints
+from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.inspection import audit
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
-
-Row = dict[str, Any]
 
 _MOST_MAPPED = 200
 _N_EXAMPLES, _N_NEAREST = 8, 5
@@ -21,7 +20,10 @@ _Z = 1.96
 
 
 def describe_learning(
-    models: Sequence[tuple[int, Any]], euclidean: Any, X: FloatArray, held: Constraints | None
+    models: Sequence[tuple[int, MahalanobisTransformer]],
+    euclidean: MahalanobisTransformer,
+    X: FloatArray,
+    held: Constraints | None,
 ) -> Row:
     """Return the scores of models on held-out answers, after so many answers each.
 
@@ -53,8 +55,10 @@ def _can_score(held: Constraints) -> bool:
     return len(held.triplets) > 0 or len(np.unique(held.pair_labels)) == 2
 
 
-def _score_questions(metric: Any, X: FloatArray, held: Constraints) -> tuple[FloatArray, IntArray]:
-    """Return by how much a metric is right on each question, and the group of each.
+def _score_questions(
+    metric: MahalanobisTransformer, X: FloatArray, held: Constraints
+) -> tuple[FloatArray, IntArray]:
+    """Return how far a metric is right on each question, and the group of each question.
 
     The share of the comparisons that hold. Of pairs, the share of all pairs that were called the
     opposite which it has in the right order; its mean over either group is the area under the ROC
@@ -79,10 +83,10 @@ def _score_questions(metric: Any, X: FloatArray, held: Constraints) -> tuple[Flo
 def difference(
     first: FloatArray, second: FloatArray, groups: IntArray
 ) -> tuple[float, float, float]:
-    """Return how much more is right with the first on the same questions, with 95 % limits.
+    """Return by how much the first is right more often on the same questions, with 95 % limits.
 
     The limits of Agresti and Min: in each group a win, a loss and a tie are added, half, half and
-    one. With few questions none but a clear difference is beyond chance.
+    one. With few questions, only a clear difference is more than chance.
     """
     mean, variance = 0.0, 0.0
     names = np.unique(groups)
@@ -108,7 +112,7 @@ def answers_to_gain(curve: Sequence[Sequence[float]], points: float = 0.01) -> i
     """Return about how many more answers raise the score by a point.
 
     The score is taken to grow by a constant for every doubling of the answers, by least squares
-    over the curve, of three points at least. None if it does not grow, or hardly.
+    over the curve, which needs three points or more. None if the score grows too little.
     """
     if len(curve) < 3:
         return None
@@ -119,8 +123,10 @@ def answers_to_gain(curve: Sequence[Sequence[float]], points: float = 0.01) -> i
     return int(np.ceil(n[-1] * (2 ** (points / slope) - 1)))
 
 
-def describe_items(model: Any, euclidean: Any, X: FloatArray) -> Row:
-    """Return places on a map, and nearest items before and after learning, of a few items."""
+def describe_items(
+    model: MahalanobisTransformer, euclidean: MahalanobisTransformer, X: FloatArray
+) -> Row:
+    """Return places on a map, and the nearest items of a few before and after learning."""
     rng = np.random.default_rng(0)
     shown = np.sort(rng.permutation(len(X))[:_MOST_MAPPED])
     Y = model.transform(X[shown])
@@ -148,7 +154,9 @@ def _move_apart(places: FloatArray) -> FloatArray:
     """Move items that would hide each other on the map a little, within the square."""
     gap = 1.6 / np.sqrt(len(places))
     rng = np.random.default_rng(0)
-    places = places + 1e-6 * rng.normal(size=places.shape)  # those in one place must part somehow
+    places = places + 1e-6 * rng.normal(
+        size=places.shape
+    )  # items in one place must be moved apart somehow
     for _ in range(40):
         away = places[:, None] - places  # (n, n, 2)
         dist = np.sqrt(np.sum(away**2, axis=2)) + np.eye(len(places))
@@ -158,19 +166,21 @@ def _move_apart(places: FloatArray) -> FloatArray:
     return places
 
 
-def _nearest(metric: Any, X: FloatArray, rows: IntArray) -> list[list[int]]:
-    """Return the nearest other items of a few."""
+def _nearest(metric: MahalanobisTransformer, X: FloatArray, rows: IntArray) -> list[list[int]]:
+    """Return the nearest other items of some items."""
     Y = metric.transform(X)
     found, _ = nearest_rows(Y[rows], Y, _N_NEAREST + 1)
     pairs = zip(rows, found, strict=True)
     return [near[near != row][:_N_NEAREST].tolist() for row, near in pairs]
 
 
-def find_doubtful(model: Any, X: FloatArray, said: Constraints) -> list[Row]:
+def find_doubtful(
+    model: MahalanobisTransformer, X: FloatArray, supervision: Constraints
+) -> list[Row]:
     """Return the answers that are most probably wrong, at most one for each question."""
-    if len(said.triplets) == 0:
+    if len(supervision.triplets) == 0:
         return []
-    few = said.select(np.arange(len(said.triplets)))
+    few = supervision.select(np.arange(len(supervision.triplets)))
     frame = audit(model, X, constraints=few._replaced(ids=None), training_rows=False)
     suspicion, found = frame["suspicion"].to_numpy(), dict[str, Row]()
     for place in np.argsort(-suspicion, kind="stable"):

@@ -1,24 +1,24 @@
-"""Who answers, and how often each person errs: figures of the owner's page."""
+"""Who answers, and how often each person errs, for the owner's page."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from mdaml._typing import FloatArray
 from mdaml.ask.answers import to_constraints
+from mdaml.ask.questions import Row
+from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.inspection import audit
 from mdaml.inspection._suspicion import FlipModel, relative_margins
 from mdaml.kernels.pairs import pair_sq_dists
 
-Row = dict[str, Any]
-
 
 class Verdict(NamedTuple):
-    """What the learned metric says of the answers of a person."""
+    """How the learned metric judges the answers of a person."""
 
-    chances: FloatArray  # (n,) that the truth is what was said, by the metric
+    chances: FloatArray  # (n,) probability of each comparison under the metric
     weights: FloatArray  # (n,) of the comparisons; those of one answer sum to one
     remark: str
 
@@ -43,15 +43,18 @@ def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None
 def _describe_person(
     who: str, own: Sequence[Row], by_question: dict[str, Row], verdict: Verdict
 ) -> Row:
-    said = [a for a in own if a["outcome"] == "answer"]
-    agreed: dict[bool, list[bool]] = {True: [], False: []}  # by whether the first was one's own
-    for answer in said:
+    decided = [a for a in own if a["outcome"] == "answer"]
+    agreed: dict[bool, list[bool]] = {
+        True: [],
+        False: [],
+    }  # key: whether the first answer was their own
+    for answer in decided:
         first = by_question.get(answer["repeats"])
         if first is not None and first["outcome"] == "answer":
             agreed[first["person"] == who].append(_chosen(first) == _chosen(answer))
-    caught = [a["choice"] == a["expected"] for a in said if a["source"] == "catch"]
+    caught = [a["choice"] == a["expected"] for a in decided if a["source"] == "catch"]
     times = [a["seconds"] for a in own if a["seconds"] is not None]
-    sided = [a["choice"] == [1] for a in said if a["form"] in ("triplet", "same")]
+    sided = [a["choice"] == [1] for a in decided if a["form"] in ("triplet", "same")]
     return {
         "who": who,
         "answers": sum(a["outcome"] != "skip" for a in own),
@@ -80,12 +83,13 @@ def _share(held: Sequence[bool]) -> list[int] | None:
 def estimate_error(
     caught: Sequence[bool], twice: Sequence[bool], verdict: Verdict = NO_VERDICT
 ) -> float | None:
-    """Return the share of wrong answers of a person, given all that is known.
+    """Return the share of wrong answers of a person, from all evidence.
 
-    A person who errs with probability e is right on a catch question with ``1 - e``, and says the
-    same twice with ``1 - 2 e (1 - e)``; others are taken to err as often. An answer that the metric
-    holds for true with probability p is given with ``(1 - e) p + e (1 - p)``. The mean of e, from 0
-    to 1/2, with two right catch answers and one wrong one added; None if nothing is known.
+    A person who errs with probability e is right on a catch question with ``1 - e``, and gives the
+    same answer twice with ``1 - 2 e (1 - e)``; others are assumed to err as often. An answer of
+    probability p under the metric is given with ``(1 - e) p + e (1 - p)``. Returned is the mean of
+    e, from 0 to 1/2, after two right catch answers and one wrong one are added; None if nothing is
+    known.
     """
     if not (caught or twice or len(verdict.chances)):
         return None
@@ -100,23 +104,28 @@ def estimate_error(
 
 
 def judge(
-    model: Any, X: FloatArray, answers: Sequence[Row], ids: Sequence[str]
+    model: MahalanobisTransformer, X: FloatArray, answers: Sequence[Row], ids: Sequence[str]
 ) -> dict[str, Verdict]:
-    """Return what a metric says of the answers of each person; see :func:`mdaml.audit`.
+    """Return how a metric judges the answers of each person; see :func:`mdaml.audit`.
 
-    How sharp it is, is estimated by the better half of the persons: errors of the others would pass
-    for a blunt metric. Pairs tell no chances: each person has a threshold of their own.
+    The sharpness of the metric is estimated from the better half of the persons, because the errors
+    of the others would make it look blunt. Pairs give no probabilities: each person has their own
+    threshold.
     """
     decided = [a for a in answers if a["outcome"] == "answer"]
-    said = to_constraints(decided, ids)
-    if said is None:
+    supervision = to_constraints(decided, ids)
+    if supervision is None:
         return {}
-    said = said._replaced(ids=None)
+    supervision = supervision._replaced(ids=None)
     left = None
-    if all(a["form"] == "triplet" for a in decided) and said.n_constraints == len(decided):
+    if all(a["form"] == "triplet" for a in decided) and supervision.n_constraints == len(decided):
         left = [a["choice"] == [1] for a in decided]
-    frame = audit(model, X, constraints=said, training_rows=False, who="who", left=left)
-    Y, T, who = model.transform(X), said.triplets, said.columns["who"][: len(said.triplets)]
+    frame = audit(model, X, constraints=supervision, training_rows=False, who="who", left=left)
+    Y, T, who = (
+        model.transform(X),
+        supervision.triplets,
+        supervision.columns["who"][: len(supervision.triplets)],
+    )
     margins = relative_margins(*(pair_sq_dists(Y, T[:, pair]) for pair in ([0, 1], [0, 2])))
     better = frame["who"][frame["agreement"] >= frame["agreement"].median()]
     chances = margins
@@ -125,6 +134,6 @@ def judge(
         chances = expit(margins / FlipModel.from_margins(sure if len(sure) else margins).scale)
     rows = {name: np.flatnonzero(who == name) for name in frame["who"]}
     return {
-        name: Verdict(chances[rows[name]], said.weights[rows[name]], remark)
+        name: Verdict(chances[rows[name]], supervision.weights[rows[name]], remark)
         for name, remark in zip(frame["who"], frame["remark"], strict=True)
     }

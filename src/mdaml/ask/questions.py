@@ -1,16 +1,20 @@
-"""Which question a person gets next: a stated mixture of five sources."""
+"""Which question a person gets next: a mixture of five sources in given shares."""
 
 import secrets
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from mdaml._typing import IntArray
 from mdaml.constraints import Constraints
 
-Row = dict[str, Any]
+Row = dict[str, Any]  # of the database, or JSON
+# A question with a known answer: the item to compare with, if there is one; the other items; and
+# those to choose, none of two that are different.
+_Gold = tuple[list[str], list[str], set[str]]
 
 FORMS = ("triplet", "odd", "same", "pick")
 OUTCOMES = ("answer", "unsure", "skip")
@@ -33,7 +37,7 @@ _MOST_KNOWN = 2000  # recent answers of all persons that may be asked again
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked, and how often each source takes its turn.
+    """What is asked, and the share of each source of questions.
 
     Parameters
     ----------
@@ -42,7 +46,7 @@ class Plan:
     question : str or None
         The words of the question.
     pick, show : int
-        How many are picked, and of how many. Odd ones are out of ``show`` items, three at least.
+        How many items are picked, and from how many. An odd one out is always one of three.
     held_out, repeats, catch : float
         Shares of random questions that are never learned from, of questions asked again, and of
         questions with a known answer, if there are any. All others are active.
@@ -97,15 +101,18 @@ class Plan:
         return {"triplet": 3, "odd": 3, "same": 2, "pick": self.show + 1}[self.form]
 
 
-def check_choice(plan: Plan, outcome: Any, choice: Any, n_items: int) -> list[int]:
-    """Return the places that were chosen, or refuse an answer that does not fit."""
+def check_choice(plan: Plan, outcome: object, choice: object, n_items: int) -> list[int]:
+    """Return the places that were chosen; an error if the answer does not fit the question."""
     if outcome not in OUTCOMES:
         raise ValueError(f"The outcome must be one of {', '.join(OUTCOMES)}.")
     wanted = 0 if outcome != "answer" else plan.pick if plan.form == "pick" else 1
     first = 0 if plan.form in ("odd", "same") else 1
     last = DIFFERENT + 1 if plan.form == "same" else n_items - 1
-    is_list = isinstance(choice, list) and all(type(place) is int for place in choice)
-    if not is_list or len(choice) != wanted or len(set(choice)) != wanted:
+    if (
+        not isinstance(choice, list)
+        or any(type(place) is not int for place in choice)
+        or not len(choice) == len(set(choice)) == wanted
+    ):
         raise ValueError(f"The choice must be {wanted} different places.")
     if any(not first <= place <= last for place in choice):
         raise ValueError(f"Places must be {first} to {last}.")
@@ -114,13 +121,13 @@ def check_choice(plan: Plan, outcome: Any, choice: Any, n_items: int) -> list[in
 
 @dataclass
 class Person:
-    """What was asked of one person, and what is open."""
+    """The questions that one person has answered, and those that are open."""
 
     asked: Counter[str] = field(default_factory=Counter)  # by source
     answered: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
     is_stale: bool = False  # the database knows more
-    sides: int = 0  # how much more often the expected answer was on the right
+    sides: int = 0  # how much more often the expected answer was right than left
 
 
 class Composer:
@@ -164,14 +171,14 @@ class Composer:
         return {"active": 1 - sum(parts.values()), **parts}
 
     def remember(self, answered: Sequence[Row], anchors: dict[str, int]) -> None:
-        """Take up the answers that are in the database."""
+        """Read the answers that are in the database."""
         for row in answered[-_MOST_KNOWN:]:
             self.note(row)
         for place, name in enumerate(self.ids):
             self._times[place] = anchors.get(name, 0)
 
     def note(self, question: Row) -> None:
-        """Take note of a question that was answered: it may be asked again."""
+        """Note that a question was answered: it may be asked again."""
         if question["source"] in ("held out", "active", "random") and not question["expected"]:
             self._known.append(question)
 
@@ -190,7 +197,7 @@ class Composer:
         return row | {"expected": None, "repeats": None} | made
 
     def _choose_source(self, person: Person) -> str:
-        """Return the source that is furthest behind its share; ties go by lot."""
+        """Return the source that is furthest behind its share; ties are broken at random."""
         total = sum(person.asked.values()) + 1
         shares = {name: share for name, share in self.shares.items() if share > 0}
         if len(person.answered) <= _PAUSE and len(self._known) <= _PAUSE:
@@ -204,7 +211,7 @@ class Composer:
         return self._ask_random("held out", held_out=True)
 
     def _ask_random(self, source: str, *, held_out: bool = False) -> Row:
-        """Draw items at random; first one that was first least often."""
+        """Draw items at random; the first is one that was first least often."""
         least = np.flatnonzero(self._times == self._times.min())
         anchor = int(self._rng.choice(least))
         others = self._draw_others([anchor])
@@ -223,7 +230,7 @@ class Composer:
         return drawn
 
     def _ask_active(self, person: Person) -> Row | None:
-        """Take the best question that the model has left, with what it expects on either side."""
+        """Take the best question left by the model; the expected answer may be on either side."""
         if not self._queries:
             return None
         a, near, far = self._queries.pop()
@@ -240,13 +247,13 @@ class Composer:
         return {"source": "active", "held_out": False, "items": items}
 
     def _place(self, person: Person, near: str, far: str) -> list[str]:
-        """Put what is expected on the side where it was less often."""
+        """Put the expected answer on the side where it was less often."""
         right = person.sides < 0 or (person.sides == 0 and bool(self._rng.integers(2)))
         person.sides += 1 if right else -1
         return [far, near] if right else [near, far]
 
     def _ask_repeat(self, person: Person) -> Row | None:
-        """Ask again what the person, or somebody else, has answered, with the sides exchanged."""
+        """Ask again what this or another person has answered, with the sides exchanged."""
         own = [
             q for q in person.answered[:-_PAUSE] if q["source"] in ("held out", "active", "random")
         ]
@@ -270,7 +277,7 @@ class Composer:
         }
 
     def _ask_catch(self, person: Person) -> Row:
-        """Ask what is known, the right answer in any place."""
+        """Ask a question with a known answer, in a random order."""
         first, others, right = self._gold[int(self._rng.integers(len(self._gold)))]
         if self.plan.form == "same":
             items, expected = others, [SAME if right else DIFFERENT]
@@ -284,16 +291,8 @@ class Composer:
         return {"source": "catch", "held_out": False, "items": items, "expected": expected}
 
 
-class _Known(NamedTuple):
-    """A question with a known answer."""
-
-    first: list[str]  # the item to compare with, if there is one
-    others: list[str]
-    right: set[str]  # to be chosen; of two that are not the same, none
-
-
-def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list[_Known]:
-    """Return questions with known answers of the form that is asked."""
+def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list[_Gold]:
+    """Return questions with known answers, in the form of the plan."""
     if gold is None:
         return []
     members = gold.pairs if plan.form == "same" else gold.triplets
@@ -303,21 +302,23 @@ def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list
     if plan.form == "same":
         labels = gold.pair_labels > 0
         return [
-            _Known([], pair, set(pair) if label else set())
+            ([], pair, set(pair) if label else set())
             for pair, label in zip(named, labels, strict=True)
         ]
     if plan.form == "triplet":
-        return [_Known([a], [b, c], {b}) for a, b, c in named]
+        return [([a], [b, c], {b}) for a, b, c in named]
     if plan.form == "odd":  # a is like b, and b like a: one question
         odd = {(frozenset((a, b)), c): [a, b, c] for a, b, c in named}
-        return [_Known([], three, {three[2]}) for three in odd.values()]
+        return [([], three, {three[2]}) for three in odd.values()]
     return _list_picks(plan, named, gold.columns.get("answer_number"))
 
 
-def _list_picks(plan: Plan, named: Sequence[Sequence[str]], answers: Any) -> list[_Known]:
-    """Put the comparisons of one answer, or else of one item, together again."""
-    near: dict[Any, dict[str, None]] = {}
-    far: dict[Any, dict[str, None]] = {}
+def _list_picks(
+    plan: Plan, named: Sequence[Sequence[str]], answers: IntArray | None
+) -> list[_Gold]:
+    """Group the comparisons by answer or, if there are no answers, by item."""
+    near: dict[tuple[str, int | None], dict[str, None]] = {}
+    far: dict[tuple[str, int | None], dict[str, None]] = {}
     for k, (a, b, c) in enumerate(named):
         key = (a, None if answers is None else answers[k])
         near.setdefault(key, {})[b] = None
@@ -330,5 +331,5 @@ def _list_picks(plan: Plan, named: Sequence[Sequence[str]], answers: Any) -> lis
                 f"are picked; that about {key[0]!r} shows {len(picked) + len(far[key])} with "
                 f"{len(picked)} picked. Correct it, or change --pick and --show."
             )
-        found.append(_Known([key[0]], [*picked, *far[key]], set(picked)))
+        found.append(([key[0]], [*picked, *far[key]], set(picked)))
     return found

@@ -5,7 +5,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from multiprocessing.process import BaseProcess
+from types import FrameType
 
 from mdaml.ask import learner
 from mdaml.ask.server import Site
@@ -41,7 +42,7 @@ class Running:
         config = uvicorn.Config(site.app(), log_level="warning", access_log=False, ws="none")
         self._server = uvicorn.Server(config)
         self._learns = learns
-        self._learner: Any = None
+        self._learner: BaseProcess | None = None
         self._watcher: threading.Thread | None = None
 
     @property
@@ -50,7 +51,7 @@ class Running:
         return self.url + self.site.owner_path()
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Answer requests until the process is told to end."""
+        """Answer requests until the process is asked to end."""
         before = _leave_in_order()
         try:
             if self._learns:
@@ -65,7 +66,7 @@ class Running:
                 signal.signal(signal.SIGTERM, before)
 
     def start(self) -> None:
-        """Answer requests in a thread, and return when the first would be answered."""
+        """Answer requests in a thread, and return as soon as requests are answered."""
         self._thread = threading.Thread(target=self.run, name="mdaml-site", daemon=True)
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
@@ -81,11 +82,11 @@ class Running:
         self._thread.join()
 
     def _watch(self) -> None:
-        """Start the learner, and start it again should it die: answers do not wait for it."""
+        """Start the learner, and start it again if it dies; answers do not wait for it."""
         n_starts = 0
         while self._learns:
             if self._learner is None or not self._learner.is_alive():
-                time.sleep(min(n_starts * _WATCH, 60.0))  # not again and again at once
+                time.sleep(min(n_starts * _WATCH, 60.0))  # not again and again without a pause
                 self._learner = learner.start(self.site.storage.url, self.site.items)
                 n_starts += 1
             time.sleep(_WATCH)
@@ -94,21 +95,21 @@ class Running:
         self._learns = False
         if self._learner is not None:
             self._learner.kill()
-            self._learner.join()  # so that the last to close the database puts all into one file
+            self._learner.join()  # then closing the database puts everything into one file
         self.site.close()
         self._socket.close()
 
 
-def _leave_in_order() -> Any:
+def _leave_in_order() -> Callable[[int, FrameType | None], object] | int | None:
     """Let a request to terminate end the server like an interrupt; return what it did before.
 
-    The server passes the signal on when it has stopped, and that would end the process at once,
-    before the database is closed: what came last would be in a second file beside it.
+    The server raises the signal again when it has stopped, and that would end the process at once,
+    before the database is closed: the last answers would be in a second file beside it.
     """
     if threading.current_thread() is not threading.main_thread():
         return None
 
-    def leave(number: int, _frame: Any) -> None:
+    def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     return signal.signal(signal.SIGTERM, leave)
@@ -120,11 +121,11 @@ def _listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen()  # who comes before the server runs waits and is not refused
+        made.listen()  # requests before the server runs wait and are not refused
     except OSError as error:
         made.close()
         raise ValueError(
-            f"{host}:{port} cannot be listened on: {error.strerror}. Is another server running "
-            "there? --port chooses another one."
+            f"Cannot listen on {host}:{port}: {error.strerror}. Is another server running "
+            "there? Choose another port with --port."
         ) from None
     return made

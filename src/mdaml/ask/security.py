@@ -27,12 +27,12 @@ class Access:
     Attributes
     ----------
     is_open : bool
-        Whether whoever reaches the server may answer under any name, and see the owner's page.
-        Otherwise both need a link.
+        Whether everybody who reaches the server may answer under any name and see the owner's
+        page. Otherwise both need a link.
     hosts : sequence of str
-        Names by which the server may be called; ``*`` for any.
+        Host names under which the server answers; ``*`` for any.
     person : str or None
-        Everybody is this person; no cookies are used.
+        Everybody is taken for this person; no cookies are used.
     frames : str
         Who may show the pages in a frame.
     """
@@ -44,7 +44,7 @@ class Access:
 
 
 class Signer:
-    """Signs what browsers bring back, with a secret that stays in the database."""
+    """Signs what browsers send back, with a secret that stays in the database."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
@@ -55,16 +55,16 @@ class Signer:
         return secrets.token_hex(32)
 
     def sign(self, purpose: str, text: str = "") -> str:
-        """Return a signature that is good for one purpose."""
+        """Return a signature that is valid for one purpose."""
         message = f"{purpose}\n{text}".encode()
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()[:40]
 
     def is_signed(self, purpose: str, text: str, signature: str) -> bool:
-        """Say whether a signature is right, in a time that tells nothing."""
+        """Whether a signature is right; the time of the check tells nothing about it."""
         return is_equal(signature, self.sign(purpose, text))
 
     def seal(self, purpose: str, text: str) -> str:
-        """Return a text with its signature, of letters that cookies and paths take."""
+        """Return a text with its signature, in letters that are allowed in cookies and paths."""
         letters = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
         return f"{letters}.{self.sign(purpose, text)}"
 
@@ -117,15 +117,15 @@ def check_person(name: object) -> str:
 def is_known_host(request: Request, hosts: Sequence[str]) -> bool:
     """Say whether a request was meant for this server.
 
-    On a loopback address a foreign page could otherwise call it by a name of its own that
-    points here.
+    Otherwise a foreign page could reach a server on a loopback address by a host name that
+    resolves to it.
     """
     name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     return "*" in hosts or name in hosts
 
 
 def comes_from_here(request: Request) -> bool:
-    """Say whether a page of this server sent a request, as far as the browser tells."""
+    """Whether a page of this server sent a request, as far as the browser says."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False
@@ -134,7 +134,7 @@ def comes_from_here(request: Request) -> bool:
 
 
 def make_headers(origins: Sequence[str], frames: str = "'none'") -> dict[str, str]:
-    """Return headers that keep a page from loading or sending anything elsewhere."""
+    """Return headers that forbid a page to load from or send to other sites."""
     sites = " ".join(("'self'", *origins))
     policy = {
         "default-src": "'none'",
@@ -158,5 +158,5 @@ def make_headers(origins: Sequence[str], frames: str = "'none'") -> dict[str, st
 
 
 def is_equal(given: str, wanted: str) -> bool:
-    """Compare texts in a time that tells nothing about them."""
+    """Compare texts; the time of the comparison tells nothing about them."""
     return hmac.compare_digest(given.encode(), wanted.encode())

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 import jinja2
@@ -23,7 +22,7 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.collector import MOST_EVENTS, Collector
 from mdaml.ask.items import Items
 from mdaml.ask.markdown import to_html
-from mdaml.ask.questions import Composer, Plan
+from mdaml.ask.questions import Composer, Plan, Row
 from mdaml.ask.security import COOKIE, OWNER_COOKIE, Access, Rates, Signer
 from mdaml.ask.storage import Storage
 from mdaml.constraints import Constraints
@@ -39,7 +38,7 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass
 class Site:
-    """All that answers to requests; :meth:`app` returns the application.
+    """Everything that answers requests; :meth:`app` returns the application.
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class Site:
     intro : str
         Instructions and consent, in Markdown; nothing is asked before they are accepted.
     seed : int or None
-        Of what is drawn at random; None for other questions every time.
+        Seed of the random questions; None for other questions every time.
     """
 
     items: Items
@@ -68,7 +67,7 @@ class Site:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Prepare everything that can be wrong before the first request."""
+        """Prepare everything that can fail before the first request."""
         self.signer = Signer(self.storage.keep_setting("secret", Signer.make_secret()))
         self.composer = Composer(self.plan, self.items.ids, self.gold, self.seed)
         self.collector = Collector(self.storage, self.composer)
@@ -108,7 +107,7 @@ class Site:
         return "/owner" if self.access.is_open else f"/o/{self.signer.sign('owner')}"
 
     def close(self) -> None:
-        """Store what waits, and let go of the database."""
+        """Store what is waiting, and close the database."""
         self.collector.close()
         self.storage.close()
 
@@ -133,14 +132,14 @@ class Site:
 
     def _check(self, request: Request) -> None:
         if not security.is_known_host(request, self.access.hosts):
-            raise HTTPException(421, "This server is not called so.")
+            raise HTTPException(421, "This server does not answer under this host name.")
         if request.method == "POST" and not self._is_slow(request):
             raise HTTPException(429, "Too many requests. Wait some seconds.", {"retry-after": "5"})
         if request.method == "POST" and not security.comes_from_here(request):
             raise HTTPException(403, "This request came from another site.")
 
     def _is_slow(self, request: Request) -> bool:
-        """Say whether a request comes slowly enough; many persons may share one address."""
+        """Whether the client sends requests slowly enough; many persons may share one address."""
         person = self._person(request)
         if person is not None:
             return self._rates.allow(person)
@@ -163,7 +162,7 @@ class Site:
     def _need_person(self, request: Request) -> str:
         person = self._person(request)
         if person is None:
-            raise HTTPException(401, "You are not known here. Open your personal link again.")
+            raise HTTPException(401, "The server does not know you. Open your personal link again.")
         return person
 
     def _need_owner(self, request: Request) -> None:
@@ -172,7 +171,7 @@ class Site:
             raise HTTPException(403, "This page is for the owner. Open the owner's link.")
 
     def _token(self, request: Request) -> str:
-        """Return what a page of this server must send along with a change."""
+        """Return the token that a page of this server must send with a change."""
         return self.signer.sign("page", f"{self._person(request)}\n{self._is_owner(request)}")
 
     def _is_owner(self, request: Request) -> bool:
@@ -186,20 +185,20 @@ class Site:
                 raise HTTPException(413, "The request is too large.")
         return body
 
-    async def _json(self, request: Request) -> dict[str, Any]:
+    async def _json(self, request: Request) -> Row:
         if not _same(request.headers.get("x-page-token"), self._token(request)):
             raise HTTPException(403, "The page is out of date. Load it again.")
         try:
             found = json.loads(await self._body(request))
         except (ValueError, RecursionError):
-            raise HTTPException(400, "This is not JSON.") from None
+            raise HTTPException(400, "The request is not valid JSON.") from None
         if not isinstance(found, dict):
-            raise HTTPException(400, "An object is wanted.")
+            raise HTTPException(400, "The request must be a JSON object.")
         return found
 
-    # Pages for those who answer
+    # Pages for persons
 
-    def _page(self, request: Request, name: str, **values: Any) -> Response:
+    def _page(self, request: Request, name: str, **values: object) -> Response:
         root = request.scope.get("root_path", "")
         shown = {"root": root, "token": self._token(request), "person": self._person(request)}
         text = self._pages.get_template(name).render(**shown, **values)
@@ -282,7 +281,7 @@ class Site:
         return self._page(request, "ask.html", plan=plan, words=plan.words)
 
     async def _has_agreed(self, person: str) -> bool:
-        """Say whether a person accepted the text; once found, the database is not asked again."""
+        """Whether a person accepted the text; a yes is remembered, without the database."""
         if self.intro and person not in self._agreed:
             known = await run_in_threadpool(self.storage.persons)
             self._agreed |= {row["id"] for row in known if row["consent"]}
@@ -292,14 +291,16 @@ class Site:
         person = self._need_person(request)
         events = (await self._json(request)).get("events", [])
         if not isinstance(events, list) or len(events) > MOST_EVENTS:
-            raise HTTPException(400, f"At most {MOST_EVENTS} events are wanted.")
+            raise HTTPException(
+                400, f"The request must have a list of at most {MOST_EVENTS} events."
+            )
         if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
         questions = [{"id": q["id"], "items": self._show(q["items"])} for q in reply["questions"]]
         return JSONResponse(reply | {"questions": questions})
 
-    def _show(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+    def _show(self, ids: Sequence[str]) -> list[Row]:
         return [self.items.show(self.items.rows[name]) for name in ids]
 
     async def _send_file(self, request: Request) -> Response:
@@ -348,7 +349,7 @@ class Site:
         self._need_owner(request)
         names = (await self._json(request)).get("names", [])
         if not isinstance(names, list) or not 1 <= len(names) <= MOST_EVENTS:
-            raise HTTPException(400, f"1 to {MOST_EVENTS} names are wanted.")
+            raise HTTPException(400, f"The request must have a list of 1 to {MOST_EVENTS} names.")
         try:
             persons = [security.check_person(name) for name in names]
         except ValueError as error:
@@ -361,17 +362,19 @@ class Site:
         self._need_owner(request)
         kind = request.path_params["kind"]
         if kind not in _TABLES:
-            raise HTTPException(404, "There are answers.csv and answers.parquet.")
+            raise HTTPException(
+                404, "There is no such file. There are answers.csv and answers.parquet."
+            )
         body = await run_in_threadpool(self._write_answers, kind)
         return _download(body, _TABLES[kind], f"answers.{kind}")
 
     def _write_answers(self, kind: str) -> bytes:
-        said = to_constraints(self.storage.answers(), self.items.ids)
-        if said is None:
+        supervision = to_constraints(self.storage.answers(), self.items.ids)
+        if supervision is None:
             raise HTTPException(404, "There are no answers yet.")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"answers.{kind}")
-            said.write(path)
+            supervision.write(path)
             return path.read_bytes()
 
     async def _send_model(self, request: Request) -> Response:
@@ -390,7 +393,7 @@ def _parse_form(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode(), max_num_fields=10))
     except ValueError:
-        raise HTTPException(400, "This is no form.") from None
+        raise HTTPException(400, "The request is not a valid form.") from None
 
 
 def _download(body: bytes, media: str, name: str) -> Response:

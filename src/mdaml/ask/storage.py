@@ -1,5 +1,6 @@
 """Persons, questions, answers and models in a database: SQLite in one file, or PostgreSQL."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
+
+from mdaml.ask.questions import Row
 
 _SCHEMA = "1"
 _METADATA = sa.MetaData()
@@ -92,8 +95,8 @@ _NEWEST_ANSWER = sa.select(
 )
 _NEWEST_REPORT = sa.select(sa.func.max(_REPORTS.c.version))
 
-Row = dict[str, Any]
 Stamp = tuple[int, float]
+_Inserts = dict[sa.Table, sa.Insert]
 _LOCK = "SELECT pg_advisory_xact_lock(1835296108)"
 
 
@@ -108,19 +111,19 @@ class Storage:
 
     def __init__(self, place: str | Path) -> None:
         self.url = _to_url(place)
-        options: dict[str, Any] = {} if self.is_file else {"pool_pre_ping": True}
-        self._engine = sa.create_engine(self.url, **options)
+        self._engine = sa.create_engine(self.url, pool_pre_ping=not self.is_file)
         if self.is_file:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
         self._turn = threading.Lock()
-        insert: Any = sqlite.insert if self.is_file else postgresql.insert
-        self._insert = {t: insert(t).on_conflict_do_nothing() for t in _METADATA.tables.values()}
+        insert = sqlite.insert if self.is_file else postgresql.insert
+        tables = _METADATA.tables.values()
+        self._insert: _Inserts = {t: insert(t).on_conflict_do_nothing() for t in tables}
         try:
             with self._engine.begin() as connection:
                 self._create(connection)
         except sa.exc.DBAPIError as error:
-            what = f"{place}: the answers cannot be kept there: {error.orig}."
+            what = f"{place}: cannot store answers there: {error.orig}."
             raise ValueError(what) from None
         found = self.keep_setting("schema", _SCHEMA)
         if found != _SCHEMA:
@@ -145,11 +148,11 @@ class Storage:
 
     @contextmanager
     def write(self) -> Iterator["Transaction"]:
-        """Begin a transaction; at its end all is on the disk, or nothing.
+        """Begin a transaction; at its end all changes are on the disk, or none.
 
-        One at a time, whichever server: SQLite has a lock for it, PostgreSQL is asked for one.
+        One at a time among all servers: SQLite has a lock for it, PostgreSQL is asked for one.
         """
-        # Threads queue up here: those that wait for SQLite try again by chance, and may starve.
+        # Threads queue here: SQLite lets those that wait try again at random, and some may starve.
         with self._turn, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
@@ -158,23 +161,23 @@ class Storage:
                 yield Transaction(connection, self._insert)
 
     def keep_setting(self, name: str, value: str) -> str:
-        """Store a setting unless there is one, and return the one there is."""
+        """Store a setting unless it is there already, and return its value."""
         with self.write() as change:
             change.insert(_SETTINGS, name=name, value=value)
         row = self._read(sa.select(_SETTINGS.c.value).where(_SETTINGS.c.name == name))
         return row[0]["value"]
 
     def persons(self) -> list[Row]:
-        """Return all persons, the first to come first."""
+        """Return all persons, in the order in which they came."""
         return self._read(sa.select(_PERSONS).order_by(_PERSONS.c.time))
 
     def answers(self, person: str | None = None) -> list[Row]:
         """Return questions with the answers that count, in the order of the answers."""
         live = sa.and_(_ANSWERS.c.question == _QUESTIONS.c.id, _ANSWERS.c.undone.is_(None))
         asked = [c for c in _QUESTIONS.c if c.name not in ("number", "time")]
-        said = [_ANSWERS.c[name] for name in ("outcome", "choice", "seconds", "time")]
+        given = [_ANSWERS.c[name] for name in ("outcome", "choice", "seconds", "time")]
         own = _ANSWERS.c.id.label("answer")
-        chosen = sa.select(*asked, *said, own).join(_ANSWERS, live).order_by(_ANSWERS.c.number)
+        chosen = sa.select(*asked, *given, own).join(_ANSWERS, live).order_by(_ANSWERS.c.number)
         if person is not None:
             chosen = chosen.where(_QUESTIONS.c.person == person)
         return self._read(chosen)
@@ -197,12 +200,12 @@ class Storage:
         return counts
 
     def stamp(self) -> Stamp:
-        """Return two numbers, found at once, that change when an answer comes or is undone."""
+        """Return two numbers, quickly found, that change when an answer is added or undone."""
         with self._engine.connect() as connection:
             return _read_stamp(connection)
 
     def add_model(
-        self, n_answers: int, model: bytes | None, report: Row, queries: Sequence[Any]
+        self, n_answers: int, model: bytes | None, report: Row, queries: Sequence[Sequence[str]]
     ) -> None:
         """Store a report with its questions in place of the last one, and a model, if any."""
         with self.write() as change:
@@ -233,7 +236,7 @@ class Storage:
         with self.write() as change:
             change.delete_models(versions)
 
-    def _read(self, chosen: Any) -> list[Row]:
+    def _read(self, chosen: sa.Select[Any]) -> list[Row]:
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(chosen).mappings()]
 
@@ -241,10 +244,10 @@ class Storage:
 class Transaction:
     """Changes that are made together; see :meth:`Storage.write`."""
 
-    def __init__(self, connection: sa.Connection, insert: dict[sa.Table, Any]) -> None:
+    def __init__(self, connection: sa.Connection, insert: _Inserts) -> None:
         self._connection, self._insert = connection, insert
 
-    def insert(self, table: sa.Table, **values: Any) -> bool:
+    def insert(self, table: sa.Table, **values: object) -> bool:
         """Insert a row unless one like it is there; return whether it was inserted."""
         return bool(self._connection.execute(self._insert[table], values).rowcount)
 
@@ -273,13 +276,13 @@ class Transaction:
         return self.insert(_ANSWERS, **answer, time=time.time())
 
     def undo(self, person: str, answer: str) -> None:
-        """Take back an answer of a person; once is as good as twice."""
+        """Take back an answer of a person; doing it twice changes nothing."""
         mine = sa.and_(_ANSWERS.c.id == answer, _ANSWERS.c.person == person)
         change = sa.update(_ANSWERS).where(mine, _ANSWERS.c.undone.is_(None))
         moment = max(time.time(), self.stamp()[1] + 1e-3)  # grows even if the clock is set back
         self._connection.execute(change.values(undone=moment))
 
-    def replace_report(self, report: Row, queries: Sequence[Any]) -> None:
+    def replace_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
         """Insert a report and delete those before."""
         self._connection.execute(sa.delete(_REPORTS))
         values = {"report": report, "queries": queries, "time": time.time()}
@@ -314,14 +317,14 @@ def _to_url(place: str | Path) -> str:
     raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    """Write ahead, and wait for the disk at every commit: what is committed outlasts a crash."""
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit."""
     connection.isolation_level = None  # transactions begin where the code says so
     for line in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
         connection.execute(f"PRAGMA {line}")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    # Whoever writes takes the lock at the start: a lock that is taken later can fail.
+    # A transaction that writes takes the lock at its start: taking it later can fail.
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
