@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +147,7 @@ def _check_options(
     boundary: int,
     n_orientations: tuple[int, ...],
     n_blocks: int,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.generic],
 ) -> None:
     check_count("size", size, 2)
     if size % 2:
@@ -229,7 +228,7 @@ def _block_energies(
     boundary: int,
     n_orientations: tuple[int, ...],
     n_blocks: int,
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.generic],
 ) -> FloatArray:
     """Mean moduli under each filter, block by block: steps 4 and 5 of `gist`.
 
@@ -260,7 +259,7 @@ def _block_means(size: int, n_blocks: int) -> FloatArray:
 
 @lru_cache(maxsize=2)  # 26 MB at the usual settings
 def _transfer_functions(
-    n: int, n_orientations: tuple[int, ...], dtype: np.dtype[Any]
+    n: int, n_orientations: tuple[int, ...], dtype: np.dtype[np.generic]
 ) -> FloatArray:
     """Compute the filters (sum(n_orientations), n, n) of step 4 of `gist`."""
     columns = fft.fftfreq(n)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import joblib
 import numpy as np
@@ -17,9 +17,12 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 # A folder, a stack of arrays, or an iterable of paths, arrays and Pillow images.
-Images: TypeAlias = str | os.PathLike[str] | npt.NDArray[Any] | Iterable[Any]
-Pixels: TypeAlias = npt.NDArray[Any]  # (H, W) or (H, W, 3), with values from 0 to FULL_SCALE
+Images: TypeAlias = str | os.PathLike[str] | npt.NDArray[np.generic] | Iterable[object]
+Pixels: TypeAlias = npt.NDArray[np.number]  # (H, W) or (H, W, 3), with values from 0 to FULL_SCALE
 
 # The value of white; floating point images go up to 1.
 FULL_SCALE = {np.dtype(np.uint8): 255, np.dtype(np.uint16): 65535}
@@ -92,7 +95,7 @@ def describe(
     rows: list[FloatArray] = []
     numbered = enumerate(_check_images(images))
 
-    def describe_one(item: tuple[int, Any]) -> FloatArray:
+    def describe_one(item: tuple[int, object]) -> FloatArray:
         return features(_pixels(item[1], f"images[{item[0]}]"))
 
     for row in in_order(describe_one, numbered, n_jobs):
@@ -173,7 +176,7 @@ def _n_threads(n_jobs: int | None) -> int:
     return int(n_jobs)
 
 
-def _check_images(images: Images) -> Iterable[Any]:
+def _check_images(images: Images) -> Iterable[object]:
     """Return the images; a single image is refused, because its rows would be taken for images."""
     if isinstance(images, str | os.PathLike):
         return list_images(images)
@@ -198,7 +201,7 @@ def _reading_error(path: Path) -> str | None:
     return None
 
 
-def _pixels(image: Any, name: str) -> Pixels:
+def _pixels(image: object, name: str) -> Pixels:
     if isinstance(image, str | os.PathLike):
         return _read(Path(image))
     if isinstance(image, np.ndarray):
@@ -234,7 +237,7 @@ def _read(path: Path) -> Pixels:
     return _check_pixels(pixels, repr(str(path)))
 
 
-def _from_pillow(image: Any) -> Pixels:
+def _from_pillow(image: "Image") -> Pixels:
     """Return the pixels of a Pillow image: grey as (H, W), others as RGB, without transparency."""
     from PIL import ImageOps
 

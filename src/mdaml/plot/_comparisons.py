@@ -1,6 +1,6 @@
 """Plots of audited comparisons and of verified pairs."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from mdaml.plot._axes import BLUE, GREEN, MUTED, ORANGE, PURPLE, RED, SKY, prepa
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+    from mdaml.verification import PairVerifier
 
 _COLORS = dict(zip(CATEGORIES, (BLUE, SKY, ORANGE, RED, PURPLE), strict=True))
 _MARKERS = dict(zip(CATEGORIES, ("o", ".", "^", "X", "s"), strict=True))
@@ -71,14 +73,13 @@ def plot_audit(frame: "DataFrame", *, ax: "Axes | None" = None) -> "Axes":
     ax.axvline(0, color=MUTED, linewidth=1)
     ax.axhline(0.5, color=MUTED, linewidth=1, linestyle="--")
     ax.set_ylim(-0.03, 1.03)
-    ax.set_xlabel("slack: squared distance to spare (negative: violated)")
-    ax.set_ylabel("suspicion")
+    ax.set(xlabel="slack: squared distance to spare (negative: violated)", ylabel="suspicion")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=1.5)
     return ax
 
 
 def plot_roc(
-    verifier: Any,
+    verifier: "PairVerifier",
     X: ArrayLike,
     pairs: ArrayLike,
     pair_labels: ArrayLike,
@@ -135,7 +136,6 @@ def plot_roc(
         ax.plot(false[here], true[here], "X", color=GREEN, markersize=8, label=label)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     ax.set_aspect("equal")
-    ax.set_xlabel("false accepts")
-    ax.set_ylabel("true accepts")
+    ax.set(xlabel="false accepts", ylabel="true accepts")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax

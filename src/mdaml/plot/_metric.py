@@ -1,19 +1,21 @@
 """Plots of a metric: its objective during the fit, its spectrum, and the weight of features."""
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike
 from mdaml.inspection import effective_rank, explain_distance, feature_relevance
 from mdaml.plot._axes import BLUE, MUTED, ORANGE, RED, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from pandas import Series
 
 
-def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
+def plot_history(model: BaseEstimator, *, ax: "Axes | None" = None) -> "Axes":
     """Draw the objective over the rounds of the fit.
 
     Parameters
@@ -64,18 +66,17 @@ def plot_history(model: Any, *, ax: "Axes | None" = None) -> "Axes":
     if np.min(history) > 0 and np.max(history) > 20 * np.min(history):
         ax.set_yscale("log")
     ax.locator_params(axis="x", integer=True)
-    ax.set_xlabel("round")
-    ax.set_ylabel("objective")
+    ax.set(xlabel="round", ylabel="objective")
     return ax
 
 
-def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
+def plot_spectrum(model: BaseEstimator, *, ax: "Axes | None" = None) -> "Axes":
     """Draw the eigenvalues of the metric, as shares of their sum, and its effective rank.
 
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over metrics.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -123,22 +124,25 @@ def plot_spectrum(model: Any, *, ax: "Axes | None" = None) -> "Axes":
         color=MUTED,
     )
     ax.locator_params(axis="x", integer=True)
-    ax.set(xlim=(0.4, len(shares) + 0.6), ylim=(0, 1.05))
-    ax.set_xlabel("direction")
-    ax.set_ylabel("share of the metric")
+    ax.set(
+        xlim=(0.4, len(shares) + 0.6),
+        ylim=(0, 1.05),
+        xlabel="direction",
+        ylabel="share of the metric",
+    )
     ax.legend(frameon=False, loc="center right")
     return ax
 
 
 def plot_feature_relevance(
-    model: Any, X: ArrayLike, *, max_features: int = 20, ax: "Axes | None" = None
+    model: BaseEstimator, X: ArrayLike, *, max_features: int = 20, ax: "Axes | None" = None
 ) -> "Axes":
     """Draw the share of each feature in the learned distance, the largest first.
 
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over metrics.
     X : array-like of shape (n_samples, n_features)
         Samples, at least two; the shares are those in their mean squared distance.
     max_features : int, default=20
@@ -165,17 +169,11 @@ def plot_feature_relevance(
     3
     """
     shares = feature_relevance(model, X)
-    return _bars(
-        list(shares.index),
-        shares.to_numpy(),
-        "share of the mean squared distance",
-        max_features,
-        ax,
-    )
+    return _bars(shares, "share of the mean squared distance", max_features, ax)
 
 
 def plot_distance_explanation(
-    model: Any,
+    model: BaseEstimator,
     a: ArrayLike,
     b: ArrayLike,
     *,
@@ -187,7 +185,7 @@ def plot_distance_explanation(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over metrics.
     a, b : array-like of shape (n_features,)
         Two points.
     max_features : int, default=20
@@ -213,30 +211,24 @@ def plot_distance_explanation(
     >>> len(plot_distance_explanation(metric, [0.0, 0.0, 0.0], [1.0, 2.0, 3.0]).patches)
     3
     """
-    frame = explain_distance(model, a, b)
-    parts = frame["contribution"].to_numpy()
+    parts = explain_distance(model, a, b)["contribution"]
     label = f"contribution to the squared distance of {parts.sum():.3g}"
-    return _bars(list(frame.index), parts, label, max_features, ax)
+    return _bars(parts, label, max_features, ax)
 
 
-def _bars(
-    names: list[str], values: FloatArray, label: str, max_features: int, ax: "Axes | None"
-) -> "Axes":
+def _bars(values: "Series", label: str, max_features: int, ax: "Axes | None") -> "Axes":
     """Draw horizontal bars, the largest on top; negative ones have another colour."""
     if max_features < 1:
         raise ValueError(f"max_features must be at least 1, got {max_features}.")
-    order = np.argsort(-np.abs(values), kind="stable")
-    shown, rest = order[:max_features], order[max_features:]
-    heights = [float(value) for value in values[shown]]
-    labels = [names[n] for n in shown]
+    ordered = values.sort_values(key=np.abs, ascending=False, kind="stable")
+    shown, rest = ordered[:max_features], ordered[max_features:]
+    labels, lengths = [*map(str, shown.index)], shown.tolist()
+    colors = [BLUE if length >= 0 else RED for length in lengths]
     if len(rest):
-        heights.append(float(values[rest].sum()))
-        labels.append(f"{len(rest)} others")
+        labels, lengths = [*labels, f"{len(rest)} others"], [*lengths, float(rest.sum())]
+        colors.append(MUTED)
     ax = prepare(ax, height=1.2 + 0.28 * len(labels))
-    colors = [BLUE if height >= 0 else RED for height in heights]
-    if len(rest):
-        colors[-1] = MUTED
-    bars = ax.barh(labels, heights, color=colors, height=0.7)
+    bars = ax.barh(labels, lengths, color=colors, height=0.7)
     ax.bar_label(bars, fmt="%.2g", padding=3, fontsize=8, color=MUTED)
     ax.invert_yaxis()
     ax.grid(False, axis="y")

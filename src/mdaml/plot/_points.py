@@ -1,8 +1,9 @@
 """Plots of samples: their modes, and the shape of the metric."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection._model import (
@@ -20,7 +21,7 @@ _MAX_LISTED = 10  # modes in a legend
 
 
 def plot_modes(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     *,
     training_rows: bool | None = None,
@@ -82,14 +83,13 @@ def plot_modes(
             ax.scatter([], [], s=30, color=color, marker=marker, linewidths=0, label=label)
     x, y = centers.T
     ax.scatter(x, y, marker="x", s=70, color="black", linewidths=2, label="centres")
-    ax.set_xlabel("first component")
-    ax.set_ylabel("second component")
+    ax.set(xlabel="first component", ylabel="second component")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
 
 def plot_metric_ellipse(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     *,
     features: tuple[int, int] = (0, 1),
@@ -103,7 +103,7 @@ def plot_metric_ellipse(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over metrics.
     X : array-like of shape (n_samples, n_features)
         Samples; both curves are scaled to their spread.
     features : (int, int), default=(0, 1)
@@ -158,8 +158,7 @@ def plot_metric_ellipse(
     ax.set(xlim=middle[0] + reach * np.array([-1, 1]), ylim=middle[1] + reach * np.array([-1, 1]))
     ax.set_aspect("equal", adjustable="box")
     names = feature_names(metric)
-    ax.set_xlabel(names[pair[0]])
-    ax.set_ylabel(names[pair[1]])
+    ax.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
     ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=2)
     return ax
 
