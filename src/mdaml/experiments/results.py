@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mdaml._typing import FloatArray
-from mdaml.experiments.config import DATASETS, OURS, RIVALS, VARIANTS, current_name
+from mdaml.experiments.config import DATASETS, FORMER, OURS, RIVALS, VARIANTS
 from mdaml.experiments.records import Record
 
 Key = tuple[str, ...]
@@ -86,11 +86,6 @@ class Results:
     def trial_counts(self) -> list[int]:
         """The different numbers of trials that a method has on a data set, ascending."""
         return sorted({int(n) for n in self.n_trials.unstack().dropna()})
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether records come from a quick run, which is too small for results."""
-        return "quick" in set(self.trials.get("preset", ()))
 
     def mean_of(self, dataset: str, method: str) -> float:
         """Mean accuracy in percent; nan if there is none."""
@@ -220,7 +215,7 @@ def _check(record: Record) -> Key:
             require(usable, "objective", "two or more finite numbers")
     names = {name: _TYPES.get(name, str)(record[name]) for name in _KEYS[record["kind"]]}
     if "method" in names:
-        names["method"] = current_name(names["method"])
+        names["method"] = FORMER.get(names["method"], names["method"])
     return tuple(names.values())
 
 
