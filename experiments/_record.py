@@ -1,5 +1,6 @@
 """What studies share: records that are not computed twice, and tables of text."""
 
+import re
 import time
 import warnings
 
@@ -18,22 +19,33 @@ def resume(path, jobs, do):
                 continue
             result = do(**job)
             append({**job, **result})
-            said = {k: round(v, 4) if isinstance(v, float) else v for k, v in result.items()}
-            print(*job.values(), said, flush=True)
+            shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in result.items()}
+            print(*job.values(), shown, flush=True)
 
 
 def timed_fit(model, *data, **supervision):
-    """Fit a model, and return it with the seconds that took."""
+    """Fit a model; return it, and the seconds of the fit."""
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # Wrong answers, few samples and old defaults are what is studied; MDaML rightly warns of
-        # what they do, a thousand times in one run. The records show what came of it.
+        # Studies use wrong answers, few samples and old defaults on purpose. MDaML rightly warns of
+        # them, a thousand times in one run; the records show the effect.
         warnings.simplefilter("ignore")
         model.fit(*data, **supervision)
     return model, time.perf_counter() - start
 
 
+def label(name):
+    """Return the name of a method in tables and figures; records keep the call.
+
+    >>> label('MDaML(goal="neighbors") against Eq. (7), K=1')
+    'MDaML (ours), goal="neighbors" against MDaML (paper), K=1'
+    """
+    name = str(name).replace("Eq. (7)", "MDaML (paper)")
+    name = re.sub(r"\bMDaML\(([^)]+)\)", r"MDaML (ours), \1", name)
+    return re.sub(r"\bMDaML\(\)|^MDaML$", "MDaML (ours)", name)
+
+
 def table(head, rows):
     """Return the lines of a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(map(str, cells)) + " |" for cells in lines]
+    return ["| " + " | ".join(map(label, cells)) + " |" for cells in lines]

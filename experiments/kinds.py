@@ -2,11 +2,11 @@
 
 The fine classes of a set are thrown at random into two or three groups, the coarse classes.
 Triplets compare samples by their coarse or by their fine classes, 100 or 5 for each sample, all of
-them right or 15 % turned round: eight cases. Methods see the triplets and no labels. On held-out
+them right or 15 % reversed: eight cases. Methods see the triplets and no labels. On held-out
 rows:
 
 compared   accuracy of 3-NN for the labels that were compared
-fine       accuracy of 3-NN for the fine labels, which nobody told where the coarse were compared
+fine       accuracy of 3-NN for the fine labels, unknown to the fit where coarse were compared
 unseen     share of comparisons of held-out rows that hold
 
 ``python experiments/kinds.py run`` appends to results/kinds.jsonl and goes on where it was
@@ -56,7 +56,7 @@ NO_GROUPS = replace(PRESETS["neighbors"], find_groups=False)
 
 
 def printed(n_modes):
-    """Return a maker of Eq. (7) as the paper prints it: no anchor, no floor."""
+    """Return a maker of MDaML (paper), Eq. (7) as printed: no anchor, no floor."""
     eta = 3.0 if n_modes == 3 else 2.0
     goal = replace(PRESETS["paper"], init_metric="auto")
     return lambda seed: MDaML(n_modes, goal=goal, eta=eta, random_state=seed)
@@ -72,7 +72,7 @@ METHODS = {
     "GMML()": lambda _: GMML(),
     "KISSME()": lambda _: KISSME(),
     "DMLeig()": lambda seed: DMLeig(random_state=seed),
-    LABELS: lambda seed: MDaML(random_state=seed),  # what could be reached: it is told the classes
+    LABELS: lambda seed: MDaML(random_state=seed),  # an upper bound: it is given the classes
 }
 # Ten times the work of a fit, and worth it where there is little to learn from.
 CHOSEN = {
@@ -118,7 +118,7 @@ def make_case(dataset, supervision, per_sample, wrong, split):
     rows = rng.permutation(len(y))[:MOST_ROWS]
     groups = rng.permutation(np.arange(y.max() + 1) % {**GROUPS, **KEPT_ASIDE}[dataset])
     train, test = np.split(rows, [int(0.7 * len(rows))])
-    X = X[:, X[train].std(axis=0) > 0]  # an empty corner of a picture says nothing
+    X = X[:, X[train].std(axis=0) > 0]  # pixels that are always empty
     X_train, X_test = prepare(dataset, X[train], X[test])
     labels = groups[y] if supervision == "coarse" else y
     unseen = sample_triplets(labels[test], 10, 10, random_state=rng)
@@ -162,8 +162,8 @@ def do_job(dataset, supervision, per_sample, wrong, split, method):
     """Fit one method to one case; return its scores on held-out rows."""
     case = make_case(dataset, supervision, per_sample, wrong, split)
     model = {**METHODS, **CHOSEN}[method](split)
-    said = {"y": case.labels} if method == LABELS else {"triplets": case.triplets}
-    model, seconds = timed_fit(model, case.X, **said)
+    given = {"y": case.labels} if method == LABELS else {"triplets": case.triplets}
+    model, seconds = timed_fit(model, case.X, **given)
     Y, Y_test = model.transform(case.X), model.transform(case.X_test)
     centers = getattr(getattr(model, "best_estimator_", model), "centers_", None)
     return {
@@ -331,7 +331,7 @@ def modes_table(records):
 
 
 def targets_table(records):
-    """Return what was wanted before the run, and what came."""
+    """Return the targets set before the run, and what was reached."""
     gain = {columns: gains_by_set(records, OURS, *columns) for columns in NEIGHBORS.values()}
     coarse, fine = np.mean(gain["coarse", "compared"]), np.mean(gain["coarse", "fine"])
     rows = [

@@ -63,7 +63,7 @@ CEILING, LOGISTIC, START = "ceiling of the votes", "logistic regression", "Eucli
 class NearIdentity:
     """Logistic loss of the triplets plus ``λ |M - I|²``, for comparison with an anchor.
 
-    M is symmetric; what is negative of it is cut off at the end. λ is the best of five by the share
+    M is symmetric; its negative part is cut off at the end. λ is the best of five by the share
     of comparisons of held-out points that hold; among equals the one that learns less.
     """
 
@@ -171,7 +171,7 @@ def unit(X):
 
 
 def unseen_items(X, triplets, weights, rng, n_components=None):
-    """Return what is said among some items to learn from, and among the others to score.
+    """Return comparisons among some items, to learn from, and among the others, to score.
 
     Principal components are those of the items learned from.
     """
@@ -198,14 +198,14 @@ def unseen_items(X, triplets, weights, rng, n_components=None):
 
 
 def of_votes(answers):
-    """Return both directions of answers with the votes for each; what nobody says is left out."""
+    """Return both directions of answers with their votes; directions without votes are left out."""
     triplets = np.concatenate([answers[:, :3], answers[:, [0, 2, 1]]])
     votes = np.concatenate([answers[:, 3], answers[:, 4]]).astype(float)
     return triplets[votes > 0], votes[votes > 0]
 
 
 def ceiling(triplets, votes):
-    """Return the share of votes that an oracle can have right: those for the majority."""
+    """Return the largest share of votes that a metric can agree with: those of the majorities."""
     swapped = triplets[:, 2] < triplets[:, 1]
     asked = np.where(swapped[:, None], triplets[:, [0, 2, 1]], triplets)
     question = np.unique(asked, axis=0, return_inverse=True)[1].ravel()
@@ -229,13 +229,13 @@ def make_items(dataset, rng):
 def make_faces():
     """Return the official split of the answers about faces; all items are seen."""
     data = load("faces36")
-    X, said, is_test = data["X"].astype(float), data["triplets"], data["is_test"]
+    X, answers, is_test = data["X"].astype(float), data["triplets"], data["is_test"]
     return SimpleNamespace(
         X=X,
-        triplets=said[~is_test],
+        triplets=answers[~is_test],
         weights=None,
         X_test=X,
-        unseen=said[is_test],
+        unseen=answers[is_test],
         votes=None,
     )
 
@@ -329,8 +329,8 @@ def do_job(dataset, split, method):
     if dataset == "banking77":
         model, seconds = timed_fit(model, task.X, task.y)
     else:
-        said = {"triplets": task.triplets, "constraint_weight": task.weights}
-        model, seconds = timed_fit(model, task.X, **said)
+        given = {"triplets": task.triplets, "constraint_weight": task.weights}
+        model, seconds = timed_fit(model, task.X, **given)
     result = {"seconds": round(seconds, 3)}
     if hasattr(model, "strength_"):
         result["strength"] = model.strength_
@@ -400,7 +400,7 @@ def starts_table(records):
 
 
 def targets_table(records):
-    """Return what was wanted before the run, and what came."""
+    """Return the targets set before the run, and what was reached."""
 
     def of(dataset, method, score=None):
         score = score or SCORES[dataset][0]

@@ -47,22 +47,22 @@ def draw(person, n_answers, split):
 def do_job(protocol, features, n_answers, split):
     """Learn from some answers of persons, and score the test answers."""
     data, X = load("faces36"), samples(features)
-    said, who, is_test = data["triplets"], data["person"], data["is_test"]
+    answers, who, is_test = data["triplets"], data["person"], data["is_test"]
     persons = np.unique(who)
     if protocol == "all":
         rows = np.concatenate([draw(person, n_answers, split) for person in persons])
-        model, seconds = timed_fit(PersonalMetrics(), X, triplets=said[rows], who=who[rows])
-        own = model.score_triplets(X, said[is_test], who=who[is_test])
-        shared = model.score_triplets(X, said[is_test])
+        model, seconds = timed_fit(PersonalMetrics(), X, triplets=answers[rows], who=who[rows])
+        own = model.score_triplets(X, answers[is_test], who=who[is_test])
+        shared = model.score_triplets(X, answers[is_test])
         return {"own": own, "shared": shared, "seconds": round(seconds, 2)}
     own, shared = 0.0, 0.0
     for person in persons:
         test, rows = is_test & (who == person), draw(person, n_answers, split)
         weight = test.sum() / is_test.sum()
         model = learned_from_others(features, person)
-        shared += weight * model.score_triplets(X, said[test], who=None)
-        model.add_persons(X, triplets=said[rows], who=who[rows])  # in place of an earlier draw
-        own += weight * model.score_triplets(X, said[test], who=person)
+        shared += weight * model.score_triplets(X, answers[test], who=None)
+        model.add_persons(X, triplets=answers[rows], who=who[rows])  # in place of an earlier draw
+        own += weight * model.score_triplets(X, answers[test], who=person)
     return {"own": float(own), "shared": float(shared)}
 
 
@@ -70,8 +70,8 @@ def do_job(protocol, features, n_answers, split):
 def learned_from_others(features, person):
     data = load("faces36")
     rows = ~data["is_test"] & (data["person"] != person)
-    said, who = data["triplets"][rows], data["person"][rows]
-    return timed_fit(PersonalMetrics(), samples(features), triplets=said, who=who)[0]
+    answers, who = data["triplets"][rows], data["person"][rows]
+    return timed_fit(PersonalMetrics(), samples(features), triplets=answers, who=who)[0]
 
 
 def all_jobs():

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import joblib
 import numpy as np
+from _record import table as markdown
 from scipy.stats import rankdata
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
@@ -244,49 +245,48 @@ def interval(values):
     return np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])
 
 
+def print_table(title, head, rows):
+    """Print a table in Markdown under a title."""
+    print("\n".join(["", title, "", *markdown(head, rows)]))
+
+
 def print_comparison(title, records, methods, datasets):
     """Print mean accuracy, mean rank with interval, and the distance to the best, by method."""
     scores = 100 * table(records, methods, datasets)
     ranks = rankdata(-np.round(scores, 6), axis=0)
     behind = scores.max(axis=0) - scores
-    print(f"\n### {title} ({len(datasets)} sets)\n")
-    print("| method | mean rank | 95 % | mean accuracy | most behind the best | where |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    rows = []
     for m in np.argsort(ranks.mean(axis=1)):
-        low, high = interval(ranks[m])
+        limits = "{:.2f} to {:.2f}".format(*interval(ranks[m]))
+        means = f"{ranks[m].mean():.2f}", limits, f"{scores[m].mean():.2f}"
         where = datasets[int(behind[m].argmax())]
-        print(
-            f"| {methods[m]} | {ranks[m].mean():.2f} | {low:.2f} to {high:.2f} | "
-            f"{scores[m].mean():.2f} | {behind[m].max():.1f} | {where} |"
-        )
+        rows.append([methods[m], *means, f"{behind[m].max():.1f}", where])
+    head = ["method", "mean rank", "95 %", "mean accuracy", "most behind the best", "where"]
+    print_table(f"### {title} ({len(datasets)} sets)", head, rows)
 
 
 def print_differences(title, records, methods, datasets):
     """Print what each change does to MDaML(), in points, with an interval over data sets."""
     base = 100 * table(records, ["MDaML()"], datasets)[0]
-    print(f"\n### {title} ({len(datasets)} sets)\n")
-    print("| change | mean accuracy | difference | 95 % | better on | worse on |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    print(f"| MDaML() | {base.mean():.2f} | | | | |")
+    rows = [["MDaML()", f"{base.mean():.2f}", "", "", "", ""]]
     for method in methods:
         scores = 100 * table(records, [method], datasets)[0]
         gain = scores - base
-        low, high = interval(gain)
-        print(
-            f"| {method} | {scores.mean():.2f} | {gain.mean():+.2f} | {low:+.2f} to {high:+.2f} | "
-            f"{np.sum(gain > 0)} | {np.sum(gain < 0)} |"
-        )
+        limits = "{:+.2f} to {:+.2f}".format(*interval(gain))
+        means = f"{scores.mean():.2f}", f"{gain.mean():+.2f}", limits
+        rows.append([method, *means, np.sum(gain > 0), np.sum(gain < 0)])
+    head = ["change", "mean accuracy", "difference", "95 %", "better on", "worse on"]
+    print_table(f"### {title} ({len(datasets)} sets)", head, rows)
 
 
-def print_accuracies(records, methods, datasets):
-    scores = 100 * table(records, methods, datasets)
-    print("\n| set | " + " | ".join(methods) + " |\n| --- |" + " --- |" * len(methods))
-    for column, dataset in enumerate(datasets):
-        cells = " | ".join(
-            f"**{s:.1f}**" if s >= scores[:, column].max() - 1e-9 else f"{s:.1f}"
-            for s in scores[:, column]
-        )
-        print(f"| {dataset} | {cells} |")
+def print_accuracies(title, records, methods, datasets):
+    """Print all mean accuracies, the best of each data set in bold."""
+    scores = 100 * table(records, methods, datasets).T
+    rows = [
+        [name, *(f"**{s:.1f}**" if s >= row.max() - 1e-9 else f"{s:.1f}" for s in row)]
+        for name, row in zip(datasets, scores, strict=True)
+    ]
+    print_table(f"### {title}", ["set", *methods], rows)
 
 
 def report():
@@ -306,10 +306,8 @@ def report():
         print_comparison(f"Untuned. {title}", records, list(UNTUNED), datasets)
     for title, datasets in groups.items():
         print_differences(f"Ablation. {title}", records, list(ABLATION), datasets)
-    print("\n### Accuracies, tuned")
-    print_accuracies(records, tuned, here)
-    print("\n### Accuracies, untuned")
-    print_accuracies(records, list(UNTUNED), here)
+    print_accuracies("Accuracies, tuned", records, tuned, here)
+    print_accuracies("Accuracies, untuned", records, list(UNTUNED), here)
     cost = {m: sum(r["tuning_seconds"] for r in records if r["method"] == m) for m in tuned[:-2]}
     nca = sum(np.mean(r["fit_seconds"]) for r in records if r["method"] == "NCA")
     print("\nSeconds of tuning, all sets: " + json.dumps({m: round(s, 1) for m, s in cost.items()}))

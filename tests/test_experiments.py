@@ -274,7 +274,7 @@ def test_a_method_under_its_former_name_is_continued_with_the_same_seeds(tmp_pat
 
     monkeypatch.setattr(protocol, "make", watch)
     path, former = tmp_path / "records.jsonl", "MDaML, defaults"
-    plan = small_plan(methods=[former])
+    plan = small_plan(methods=[former.upper()])
     assert {job.method for job in plan} == {"MDaML (ours), untuned"}
     records = run(plan, path)
     assert seeds == [splits.seed_of(former, trial) for trial in range(2)]

@@ -4,6 +4,7 @@
 """
 
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "experiments"))  # programs, not a package
+
+from _record import label  # noqa: E402
+
 OURS, OTHER, BASE = "#0072B2", "#999999", "#D55E00"  # of Okabe and Ito
 BASELINES = ("Euclidean", "Euclid", "cosine")
 OWN_OR_TOLD = ("cosine", "QueryAdapter", "logistic")  # the last is told every label
@@ -32,17 +37,15 @@ def records(name: str) -> list[dict]:
 
 
 def color(method: str) -> str:
-    return (
-        OURS
-        if "MDaML" in method or "QueryAdapter" in method
-        else BASE
-        if method in BASELINES
-        else OTHER
-    )
+    if method in BASELINES:
+        return BASE
+    is_ours = "QueryAdapter" in method or ("MDaML" in method and "(paper)" not in method)
+    return OURS if is_ours else OTHER
 
 
 def dots(axes, values: dict[str, float], title: str) -> None:
     """Draw a dot for each method, the best on top, with its value."""
+    values = {label(name).replace(", goal", ",\ngoal"): value for name, value in values.items()}
     names = sorted(values, key=values.__getitem__)
     numbers = [values[name] for name in names]
     margin = 0.12 * (max(numbers) - min(numbers))
@@ -88,12 +91,12 @@ def draw_speed() -> None:
     shown = {
         "literal": ("the paper line by line", BASE),
         "tidy_literal": ("the same, optimised by hand", OTHER),
-        "until_as_low": ("MDaML", OURS),
+        "until_as_low": ("this library", OURS),
     }
-    for number, (key, (label, shade)) in enumerate(shown.items()):
+    for number, (key, (name, shade)) in enumerate(shown.items()):
         places = np.arange(len(speed)) + 0.27 * (number - 1)
         seconds = [case[key]["seconds"] for case in speed]
-        axes.bar(places, seconds, 0.25, color=shade, label=label)
+        axes.bar(places, seconds, 0.25, color=shade, label=name)
         for place, value in zip(places, seconds, strict=True):
             axes.text(
                 place,
@@ -162,8 +165,8 @@ def draw_search() -> None:
         axes.hlines(place, *np.sort([scores["cosine"], scores["QueryAdapter"]]), color="#dddddd")
         for lift, (value, shade) in zip((0.2, 0.0, -0.2), points, strict=True):  # all visible
             axes.scatter(value, place + lift, c=shade, s=40, zorder=2)
-    for label, shade in (("encoder", BASE), ("best other adapter", OTHER), ("QueryAdapter", OURS)):
-        axes.scatter([], [], c=shade, s=45, label=label)
+    for name, shade in (("encoder", BASE), ("best other adapter", OTHER), ("QueryAdapter", OURS)):
+        axes.scatter([], [], c=shade, s=45, label=name)
     axes.set_yticks(range(len(names)), list(reversed(names.values())))
     axes.set(xlabel="nDCG@10 of held-out queries")
     axes.spines[["top", "right"]].set_visible(False)

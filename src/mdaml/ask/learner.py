@@ -24,7 +24,7 @@ from mdaml.ask.questions import Row
 from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
-from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.base import MahalanobisTransformer as Metric
 from mdaml.inspection import suggest_queries
 from mdaml.kernels.threads import threads_at_most
 from mdaml.persistence import load
@@ -94,7 +94,7 @@ class Learner:
         self._storage, self._items = storage, items
         self._stamp: Stamp | None = None
         self._model: MDaML | None = None
-        self._curve: dict[int, MahalanobisTransformer] = {}  # models by their versions
+        self._curve: dict[int, Metric] = {}  # models by their versions
         self._n_fitted, self._n_learned, self._seconds = 0, 0, 0.0
         self._space = None if items.X is None else ItemAxes.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
@@ -200,7 +200,7 @@ class Learner:
         report["rows"] = sorted(rows | set(report.get("rows", [])))
         return report
 
-    def _load(self, version: int) -> MahalanobisTransformer:
+    def _load(self, version: int) -> Metric:
         """Return a model of the learning curve, read once."""
         if version not in self._curve:
             self._curve[version] = _from_bytes(self._storage.read_model(version))
@@ -270,7 +270,7 @@ def _to_bytes(model: MDaML, features: Sequence[str]) -> bytes:
         return path.read_bytes()
 
 
-def _from_bytes(blob: bytes) -> MahalanobisTransformer:
+def _from_bytes(blob: bytes) -> Metric:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.mdaml")
         path.write_bytes(blob)

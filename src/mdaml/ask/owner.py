@@ -7,7 +7,7 @@ import numpy as np
 from mdaml._typing import FloatArray, IntArray
 from mdaml.ask.questions import Row
 from mdaml.constraints import Constraints
-from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.base import MahalanobisTransformer as Metric
 from mdaml.inspection import audit
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -20,10 +20,7 @@ _Z = 1.96
 
 
 def describe_learning(
-    models: Sequence[tuple[int, MahalanobisTransformer]],
-    euclidean: MahalanobisTransformer,
-    X: FloatArray,
-    held: Constraints | None,
+    models: Sequence[tuple[int, Metric]], euclidean: Metric, X: FloatArray, held: Constraints | None
 ) -> Row:
     """Return the scores of models on held-out answers, after so many answers each.
 
@@ -56,7 +53,7 @@ def _can_score(held: Constraints) -> bool:
 
 
 def _score_questions(
-    metric: MahalanobisTransformer, X: FloatArray, held: Constraints
+    metric: Metric, X: FloatArray, held: Constraints
 ) -> tuple[FloatArray, IntArray]:
     """Return how far a metric is right on each question, and the group of each question.
 
@@ -123,9 +120,7 @@ def answers_to_gain(curve: Sequence[Sequence[float]], points: float = 0.01) -> i
     return int(np.ceil(n[-1] * (2 ** (points / slope) - 1)))
 
 
-def describe_items(
-    model: MahalanobisTransformer, euclidean: MahalanobisTransformer, X: FloatArray
-) -> Row:
+def describe_items(model: Metric, euclidean: Metric, X: FloatArray) -> Row:
     """Return places on a map, and the nearest items of a few before and after learning."""
     rng = np.random.default_rng(0)
     shown = np.sort(rng.permutation(len(X))[:_MOST_MAPPED])
@@ -166,7 +161,7 @@ def _move_apart(places: FloatArray) -> FloatArray:
     return places
 
 
-def _nearest(metric: MahalanobisTransformer, X: FloatArray, rows: IntArray) -> list[list[int]]:
+def _nearest(metric: Metric, X: FloatArray, rows: IntArray) -> list[list[int]]:
     """Return the nearest other items of some items."""
     Y = metric.transform(X)
     found, _ = nearest_rows(Y[rows], Y, _N_NEAREST + 1)
@@ -174,9 +169,7 @@ def _nearest(metric: MahalanobisTransformer, X: FloatArray, rows: IntArray) -> l
     return [near[near != row][:_N_NEAREST].tolist() for row, near in pairs]
 
 
-def find_doubtful(
-    model: MahalanobisTransformer, X: FloatArray, supervision: Constraints
-) -> list[Row]:
+def find_doubtful(model: Metric, X: FloatArray, supervision: Constraints) -> list[Row]:
     """Return the answers that are most probably wrong, at most one for each question."""
     if len(supervision.triplets) == 0:
         return []

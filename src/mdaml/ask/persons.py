@@ -9,7 +9,7 @@ from scipy.special import expit
 from mdaml._typing import FloatArray
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.questions import Row
-from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.base import MahalanobisTransformer as Metric
 from mdaml.inspection import audit
 from mdaml.inspection._suspicion import FlipModel, relative_margins
 from mdaml.kernels.pairs import pair_sq_dists
@@ -104,7 +104,7 @@ def estimate_error(
 
 
 def judge(
-    model: MahalanobisTransformer, X: FloatArray, answers: Sequence[Row], ids: Sequence[str]
+    model: Metric, X: FloatArray, answers: Sequence[Row], ids: Sequence[str]
 ) -> dict[str, Verdict]:
     """Return how a metric judges the answers of each person; see :func:`mdaml.audit`.
 

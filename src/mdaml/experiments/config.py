@@ -1,6 +1,5 @@
 """The contents of ``paper.toml``: data sets, methods and their grids."""
 
-import itertools
 import tomllib
 from importlib.resources import files
 
@@ -29,20 +28,17 @@ VARIANTS = tuple(method for method in METHODS if method.startswith("MDaML") and 
 RIVALS = tuple(method for method in METHODS if method not in (OURS, *VARIANTS))
 SETTINGS = {"paper": PAPER, "library": PAPER, "neighbors": OURS}  # of sensitivity, by method
 
-_CURRENT = {entry.get("formerly", name): name for name, entry in CONFIG["methods"].items()}
-
-
-def current_name(method: str) -> str:
-    """Return the name of a method that an older record may call otherwise."""
-    return _CURRENT.get(method, method)
+# Names of methods in older records, and their names today.
+FORMER = {e["formerly"]: name for name, e in CONFIG["methods"].items() if "formerly" in e}
 
 
 def combinations(method: str, quick: bool) -> list[Record]:
     """Return all combinations of a method's grid; without a grid, one empty combination."""
+    from sklearn.model_selection import ParameterGrid  # the command reads this file for its help
+
     grid = CONFIG["methods"][method].get("grid", {})
     n_values = CONFIG["quick"]["grid_values"] if quick else None
-    values = [spread(entries, n_values) for entries in grid.values()]
-    return [dict(zip(grid, choice, strict=True)) for choice in itertools.product(*values)]
+    return list(ParameterGrid({name: spread(values, n_values) for name, values in grid.items()}))
 
 
 def spread(values: list[float], n: int | None) -> list[float]:

@@ -25,7 +25,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from mdaml import estimators
 from mdaml._validation import ignore_warnings
 from mdaml.experiments import config
-from mdaml.experiments.config import CONFIG, METHODS, PAPER, combinations, current_name, spread
+from mdaml.experiments.config import CONFIG, METHODS, PAPER, combinations, spread
 from mdaml.experiments.records import Record, appending, read_records
 from mdaml.experiments.splits import TrialData, load_folds, load_samples, load_split, seed_of, sizes
 
@@ -149,7 +149,8 @@ def run(
     with appending(path) as append:
         records = read_records(path)
         _check_presets(path, records, {job.preset for job in plan})
-        records = [record | {"method": current_name(record["method"])} for record in records]
+        for record in records:
+            record["method"] = config.FORMER.get(record["method"], record["method"])
         known = {_key(record) for record in records}
         done = sum(value for key, value in costs.items() if key in known)
         for is_tuning in (True, False):  # trials need the parameters that tuning chooses
@@ -299,15 +300,14 @@ def _is_available(dataset: str) -> bool:
 
 
 def _find_names(what: str, names: Iterable[str], all_names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names as they are written in `all_names`, whatever their case."""
-    by_name = {name.casefold(): name for name in all_names}
-    chosen = []
-    for name in names:
-        key = current_name(name).casefold()
-        if key not in by_name:
-            raise ValueError(f"{what} must be among: {'; '.join(all_names)}. Got {name!r}.")
-        chosen.append(by_name[key])
-    return tuple(dict.fromkeys(chosen))
+    """Return the names as `all_names` has them; any case and former names are accepted."""
+    known = config.FORMER | {name: name for name in all_names}
+    by_name = {former.casefold(): name for former, name in known.items() if name in all_names}
+    names = list(names)
+    unknown = [name for name in names if name.casefold() not in by_name]
+    if unknown:
+        raise ValueError(f"{what} must be among: {'; '.join(all_names)}. Got {unknown[0]!r}.")
+    return tuple(dict.fromkeys(by_name[name.casefold()] for name in names))
 
 
 def _check_presets(path: Path, records: list[Record], presets: set[str]) -> None:

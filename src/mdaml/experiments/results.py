@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mdaml._typing import FloatArray
-from mdaml.experiments.config import DATASETS, OURS, RIVALS, VARIANTS, current_name
+from mdaml.experiments.config import DATASETS, FORMER, OURS, RIVALS, VARIANTS
 from mdaml.experiments.records import Record
 
 Key = tuple[str, ...]
@@ -23,7 +23,7 @@ _KEYS = {
     "sensitivity": ("dataset", "parameter", "setting", "value", "trial"),
 }
 _TYPES = {"trial": int, "value": float}  # the other keys are text
-_OPTIONAL = ("fit_seconds", "params", "n_train", "n_test", "n_features", "versions", "time")
+_MORE = ("fit_seconds", "params", "n_train", "n_test", "n_features", "versions", "time", "preset")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Results:
     Attributes
     ----------
     trials : DataFrame
-        One row per trial; the accuracy in percent.
+        One row per trial; the accuracy in percent, nan where a record lacks a field.
     mean, std, n_trials, seconds : DataFrame
         Mean and deviation of the accuracies, number of trials and median time of a fit: one row
         per data set (those of the paper in its order, then others), one column per method (MDaML,
@@ -87,11 +87,6 @@ class Results:
         """The different numbers of trials that a method has on a data set, ascending."""
         return sorted({int(n) for n in self.n_trials.unstack().dropna()})
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether records come from a quick run, which is too small for results."""
-        return "quick" in set(self.trials.get("preset", ()))
-
     def mean_of(self, dataset: str, method: str) -> float:
         """Mean accuracy in percent; nan if there is none."""
         return float(self.means((dataset,), (method,))[0, 0])
@@ -142,7 +137,7 @@ def read_results(records: Sequence[Record]) -> Results:
             "a report needs records of kind 'trial' with an accuracy, got none among "
             f"{len(records)} records.{reason} Run the experiments first."
         )
-    trials = _to_frame(found["trial"], "trial", _OPTIONAL)
+    trials = _to_frame(found, "trial", *_MORE)
     cells = trials.groupby(["dataset", "method"]).agg(
         mean=("accuracy", "mean"),
         std=("accuracy", "std"),
@@ -156,7 +151,7 @@ def read_results(records: Sequence[Record]) -> Results:
     frames = {
         name: cells[name].unstack().reindex(index=datasets, columns=methods) for name in cells
     }
-    steps = _to_frame(found["sensitivity"], "sensitivity")
+    steps = _to_frame(found, "sensitivity")
     dataset = str(steps["dataset"].iloc[-1]) if len(steps) else ""
     lines = steps[steps["dataset"] == dataset].groupby(["parameter", "setting", "value"])
     return Results(
@@ -220,19 +215,15 @@ def _check(record: Record) -> Key:
             require(usable, "objective", "two or more finite numbers")
     names = {name: _TYPES.get(name, str)(record[name]) for name in _KEYS[record["kind"]]}
     if "method" in names:
-        names["method"] = current_name(names["method"])
+        names["method"] = FORMER.get(names["method"], names["method"])
     return tuple(names.values())
 
 
-def _to_frame(found: dict[Key, Record], kind: str, optional: Sequence[str] = ()) -> pd.DataFrame:
-    """Return one row per record, in the order of the trials, with the accuracy in percent."""
-    needed = (*_KEYS[kind], "accuracy", *optional)
-    frame = pd.DataFrame(list(found.values()), columns=None if found else needed)
-    for name in needed:
-        if name not in frame:
-            frame[name] = math.nan
-    frame["accuracy"] = 100.0 * frame["accuracy"]
-    return frame
+def _to_frame(found: dict[str, dict[Key, Record]], kind: str, *more: str) -> pd.DataFrame:
+    """Return one row per record, with the accuracy in percent; a missing field is nan."""
+    columns = [*_KEYS[kind], "accuracy", *more]
+    frame = pd.DataFrame(list(found[kind].values()), columns=columns)
+    return frame.assign(accuracy=100.0 * frame["accuracy"].astype(float))
 
 
 def _arrange(found: Iterable[str], known: Sequence[str]) -> list[str]:
