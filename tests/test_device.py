@@ -338,8 +338,7 @@ def test_a_start_finds_clusters_that_are_apart(device, start, monkeypatch):
 
 @pytest.mark.parametrize("n_rows", [2000, 100])
 def test_as_many_modes_are_counted_as_by_numpy(device, n_rows, monkeypatch):
-    for home in ("torch.store", "memory"):
-        monkeypatch.setattr(f"mdaml.stores.{home}.MAX_ROWS_TO_COUNT", n_rows)
+    monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_TO_COUNT", n_rows)
     for X in (blobs()[0], np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)):
         stores = MemoryStore.of(X), torch_store.TorchStore.on(X, device)
         counts = [store.count_modes(8, np.random.RandomState(0)) for store in stores]

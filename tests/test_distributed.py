@@ -292,8 +292,7 @@ def test_cells_are_even_also_where_rows_are_equal(values):
 
 @pytest.mark.parametrize("n_rows", [2000, 50])
 def test_modes_counted_over_shards_are_those_of_one_memory(monkeypatch, n_rows):
-    for home in ("dask.store", "memory"):
-        monkeypatch.setattr(f"mdaml.stores.{home}.MAX_ROWS_TO_COUNT", n_rows)
+    monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_TO_COUNT", n_rows)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)) + 20 * rng.integers(0, 2, (200, 1))
     said = Constraints.of_triplets(np.array([[0, 1, 2], [70, 71, 72], [150, 151, 0]]), 200)

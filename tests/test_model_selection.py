@@ -18,13 +18,13 @@ from mdaml.constraints import Constraints
 from mdaml.model_selection import (
     ConstraintKFold,
     PointKFold,
-    _gallery,
     hit_rate_at_k,
     knn_accuracy,
     map_at_r,
     pair_auc,
     triplet_accuracy,
 )
+from mdaml.neighbors import search
 
 N_POINTS = 12
 
@@ -250,7 +250,7 @@ def test_label_scores_equal_the_loops_whatever_the_blocks(problem, monkeypatch):
     recalls = [(loop_recall(X, y, k), loop_recall(Q, q, k, gallery)) for k in ranks]
     precisions = loop_map(X, y), loop_map(Q, q, gallery)
     for block in (1, 500, 2**21):
-        monkeypatch.setattr(_gallery, "_BLOCK", block)
+        monkeypatch.setattr(search, "_BLOCK", block)
         for score, wanted in ((knn_accuracy, votes), (hit_rate_at_k, recalls)):
             for k, (of_all, of_some) in zip(ranks, wanted, strict=True):
                 assert score(metric(), X, y, k=k) == of_all

@@ -313,14 +313,14 @@ def test_counts_are_the_same_every_time_and_in_all_stores():
 
 
 def test_modes_of_many_samples_are_counted_in_some_rows(store, monkeypatch):
-    monkeypatch.setattr(memory, "MAX_ROWS_TO_COUNT", 60)
+    monkeypatch.setattr(mixture, "MAX_ROWS_TO_COUNT", 60)
     seen = []
 
-    def count(rows, *args):
+    def count(rows, *args, count_modes=mixture.count_modes):
         seen.append(len(rows))
-        return mixture.count_modes(rows, *args)
+        return count_modes(rows, *args)
 
-    monkeypatch.setattr(memory, "count_modes", count)
+    monkeypatch.setattr(mixture, "count_modes", count)
     assert counted(clouds(n_samples=300), store=store) >= 3
     assert seen == [60]
 
@@ -412,8 +412,7 @@ def test_the_same_seed_gives_the_same_start(start):
 
 @every_start
 def test_a_start_from_some_rows_weighs_all_rows_and_is_the_same_in_blocks(start, monkeypatch):
-    for module in (memory, mixture):
-        monkeypatch.setattr(module, "MAX_ROWS_FOR_START", 20)
+    monkeypatch.setattr(mixture, "MAX_ROWS_FOR_START", 20)
     monkeypatch.setattr(memory, "_ROWS_PER_BLOCK", 64)
     X = clouds(n_samples=300)
     X -= X.mean(axis=0)

@@ -9,11 +9,9 @@ from sklearn.pipeline import Pipeline
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.labels import find_labelled
-from mdaml.kernels.neighbors import nearest
 from mdaml.kernels.products import one_blas_thread
-from mdaml.neighbors.search import nearest_rows_on
+from mdaml.neighbors.search import nearest_in_blocks, nearest_others, nearest_rows_on
 
-_BLOCK = 2**21  # distances at a time
 _FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
 
 
@@ -80,46 +78,18 @@ class Search:
         with one_blas_thread():  # the search has threads of its own
             if not self.is_own_gallery:
                 return nearest_rows_on(self.device, self.queries, self.gallery, k)
-            places = np.arange(len(self.gallery))
-            if len(places) == 1:
+            if len(self.gallery) == 1:
                 raise ValueError("A single labelled point has no neighbours: pass more.")
-            bounds = np.column_stack([places, places + 1])  # each a class of its own
-            k = min(k, len(places) - 1)
-            return nearest(self.gallery, bounds, places, k, same=False)[0]
+            return nearest_others(self.gallery, k)
 
     def blocks(self, n_wanted: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield some of the points and their nearest in the gallery, nearest first.
+        """Return some of the points at a time and their nearest in the gallery, nearest first.
 
         All points of a block get as many as the one that wants most; those that want none are left
         out. Ties go to the earlier row. For many neighbours, where :meth:`nearest` would be slow
         and its result large.
         """
-        center = self.gallery.mean(axis=0)  # products of large numbers would round differences off
-        gallery, queries = self.gallery - center, self.queries - center
-        half_norms = 0.5 * np.einsum("ij,ij->i", gallery, gallery)
-        # Those that want about as many share a block.
-        wanting = np.argsort(n_wanted, kind="stable")[np.sum(n_wanted <= 0) :]
-        step = max(1, _BLOCK // len(gallery))
-        for start in range(0, len(wanting), step):
-            rows = wanting[start : start + step]
-            closeness = half_norms - queries[rows] @ gallery.T  # half of squared, less a constant
-            if self.is_own_gallery:
-                closeness[np.arange(len(rows)), rows] = np.inf
-            yield rows, _smallest(closeness, int(n_wanted[rows].max()))
-
-
-def _smallest(values: FloatArray, n: int) -> IntArray:
-    """Return the columns of the n smallest values of each row, in order; ties to the left."""
-    bound = np.partition(values, n - 1, axis=1)[:, n - 1 : n]
-    kept = values <= bound
-    crowded = np.flatnonzero(np.count_nonzero(kept, axis=1) > n)
-    if len(crowded):
-        below, tied = values[crowded] < bound[crowded], values[crowded] == bound[crowded]
-        n_free = n - np.count_nonzero(below, axis=1)[:, None]
-        kept[crowded] = below | (tied & (np.cumsum(tied, axis=1) <= n_free))
-    columns = (np.flatnonzero(kept) % values.shape[1]).reshape(-1, n)
-    order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
+        return nearest_in_blocks(self.queries, self.gallery, n_wanted, own=self.is_own_gallery)
 
 
 def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:

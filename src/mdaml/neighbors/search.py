@@ -1,8 +1,10 @@
 """How neighbours are searched: exactly or nearly, in memory or on a GPU."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+
+import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest, nearest_rows
@@ -11,6 +13,7 @@ from mdaml.neighbors.trees import Wanted, nearly_nearest
 _EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
 _WORTH_A_GPU = 1e9  # products of a search for neighbours
 _GPU = "cuda"
+_BLOCK = 2**21  # distances at a time, of a search for many neighbours
 
 # As :func:`mdaml.kernels.neighbors.nearest`.
 ExactSearch = Callable[..., tuple[IntArray, FloatArray]]
@@ -87,3 +90,47 @@ def nearest_rows_on(
     from mdaml.neighbors.device import Gallery
 
     return Gallery.on(queries, gallery, _GPU).nearest(n_nearest)
+
+
+def nearest_others(X: FloatArray, n_nearest: int) -> IntArray:
+    """Return the nearest other rows of each row, or all; ties to the earlier row."""
+    places = np.arange(len(X))
+    bounds = np.column_stack([places, places + 1])  # each a class of its own
+    return nearest(X, bounds, places, min(n_nearest, len(X) - 1), same=False)[0]
+
+
+def nearest_in_blocks(
+    queries: FloatArray, gallery: FloatArray, n_wanted: IntArray, *, own: bool
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield some of the queries and their nearest rows of a gallery, nearest first.
+
+    For many neighbours. All queries of a block get as many as the one that wants most; those that
+    want none are left out. Ties go to the earlier row. ``own`` says that the gallery is the queries
+    themselves, of which none is its own neighbour.
+    """
+    center = gallery.mean(axis=0)  # products of large numbers would round differences off
+    gallery, queries = gallery - center, queries - center
+    half_norms = 0.5 * np.einsum("ij,ij->i", gallery, gallery)
+    # Those that want about as many share a block.
+    wanting = np.argsort(n_wanted, kind="stable")[np.sum(n_wanted <= 0) :]
+    step = max(1, _BLOCK // len(gallery))
+    for start in range(0, len(wanting), step):
+        rows = wanting[start : start + step]
+        closeness = half_norms - queries[rows] @ gallery.T  # half of squared, less a constant
+        if own:
+            closeness[np.arange(len(rows)), rows] = np.inf
+        yield rows, _smallest(closeness, int(n_wanted[rows].max()))
+
+
+def _smallest(values: FloatArray, n: int) -> IntArray:
+    """Return the columns of the n smallest values of each row, in order; ties to the left."""
+    bound = np.partition(values, n - 1, axis=1)[:, n - 1 : n]
+    kept = values <= bound
+    crowded = np.flatnonzero(np.count_nonzero(kept, axis=1) > n)
+    if len(crowded):
+        below, tied = values[crowded] < bound[crowded], values[crowded] == bound[crowded]
+        n_free = n - np.count_nonzero(below, axis=1)[:, None]
+        kept[crowded] = below | (tied & (np.cumsum(tied, axis=1) <= n_free))
+    columns = (np.flatnonzero(kept) % values.shape[1]).reshape(-1, n)
+    order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)

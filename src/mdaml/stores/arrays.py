@@ -11,7 +11,7 @@ from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import greedy_colors
 from mdaml.kernels.products import TallMatrix
-from mdaml.stores.mixture import shares_at
+from mdaml.stores import mixture
 
 if TYPE_CHECKING:
     import torch
@@ -233,6 +233,15 @@ class ArrayStore(ABC):
 
     # The start.
 
+    def some_rows(self, most: int, rng: np.random.RandomState) -> Array:
+        """Return at most so many samples, drawn at random."""
+        some = mixture.some_of(self.shape[0], most, rng)
+        return self.rows[:] if some is None else self.rows[self.put(some)]
+
+    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+        some = self.some_rows(mixture.MAX_ROWS_TO_COUNT, rng)
+        return mixture.count_modes(self.host(some), most, rng)
+
     def covariance(self) -> FloatArray:
         return self.host(self.cross_sums(self.own, self.own)) / self.shape[0]
 
@@ -242,7 +251,7 @@ class ArrayStore(ABC):
 
     def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> SampleWeights:
         sq_dists = self._sq_dists(self.times(self.own, F), F, centers)
-        shares = self.beside(shares_at(self.host(sq_dists), eta))
+        shares = self.beside(mixture.shares_at(self.host(sq_dists), eta))
         return SampleWeights(shares, shares**eta)
 
     def fetch_weights(self, weights: SampleWeights) -> FloatArray:

@@ -15,31 +15,13 @@ from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
-from mdaml.kernels.comparisons import (
-    comparison_losses,
-    comparison_losses_along,
-    comparison_slopes,
-)
+from mdaml.kernels import comparisons, products, triplets
 from mdaml.kernels.grouping import near_graph
 from mdaml.kernels.modes import center_sq_dists, sequential_weights
 from mdaml.kernels.pairs import laplacian_product, pair_products
 from mdaml.kernels.prefetch import empty_lines
-from mdaml.kernels.products import (
-    TallMatrix,
-    inner_product,
-    one_blas_thread,
-    rows_times,
-    sum_of_squares,
-    transposed_times,
-    weighted_gram,
-)
-from mdaml.kernels.triplets import (
-    triplet_gradient,
-    triplet_losses,
-    triplet_losses_along,
-    triplet_slopes,
-)
 from mdaml.neighbors.search import nearest_places
+from mdaml.stores import mixture
 from mdaml.stores.arrays import (
     ArrayStore,
     Precision,
@@ -48,19 +30,6 @@ from mdaml.stores.arrays import (
     is_identity,
     raised,
     scale_weights,
-)
-from mdaml.stores.mixture import (
-    MAX_ROWS_FOR_START,
-    MAX_ROWS_TO_COUNT,
-    Mixture,
-    count_modes,
-    estimate_kmeans,
-    estimate_mixture,
-    positive_shares,
-    rows_for_start,
-    scale_rows,
-    some_of,
-    weights_from,
 )
 
 _ROWS_PER_BLOCK = 4096
@@ -88,7 +57,7 @@ class MemoryStore(ArrayStore):
         return np.dtype(np.float64)
 
     def threads(self) -> AbstractContextManager[object]:
-        return one_blas_thread()
+        return products.one_blas_thread()
 
     def compare(self, supervision: Constraints) -> Self:
         grouped = group(scale_weights(supervision), len(self.rows))
@@ -101,19 +70,23 @@ class MemoryStore(ArrayStore):
         parts = (self.comparisons, self.turns, self.n_own, self.n_total)
         return MemoryStore(self.project(basis), np.zeros(0), *parts)
 
-    def times(self, Y: TallMatrix, A: FloatArray) -> FloatArray:
-        return rows_times(Y, A)
+    def times(self, Y: products.TallMatrix, A: FloatArray) -> FloatArray:
+        return products.rows_times(Y, A)
 
     def cross_sums(
-        self, Y: TallMatrix, V: TallMatrix, weights: FloatArray | None = None
+        self, Y: products.TallMatrix, V: products.TallMatrix, weights: FloatArray | None = None
     ) -> FloatArray:
-        return transposed_times(Y, V) if weights is None else weighted_gram(Y, weights)
+        return (
+            products.transposed_times(Y, V)
+            if weights is None
+            else products.weighted_gram(Y, weights)
+        )
 
     def column_sums(self, A: FloatArray) -> FloatArray:
         return A.sum(axis=0, dtype=np.float64)
 
     def inner_sum(self, a: FloatArray, b: FloatArray) -> float:
-        return inner_product(a, b)
+        return products.inner_product(a, b)
 
     # Pairs: triplets go anchor by anchor, comparisons of any two pairs in passes of their own.
 
@@ -122,31 +95,35 @@ class MemoryStore(ArrayStore):
     ) -> tuple[float, FloatArray]:
         given, scales = self.comparisons, scales.astype(Y.dtype, copy=False)
         if given.weights is None:
-            loss, product = triplet_gradient(Y, scales, given.lists, importance)
+            loss, product = triplets.triplet_gradient(Y, scales, given.lists, importance)
         else:
             loss, slopes = self.slopes(Y, scales, importance)
             product = laplacian_product(Y, given.pairs, given.groups, slopes)
-        return loss, transposed_times(Y, product)
+        return loss, products.transposed_times(Y, product)
 
     def losses_along(self, Y: FloatArray, scales: FloatArray, importance: FloatArray) -> FloatArray:
         given, scales = self.comparisons, scales.astype(Y.dtype, copy=False)
         if given.weights is None:
-            return triplet_losses_along(Y, scales, given.lists, importance)
-        return comparison_losses_along(Y, scales, given.pairs, given.by_near, importance)
+            return triplets.triplet_losses_along(Y, scales, given.lists, importance)
+        return comparisons.comparison_losses_along(
+            Y, scales, given.pairs, given.by_near, importance
+        )
 
     def slopes(
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray
     ) -> tuple[float, FloatArray]:
         given, scales = self.comparisons, scales.astype(Y.dtype, copy=False)
         if given.weights is None:
-            return triplet_slopes(Y, scales, given.lists, importance, 1.0)
-        return comparison_slopes(Y, scales, given.pairs, given.by_near, given.by_far, importance)
+            return triplets.triplet_slopes(Y, scales, given.lists, importance, 1.0)
+        return comparisons.comparison_slopes(
+            Y, scales, given.pairs, given.by_near, given.by_far, importance
+        )
 
     def pair_losses(self, Y: FloatArray) -> FloatArray:
         given = self.comparisons
         if given.weights is None:
-            return triplet_losses(Y, given.lists, self.pair_dtype)
-        return comparison_losses(Y, given.pairs, given.by_near, self.pair_dtype)
+            return triplets.triplet_losses(Y, given.lists, self.pair_dtype)
+        return comparisons.comparison_losses(Y, given.pairs, given.by_near, self.pair_dtype)
 
     def pair_totals(self) -> FloatArray:
         return self.comparisons.near_totals().astype(np.float64, copy=False)
@@ -180,7 +157,7 @@ class MemoryStore(ArrayStore):
         return centers.astype(self.dtype) @ F.astype(self.dtype)
 
     def spread(self, Y: FloatArray) -> float:
-        return sum_of_squares(Y[: self.n_own])
+        return products.sum_of_squares(Y[: self.n_own])
 
     def inner(self, by_samples: FloatArray, Z: FloatArray) -> float:
         return float(np.vdot(by_samples, Z))
@@ -206,22 +183,23 @@ class MemoryStore(ArrayStore):
     def leading_axes(
         self, n_axes: int, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray, float]:
-        return leading_axes(self._some_rows(0, rng), n_axes, rng)
+        return leading_axes(self.some_rows(mixture.n_rows_for_start(), rng), n_axes, rng)
 
     def given_weights(self, weights: FloatArray, eta: float) -> SampleWeights:
-        shares = positive_shares(weights, self.dtype)
+        shares = mixture.positive_shares(weights, self.dtype)
         return SampleWeights(shares, shares**eta)
 
     def mixture_weights(
         self, n_modes: int, eta: float, rng: np.random.RandomState
     ) -> SampleWeights:
         mean, spread = self._mean_and_spread()
-        some = scale_rows(self._some_rows(n_modes, rng), mean, spread)
-        mixture = estimate_mixture(some, n_modes, rng)
-        return self.given_weights(self._weights_from(mixture, n_modes, mean, spread), eta)
+        some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
+        estimate = mixture.estimate_mixture(mixture.scale_rows(some, mean, spread), n_modes, rng)
+        return self.given_weights(self._weights_from(estimate, n_modes, mean, spread), eta)
 
     def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
-        kmeans = estimate_kmeans(self._some_rows(n_modes, rng), n_modes, rng)
+        some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
+        kmeans = mixture.estimate_kmeans(some, n_modes, rng)
         return self.given_weights(self._weights_from(kmeans, n_modes), eta)
 
     def nearest(
@@ -235,23 +213,16 @@ class MemoryStore(ArrayStore):
         """Return mean and standard deviation of each feature."""
         return self.rows.mean(axis=0), self.rows.std(axis=0)
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
-        some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
-        return count_modes(self.rows[:] if some is None else self.rows[some], most, rng)
-
-    def _some_rows(self, n_modes: int, rng: np.random.RandomState) -> FloatArray:
-        some = rows_for_start(self.shape[0], n_modes, rng)
-        return self.rows[:] if some is None else self.rows[some]
-
     def _weights_from(
-        self, estimate: Mixture | KMeans, n_modes: int, *scaling: FloatArray
+        self, estimate: mixture.Mixture | KMeans, n_modes: int, *scaling: FloatArray
     ) -> FloatArray:
         """Return the weights of all rows, of many rows in blocks: bounds the memory."""
 
         def weigh(rows: FloatArray) -> FloatArray:
-            return weights_from(estimate, scale_rows(rows, *scaling) if scaling else rows)
+            scaled = mixture.scale_rows(rows, *scaling) if scaling else rows
+            return mixture.weights_from(estimate, scaled)
 
-        if self.shape[0] <= MAX_ROWS_FOR_START:
+        if self.shape[0] <= mixture.MAX_ROWS_FOR_START:
             return weigh(self.rows[:])
         out = np.empty((self.shape[0], n_modes), self.dtype)
         for begin in range(0, len(out), _ROWS_PER_BLOCK):
@@ -269,7 +240,11 @@ def leading_axes(
             rows, min(n_axes, *rows.shape), n_iter=4, random_state=rng
         )
     variances = np.square(lengths.astype(np.float64)) / len(rows)
-    return axes.T.astype(np.float64, copy=False), variances, sum_of_squares(rows) / rows.size
+    return (
+        axes.T.astype(np.float64, copy=False),
+        variances,
+        products.sum_of_squares(rows) / rows.size,
+    )
 
 
 def group(supervision: Constraints, n_samples: int) -> Comparisons:

@@ -20,9 +20,9 @@ _FLOOR = 1e-3  # of a variance, next to one
 _MOST_STEPS, _SMALL_GAIN = 20, 1e-2  # of the mean log likelihood
 
 
-def rows_for_start(n_samples: int, n_modes: int, rng: np.random.RandomState) -> IntArray | None:
-    """Return the rows that the start of the modes is estimated from; None: all of them."""
-    return some_of(n_samples, max(MAX_ROWS_FOR_START, 10 * n_modes), rng)
+def n_rows_for_start(n_modes: int = 0) -> int:
+    """Return how many rows the start of the modes is estimated from, at most."""
+    return max(MAX_ROWS_FOR_START, 10 * n_modes)
 
 
 def some_of(n_samples: int, n_rows: int, rng: np.random.RandomState) -> IntArray | None:

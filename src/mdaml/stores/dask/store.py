@@ -18,21 +18,13 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.shards import find_neighbors
+from mdaml.stores import mixture
 from mdaml.stores.arrays import Precision, scale_weights
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import Border, Survey, make_borders
 from mdaml.stores.dask.rows import Rows, gather_rows
 from mdaml.stores.memory import MemoryStore, leading_axes
-from mdaml.stores.mixture import (
-    MAX_ROWS_TO_COUNT,
-    Mixture,
-    count_modes,
-    estimate_kmeans,
-    estimate_mixture,
-    rows_for_start,
-    some_of,
-)
 
 Parts = list[Remote]  # one for each shard
 
@@ -239,7 +231,7 @@ class DaskStore:
     def leading_axes(
         self, n_axes: int, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray, float]:
-        return leading_axes(self._some_rows(0, (), rng), n_axes, rng)
+        return leading_axes(self._some_rows(mixture.n_rows_for_start(), (), rng), n_axes, rng)
 
     def given_weights(self, weights: FloatArray, eta: float) -> Parts:
         some = [weights[begin:end] for begin, end in pairwise(self.cuts)]
@@ -266,12 +258,12 @@ class DaskStore:
         mean = (total / n).astype(self.dtype)
         (squares,) = self.cluster.total(shard.squares, self.own, mean)
         scaling = [mean, np.sqrt(squares / n).astype(self.dtype)]
-        some = self._some_rows(n_modes, scaling, rng)
-        return self._estimated(estimate_mixture(some, n_modes, rng), scaling, eta)
+        some = self._some_rows(mixture.n_rows_for_start(n_modes), scaling, rng)
+        return self._estimated(mixture.estimate_mixture(some, n_modes, rng), scaling, eta)
 
     def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
-        kmeans = estimate_kmeans(self._some_rows(n_modes, (), rng), n_modes, rng)
-        return self._estimated(kmeans, (), eta)
+        some = self._some_rows(mixture.n_rows_for_start(n_modes), (), rng)
+        return self._estimated(mixture.estimate_kmeans(some, n_modes, rng), (), eta)
 
     def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> Parts:
         return self._each("weights_at", F, centers, eta)
@@ -298,17 +290,17 @@ class DaskStore:
         return find_neighbors(self.cluster, mapped, owned, classes.bounds, rows, wanted)
 
     def count_modes(self, most: int, rng: np.random.RandomState) -> int:
-        some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
-        return count_modes(self._fetch_rows(some, ()), most, rng)
+        return mixture.count_modes(self._some_rows(mixture.MAX_ROWS_TO_COUNT, (), rng), most, rng)
 
     def _some_rows(
-        self, n_modes: int, scaling: Sequence[FloatArray], rng: np.random.RandomState
+        self, most: int, scaling: Sequence[FloatArray], rng: np.random.RandomState
     ) -> FloatArray:
-        return self._fetch_rows(rows_for_start(self.shape[0], n_modes, rng), scaling)
+        """Return at most so many rows in this process, drawn at random, scaled."""
+        some = mixture.some_of(self.shape[0], most, rng)
+        return self._fetch_rows(np.arange(self.shape[0]) if some is None else some, scaling)
 
-    def _fetch_rows(self, some: IntArray | None, scaling: Sequence[FloatArray]) -> FloatArray:
+    def _fetch_rows(self, some: IntArray, scaling: Sequence[FloatArray]) -> FloatArray:
         """Return some rows in this process, scaled."""
-        some = np.arange(self.shape[0]) if some is None else some
         chosen = [
             some[slice(*np.searchsorted(some, bounds))] - bounds[0]
             for bounds in pairwise(self.cuts)
@@ -320,7 +312,7 @@ class DaskStore:
         return np.concatenate(self.cluster.fetch(parts))
 
     def _estimated(
-        self, estimate: Mixture | KMeans, scaling: Sequence[FloatArray], eta: float
+        self, estimate: mixture.Mixture | KMeans, scaling: Sequence[FloatArray], eta: float
     ) -> Parts:
         return [
             self.cluster.task(

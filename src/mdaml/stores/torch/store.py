@@ -13,6 +13,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.device import nearest_places, pair_sq_dists
+from mdaml.stores import mixture
 from mdaml.stores.arrays import (
     Array,
     ArrayStore,
@@ -22,13 +23,6 @@ from mdaml.stores.arrays import (
     is_identity,
     raised,
     scale_weights,
-)
-from mdaml.stores.mixture import (
-    MAX_ROWS_TO_COUNT,
-    count_modes,
-    estimate_kmeans,
-    rows_for_start,
-    some_of,
 )
 from mdaml.stores.torch import pairs
 from mdaml.stores.torch.modes import center_sq_dists, nearest_center, sequential_weights
@@ -191,11 +185,12 @@ class TorchStore(ArrayStore):
     def leading_axes(
         self, n_axes: int, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray, float]:
-        some = rows_for_start(len(self.rows), 0, rng)
-        rows = self.rows if some is None else self.rows[torch.tensor(some)]
+        rows = self.some_rows(mixture.n_rows_for_start(), rng)
         lengths, axes = principal_axes(rows, min(n_axes, *rows.shape), rng)
         variances = np.square(lengths.astype(np.float64)) / len(rows)
-        level = float(torch.linalg.vector_norm(rows, dtype=torch.float64)) ** 2 / rows.numel()
+        level = float(torch.linalg.vector_norm(rows, dtype=torch.float64)) ** 2 / (
+            len(rows) * rows.shape[1]
+        )
         return axes.astype(np.float64), variances, level
 
     def given_weights(self, weights: Array, eta: float) -> SampleWeights:
@@ -208,20 +203,14 @@ class TorchStore(ArrayStore):
     def mixture_weights(
         self, n_modes: int, eta: float, rng: np.random.RandomState
     ) -> SampleWeights:
-        some = rows_for_start(self.shape[0], n_modes, rng)
+        some = mixture.some_of(self.shape[0], mixture.n_rows_for_start(n_modes), rng)
         return self.given_weights(mixture_posteriors(self.rows, n_modes, some, rng), eta)
 
     def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
-        some = rows_for_start(self.shape[0], n_modes, rng)
-        rows = self.rows if some is None else self.rows[torch.tensor(some)]
-        kmeans = estimate_kmeans(self.host(rows), n_modes, rng)
+        some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
+        kmeans = mixture.estimate_kmeans(self.host(some), n_modes, rng)
         centers = self.beside(kmeans.cluster_centers_)
         return self.given_weights(nearest_center(self.rows, centers), eta)
-
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
-        some = some_of(self.shape[0], MAX_ROWS_TO_COUNT, rng)
-        rows = self.rows if some is None else self.rows[torch.tensor(some)]
-        return count_modes(self.host(rows), most, rng)
 
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
