@@ -28,11 +28,6 @@ _MOST_ROWS = 100_000  # beyond so many samples only those that are compared take
 _N_PARTS = 4
 # Shares that hold before learning: fewer hint at near and far swapped, or at near misses.
 SWAPPED, _NEAR_MISSES = 0.4, 0.47
-_ASK_IF_SWAPPED = (
-    "More of the held-out comparisons hold, by more than chance, if all are read the other way "
-    "round. Are near and far swapped? A triplet is (reference, nearer one, farther one), a "
-    "quadruplet (nearer pair, farther pair)."
-)
 _ROUNDS = 1  # for each of several strengths
 _ROUNDS_OF_ONE = 3  # for a strength that was given
 _MANY = 0.5  # of the rows: not worth a copy
@@ -109,7 +104,11 @@ def _ask_if_swapped(given: _Tried, opposite: _Tried) -> None:
     """
     best = [way.right[int(np.argmin(way.losses @ way.weights))] for way in (given, opposite)]
     if find_leaders(best[0], best[1][None], given.units, given.weights)[0]:
-        warn(_ASK_IF_SWAPPED)
+        warn(
+            "More of the held-out comparisons hold, by more than chance, if all are read the other "
+            "way round. Are near and far swapped? A triplet is (reference, nearer one, farther "
+            "one), a quadruplet (nearer pair, farther pair)."
+        )
 
 
 def _try_parts(
