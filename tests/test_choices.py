@@ -246,6 +246,65 @@ def test_swapped_columns_are_always_asked_about(make, wrong):
         assert any(SWAPPED in text for text in texts)
 
 
+def answers_about(true, n, seed, wrong):
+    made = make_triplets(points(), n_triplets=n, components=true, wrong=wrong, random_state=seed)
+    return made[0]
+
+
+def near_ties(true, n, seed, wrong):
+    """Return true comparisons of which Euclidean distance has hardly an idea."""
+    T = answers_about(true, 12 * n, seed, 0.0)
+    near, far = (np.sum((points()[T[:, 0]] - points()[T[:, k]]) ** 2, axis=1) for k in (1, 2))
+    rng = np.random.default_rng(seed)
+    T = rng.permutation(T[np.argsort(np.abs(far - near))[:n]])
+    is_wrong = rng.random(n) < wrong
+    return np.where(is_wrong[:, None], T[:, [0, 2, 1]], T)
+
+
+WEAK = np.diag([3.0, 0.3, 0.1, 0.1, 0.05, 0.05])  # Euclidean distance gets 63 % right
+
+
+def count_asked(draw, seeds, make=MDaML):
+    """Return how often swapped columns are asked about, and how often right ones."""
+    asked = np.zeros(2, int)
+    for seed in seeds:
+        said = draw(seed)
+        for place, order in enumerate(([0, 2, 1], [0, 1, 2])):
+            _, texts = fit_and_listen(make(), points(), triplets=said[:, order])
+            asked[place] += any(SWAPPED in text for text in texts)
+    return asked.tolist()
+
+
+@pytest.mark.parametrize("make", [MDaML, lambda: MDaML(anchor=0.1)])
+def test_swapped_columns_with_a_weak_start_and_wrong_answers_are_asked_about(make):
+    """About 41 % hold before learning: the share alone does not tell."""
+    assert count_asked(lambda seed: answers_about(WEAK, 400, seed, 0.2), range(5), make) == [5, 0]
+
+
+def test_a_search_asks_about_swapped_columns_with_a_weak_start():
+    said = answers_about(WEAK, 400, 0, 0.2)
+    _, texts = fit_and_listen(MDaMLCV(random_state=0), points(), triplets=said[:, [0, 2, 1]])
+    assert any(SWAPPED in text for text in texts)
+
+
+def test_near_ties_that_are_right_are_not_asked_about():
+    """About half of them hold before learning, and so do those that are swapped."""
+    for wrong in (0.1, 0.3):
+        asked, by_mistake = count_asked(
+            lambda seed, w=wrong: near_ties(WEAK, 400, seed, w), range(4)
+        )
+        assert by_mistake == 0
+        assert asked >= 2 or wrong > 0.1
+
+
+@pytest.mark.slow
+def test_swapped_columns_are_asked_about_in_all_of_fifty_cases_and_right_ones_in_none():
+    for wrong in (0.0, 0.2):
+        draw = lambda seed, w=wrong: answers_about(WEAK, 400, seed, w)  # noqa: E731
+        assert count_asked(draw, range(50)) == [50, 0]
+    assert count_asked(lambda seed: near_ties(WEAK, 400, seed, 0.3), range(50))[1] == 0
+
+
 def test_right_columns_and_coin_flips_are_not_asked_about():
     for seed in range(5):
         X, flips = coin_flips(*CASES[0], seed)

@@ -1,6 +1,7 @@
 """Metrics of persons: the objective and its minima, and what is learned of whom."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -286,7 +287,8 @@ def test_ten_thousand_persons_take_bounded_memory():
     T[near > far] = T[near > far][:, [0, 2, 1]]
     model = PersonalMetrics(Euclidean(), n_groups=1, max_iter=1)
     tracemalloc.start()
-    model.fit(X, triplets=T, who=np.arange(n) % 10_000)
+    with pytest.warns(UserWarning, match="Metrics of single persons are worse"):  # all agree
+        model.fit(X, triplets=T, who=np.arange(n) % 10_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert model.coefficients_.shape == (10_000, 11)
@@ -296,7 +298,7 @@ def test_ten_thousand_persons_take_bounded_memory():
 def test_the_number_1_and_the_text_1_are_never_one_person():
     X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
     for who, other in ((["1", "2"], [1, 5]), ([1, 2], ["1", "5"])):
-        model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=who)
+        model = PersonalMetrics(Euclidean(), n_groups=1).fit(X, triplets=T, who=who)
         before = model.coefficients_.copy()
         with pytest.raises(TypeError, match="who must be a name like those of fit"):
             model.add_persons(X, triplets=T, who=other)
@@ -308,3 +310,110 @@ def test_the_number_1_and_the_text_1_are_never_one_person():
             model.score_triplets(X, T, who=other)
     with pytest.raises(TypeError, match="the number 1 and the text '1'"):
         PersonalMetrics(Euclidean()).fit(X, triplets=T, who=[1, "1"])
+
+
+# Whether persons get metrics of their own is chosen on held-out answers.
+
+
+def toss(seed, n=400, n_persons=5):
+    """Return samples, coin flips, and who threw them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 6))
+    said, _ = make_triplets(X, n_triplets=n, wrong=0.5, random_state=seed)
+    return X, said, rng.integers(n_persons, size=n)
+
+
+def check_coin_flips(seeds):
+    """Return in how many cases everybody keeps the shared metric; a warning says so."""
+    kept = 0
+    for seed in seeds:
+        X, said, who = toss(seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = PersonalMetrics().fit(X, triplets=said, who=who)
+        heard = [str(each.message) for each in caught]
+        assert model.start_kept_ == any(
+            text.startswith("Nothing was learned of single persons") for text in heard
+        )
+        assert model.gain_["is_beyond_chance"] is not model.start_kept_
+        if model.start_kept_:
+            for person in (*model.persons_, None, 77):
+                own = model.metric_for(person).components_
+                np.testing.assert_array_equal(own, model.metric_.components_)
+        kept += model.start_kept_
+    return kept
+
+
+def test_coin_flips_give_nobody_a_metric_of_their_own():
+    assert check_coin_flips(range(6)) >= 5
+
+
+@pytest.mark.slow
+def test_coin_flips_give_nobody_a_metric_of_their_own_in_95_of_100():
+    assert check_coin_flips(range(100)) >= 95
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learned of single persons")
+def test_persons_who_agree_share_a_metric_and_so_do_new_ones():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    said, _ = make_triplets(
+        X, n_triplets=800, components=np.diag([2, 1, 0.3, 0.3]), wrong=0.1, random_state=0
+    )
+    model = PersonalMetrics().fit(X, triplets=said, who=rng.integers(10, size=800))
+    assert model.start_kept_
+    assert not model.metric_.start_kept_
+    assert np.all(model.shrinkage_ == 1.0)
+    assert model.group_shares_.tolist() == [1.0]
+    model.add_persons(X, triplets=said[:50], who=np.full(50, 99))
+    assert model.persons_[-1] == 99
+    shared = model.metric_.components_
+    for person in (3, 99, None):
+        np.testing.assert_array_equal(model.metric_for(person).components_, shared)
+
+
+def test_the_gain_of_own_metrics_is_measured_on_held_out_answers(crowd, fitted):
+    X, _, _, kinds = crowd
+    assert not fitted.start_kept_
+    gain = fitted.gain_
+    assert gain["is_beyond_chance"]
+    assert 0.0 < gain["low"] < gain["after"] - gain["before"] < gain["high"]
+    fresh, who = [], []
+    for place, (name, kind) in enumerate(kinds.items()):
+        axes = np.diag([1.0, 0.2, 0.3]) if kind else np.diag([0.2, 1.0, 0.3])
+        n = 25 if place < 10 else 150
+        said, _ = make_triplets(X, n_triplets=n, components=axes, wrong=0.1, random_state=500)
+        fresh.append(said)
+        who += [name] * n
+    assert gain["after"] == pytest.approx(
+        fitted.score_triplets(X, np.concatenate(fresh), who=who), abs=0.04
+    )
+
+
+def test_answers_given_twice_do_not_change_the_choice(crowd):
+    X, T, who, _ = crowd
+    for said, persons in ((T, who), toss(0)[1:]):
+        samples = X if said is T else toss(0)[0]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Nothing was learned of single persons")
+            once, twice = (
+                PersonalMetrics(Euclidean()).fit(
+                    samples, triplets=np.tile(said, (n, 1)), who=np.tile(persons, n)
+                )
+                for n in (1, 2)
+            )
+        assert twice.start_kept_ == once.start_kept_
+        assert twice.gain_["n_units"] == once.gain_["n_units"]
+
+
+def test_a_number_of_groups_is_used_in_any_case_and_warned_of():
+    """All persons answer by Euclidean distance; one round hardly draws them together."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 6))
+    said, _ = make_triplets(X, n_triplets=2500, random_state=0)
+    with pytest.warns(UserWarning, match="Metrics of single persons are worse than the shared"):
+        model = PersonalMetrics(Euclidean(), n_groups=1, max_iter=1).fit(
+            X, triplets=said, who=rng.integers(300, size=2500)
+        )
+    assert not model.start_kept_
+    assert model.gain_["high"] < 0.0

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from mdaml._progress import mute
 from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._validation import warn
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain
-from mdaml.holdout.split import Part, hold_out_points, same_points
+from mdaml.holdout.split import Part, hold_out_points, same_points, tells_enough
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
@@ -21,9 +23,6 @@ from mdaml.solver.store import Store
 
 _MOST_COMPARISONS = 20_000
 _MOST_ROWS = 100_000  # beyond so many samples only those that are compared take part
-# Up to so many comparisons, or points held out at a time, every point is held out once; beyond both
-# a quarter of them.
-_FEW_COMPARISONS, _ENOUGH_UNITS = 2_000, 100
 _N_PARTS = 4
 # Shares that hold before learning: fewer hint at near and far swapped, or at near misses.
 SWAPPED, _NEAR_MISSES = 0.4, 0.47
@@ -65,19 +64,14 @@ def choose_anchor(
     short = count_modes(short, store)
     parts = hold_out_points(said, _N_PARTS, rng, same_points(store))
     parts = [part for part in parts if compares(part.learned) and compares(part.held_out)]
-    if not spec.anchors or _is_enough(said, parts[:1]):
+    if tells_enough(said, parts[:1]):
         parts = parts[:1]
     if not parts:
         return replace(spec, keep_start=bool(spec.anchors)), None
-    judged, of_units, of_weights = [], [], []
-    with mute():
-        for part in parts:  # one at a time in memory
-            trial = _Trial.of(store, part, codes, rng)
-            of_units.append(trial.units)
-            of_weights.append(trial.weights)
-            judged.append(trial.judge_all(short, spec.anchors, rng))
-    units, weights = _number(np.concatenate(of_units)), np.concatenate(of_weights)
-    losses, right = (np.hstack([np.array([j[k] for j in part]) for part in judged]) for k in (0, 1))
+    try_on = partial(_try_parts, short, store, codes, spec.anchors, rng)
+    used = parts if spec.anchors else parts[:1]
+    found = try_on(used)
+    losses, right, units, weights = found
     leads = _find_leaders(losses, right, units, weights)
     means = losses[1:] @ weights
     best = int(np.argmin(np.where(leads, means, np.inf) if leads.any() else means))
@@ -88,7 +82,55 @@ def choose_anchor(
         gain = replace(
             gain, tried=tried, scores=tuple(map(float, right[1:] @ weights / weights.sum()))
         )
+    # Up to a standard error above a half: of true ones more hold, even under a weak start.
+    if not len(said.pairs) and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
+        given = found if used is parts else try_on(parts)
+        _ask_if_swapped(given, try_on([part.reversed() for part in parts]))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
+
+
+class _Tried(NamedTuple):
+    """How held-out comparisons fare under the start, the first row, and under each strength."""
+
+    losses: FloatArray  # (1 + n_strengths, n)
+    right: FloatArray
+    units: IntArray  # (n,)
+    weights: FloatArray
+
+
+def _ask_if_swapped(given: _Tried, opposite: _Tried) -> None:
+    """Warn if more held-out comparisons hold the other way round, each way after learning from it.
+
+    Of coin flips both ways are alike, so that the rule tells how often chance leads so far. True
+    comparisons that do not hold before learning, such as near misses, hold after it.
+    """
+    best = [way.right[int(np.argmin(way.losses @ way.weights))] for way in (given, opposite)]
+    if find_leaders(best[0], best[1][None], given.units, given.weights)[0]:
+        warn(
+            "More of the held-out comparisons hold, by more than chance, if all are read the other "
+            "way round. Are near and far swapped? A triplet is (reference, nearer one, farther "
+            "one), a quadruplet (nearer pair, farther pair)."
+        )
+
+
+def _try_parts(
+    spec: Spec,
+    store: Store,
+    codes: IntArray | None,
+    anchors: Sequence[float],
+    rng: np.random.RandomState,
+    parts: Sequence[Part],
+) -> _Tried:
+    """Judge strengths, or the one that is given, by the held-out comparisons of all parts."""
+    judged, of_units, of_weights = [], [], []
+    with mute():
+        for part in parts:  # one at a time in memory
+            trial = _Trial.of(store, part, codes, rng)
+            of_units.append(trial.units)
+            of_weights.append(trial.weights)
+            judged.append(trial.judge_all(spec, anchors, rng))
+    losses, right = (np.hstack([np.array([j[k] for j in part]) for part in judged]) for k in (0, 1))
+    return _Tried(losses, right, _number(np.concatenate(of_units)), np.concatenate(of_weights))
 
 
 def _find_leaders(
@@ -104,12 +146,6 @@ def _find_leaders(
     if SWAPPED <= np.average(right[0], weights=weights) < min(_NEAR_MISSES, surely):
         return find_leaders(right[0], right[1:], units, weights)
     return find_leaders(-losses[0], -losses[1:], units, weights)
-
-
-def _is_enough(said: Constraints, parts: Sequence[Part]) -> bool:
-    """Return whether some of the parts tell as well as all of them."""
-    n_units = sum(len(np.unique(part.units)) for part in parts)
-    return said.n_constraints > _FEW_COMPARISONS and n_units >= _ENOUGH_UNITS
 
 
 def compares(said: Constraints) -> bool:

@@ -1,6 +1,7 @@
 """What belongs together when something is held out, and how it is dealt to parts."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from mdaml.holdout.units import same_rows
 from mdaml.solver.store import Store
 
 _FEWEST_POINTS = 8  # a test of fewer units says nothing
+# Up to so many comparisons, or points held out at a time, every point is held out once; beyond both
+# those of one part.
+_FEW_COMPARISONS, _ENOUGH_UNITS = 2_000, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,16 @@ class Part:
     held_out: Constraints
     is_out: BoolArray  # (n_constraints,) which of all are held out
     units: IntArray  # (n_held_out,) what belongs together, numbered over all parts
+
+    def reversed(self) -> "Part":
+        """Return the same with near and far exchanged, of triplets and quadruplets."""
+        learned, held_out = (
+            said._replaced(
+                triplets=said.triplets[:, [0, 2, 1]], quadruplets=said.quadruplets[:, [2, 3, 0, 1]]
+            )
+            for said in (self.learned, self.held_out)
+        )
+        return replace(self, learned=learned, held_out=held_out)
 
 
 def find_questions(said: Constraints, points: IntArray | None = None) -> IntArray:
@@ -76,6 +90,12 @@ def hold_out_points(
         if out.any() and not out.all():
             made.append(Part(said.select(~out), said.select(out), out, units[out]))
     return made
+
+
+def tells_enough(said: Constraints, parts: Sequence[Part]) -> bool:
+    """Return whether some of the parts tell as well as all of them."""
+    n_units = sum(len(np.unique(part.units)) for part in parts)
+    return said.n_constraints > _FEW_COMPARISONS and n_units >= _ENOUGH_UNITS
 
 
 def _members(said: Constraints) -> IntArray:

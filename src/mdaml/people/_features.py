@@ -97,11 +97,17 @@ class Answers:
         return far, self.weights[first:last]
 
 
-def check_persons(said: Constraints, who: Any) -> Persons:
-    """Return who gave each comparison; there must be persons."""
+def check_persons(said: Constraints, who: Any, n_groups: Any = "auto") -> Persons:
+    """Return who gave each comparison; there must be persons, no fewer than groups."""
     if who is None:
         raise ValueError(
             "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
             "metric: MDaML learns it."
         )
-    return persons_of(said, who)
+    persons = persons_of(said, who)
+    if n_groups != "auto" and n_groups > len(persons):
+        raise ValueError(
+            f"PersonalMetrics(n_groups=...) must be at most the number of persons, which is "
+            f"{len(persons)}; got {n_groups}."
+        )
+    return persons

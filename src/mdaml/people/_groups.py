@@ -16,7 +16,10 @@ _WIDTH = 0.5  # standard deviation of persons at the start, as a share of the me
 
 
 def learn_groups(answers: Answers, n_groups: Any, *, max_iter: int, tol: float) -> Fitted:
-    """Return the fit with a number of groups, or, for "auto", with the best one by BIC."""
+    """Return the fit with a number of groups, or, for "auto", with the best one by BIC.
+
+    Whether several groups are used at all, held-out answers decide.
+    """
     whole = fit_persons(answers, _first_prior(answers), max_iter=max_iter, tol=tol)
     is_auto = n_groups == "auto"
     most = min(_MOST_GROUPS, answers.n_persons) if is_auto else n_groups

@@ -1,13 +1,12 @@
 """One metric for all persons, and one for each."""
 
-import warnings
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import show
@@ -21,12 +20,11 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.kernels.pairs import pair_sq_dists
+from mdaml.people._choice import Space, learn_people, warn_of_persons
 from mdaml.people._features import Answers, Coordinates, check_persons
-from mdaml.people._groups import learn_groups
-from mdaml.people._variational import Fitted, Posterior, Prior, update_persons
+from mdaml.people._variational import Fitted, Prior, place_persons, shared_by_all, shrinkage_of
 
 _FORMS = ("triplets", "quadruplets")
-_ROUNDS_OF_NEW = 20  # for persons who are added
 
 
 class PersonalMetrics(BaseEstimator):
@@ -51,9 +49,11 @@ class PersonalMetrics(BaseEstimator):
         ``n_directions (n_directions + 1) / 2``, and one more if there are other axes, which each
         person stretches by their own factor.
     n_groups : int or "auto", default="auto"
-        Number of groups of persons. "auto" takes more, up to 8, as long as BIC falls: the
-        objective, plus ``log(n)/2`` for each number of G > 1 groups, ``G q + G - 1``, and for the
-        one of a single group.
+        Number of groups of persons. "auto" chooses by answers that are held out, with the rule
+        for every choice: everybody keeps the shared metric, with a warning, unless metrics of their
+        own lead it by more than chance. Of several groups there are at most 8, as long as BIC falls
+        (``log(n)/2`` for each of ``G q + G - 1`` numbers of G > 1 groups, for one of one group). A
+        number is used in any case.
     max_iter : int, default=200
         Maximum number of rounds of persons and groups.
     tol : float, default=1e-5
@@ -77,6 +77,11 @@ class PersonalMetrics(BaseEstimator):
         The groups, the largest first.
     covariance_ : array of shape (q, q)
         How persons of a group differ in their coefficients.
+    start_kept_ : bool
+        Whether everybody has the shared metric, since nothing led it.
+    gain_ : dict or None
+        Held-out answers that hold under the shared metric and under their own, as for
+        :class:`mdaml.MDaML`.
     history_, n_iter_, n_features_in_
         The objective after every round, the number of rounds, and of columns of X.
 
@@ -175,13 +180,14 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.persons_
         array(['ann', 'bob'], dtype='<U3')
         """
-        max_iter = check_integer(self, "max_iter", self.max_iter, 1)
-        tol = check_number(self, "tol", self.tol, 0.0)
-        n_directions = check_integer(self, "n_directions", self.n_directions, 1)
+        check_integer(self, "max_iter", self.max_iter, 1)
+        check_number(self, "tol", self.tol, 0.0)
+        check_integer(self, "n_directions", self.n_directions, 1)
         if self.n_groups != "auto":
             check_integer(self, "n_groups", self.n_groups, 1)
         metric = MDaML() if self.metric is None else self.metric
@@ -194,22 +200,12 @@ class PersonalMetrics(BaseEstimator):
         given["constraint_weight"] = constraint_weight
         samples, said = check_supervision(self, _FORMS, X, y, **given)
         assert isinstance(said, Constraints)
-        persons = check_persons(said, who)
-        if self.n_groups != "auto" and self.n_groups > len(persons):
-            raise ValueError(
-                f"PersonalMetrics(n_groups=...) must be at most the number of persons, which is "
-                f"{len(persons)}; got {self.n_groups}."
-            )
-        with show(self), warnings.catch_warnings():
-            # Where persons contradict each other, what all share may be hardly more than the start.
-            warnings.filterwarnings("ignore", "The learned distance agrees with")
-            warnings.filterwarnings("ignore", "Nothing was learned")
-            fitted = clone(metric).fit(X, constraints=said)
-            rank = len(fitted.components_)
-            coordinates = Coordinates(min(n_directions, rank), max(rank - n_directions, 0))
-            answers = Answers.of(coordinates, fitted._map(samples), said, persons)
-            learned = learn_groups(answers, self.n_groups, max_iter=max_iter, tol=tol)
-        self._keep(fitted, coordinates, persons.names, learned)
+        persons = check_persons(said, who, self.n_groups)
+        with show(self):
+            space, learned, gain = learn_people(self, metric, (X, samples), said, persons)
+        self._keep(space, persons.names, learned)
+        self.gain_ = None if gain is None else gain.as_dict()
+        warn_of_persons(gain, space.metric, is_kept=self.start_kept_)
         return self
 
     def add_persons(
@@ -241,7 +237,8 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.add_persons(X, triplets=T[:1], who=["cem"]).persons_
         array(['ann', 'bob', 'cem'], dtype='<U3')
         """
@@ -251,18 +248,17 @@ class PersonalMetrics(BaseEstimator):
         said = constraints_of(len(samples), constraints, constraint_weight, get_index(X), **given)
         persons = check_persons(said, who)
         self._places(persons.names)  # names of another kind are refused, not turned into texts
-        answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
-        levels: FloatArray = np.ones(answers.n_answers)
-        groups: FloatArray = np.tile(self.group_shares_, (len(persons), 1))
-        for _ in range(_ROUNDS_OF_NEW):
-            new = update_persons(answers, self._prior, levels, groups)
-            levels, groups = new.levels, new.groups
+        if self.start_kept_:  # new persons are no exception
+            new = shared_by_all(self._coordinates, len(persons)).posterior
+        else:
+            answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
+            new = place_persons(answers, self._prior)
         kept = ~np.isin(self.persons_, persons.names)
         names = np.concatenate([self.persons_[kept], persons.names])
         order = np.argsort(names)
         parts = {
             "coefficients_": new.means,
-            "shrinkage_": _shrinkage(self._prior, new),
+            "shrinkage_": shrinkage_of(self._prior, new),
             "group_of_person_": new.groups.argmax(axis=1),
         }
         for name, values in parts.items():
@@ -289,12 +285,15 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.metric_for("ann").get_mahalanobis_matrix().shape
         (2, 2)
         """
         check_is_fitted(self, "coefficients_")
         place = -1 if who is None else self._places(np.asarray([who]))[0]
+        if self.start_kept_:
+            return copy(self.metric_)  # bit for bit
         coefficients = self._prior.shared if place < 0 else self.coefficients_[place]
         metric = copy(self.metric_)
         L = self.metric_.components_
@@ -322,7 +321,8 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.transform(X, who="bob").shape
         (3, 2)
         """
@@ -351,7 +351,8 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.score_triplets(X, T, who=["bob", "ann"])
         1.0
         """
@@ -380,22 +381,20 @@ class PersonalMetrics(BaseEstimator):
         places = np.searchsorted(self.persons_, names).clip(max=len(self.persons_) - 1)
         return np.where(self.persons_[places] == names, places, -1)
 
-    def _keep(self, metric: Any, coordinates: Coordinates, names: Any, found: Fitted) -> None:
-        """Set all that was learned."""
+    def _keep(self, space: Space, names: Any, found: Fitted | None) -> None:
+        """Set all that was learned; None is the shared metric for everybody."""
+        self.start_kept_ = found is None
+        if found is None:
+            found = shared_by_all(space.coordinates, len(names))
         prior, posterior, history = found
         order = np.argsort(-prior.shares, kind="stable")
-        self.metric_, self.persons_ = metric, names
-        self._coordinates = coordinates
+        self.metric_, self.persons_ = space.metric, names
+        self._coordinates = space.coordinates
         self._prior = replace(prior, means=prior.means[order], shares=prior.shares[order])
         self.coefficients_ = posterior.means
-        self.shrinkage_ = _shrinkage(prior, posterior)
+        self.shrinkage_ = shrinkage_of(prior, posterior)
         self.group_of_person_ = posterior.groups[:, order].argmax(axis=1)
         self.group_coefficients_, self.group_shares_ = self._prior.means, self._prior.shares
         self.covariance_ = prior.covariance
-        self.history_, self.n_iter_ = np.array(history), len(history) - 1
-        self.n_features_in_ = metric.n_features_in_
-
-
-def _shrinkage(prior: Prior, posterior: Posterior) -> FloatArray:
-    shares: FloatArray = np.mean(posterior.variances / prior.covariance.diagonal(), axis=1)
-    return shares
+        self.history_, self.n_iter_ = np.array(history), max(len(history) - 1, 0)
+        self.n_features_in_ = space.metric.n_features_in_

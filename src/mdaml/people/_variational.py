@@ -9,9 +9,10 @@ from scipy.special import log_expit, xlogy
 
 from mdaml._progress import report
 from mdaml._typing import FloatArray, IntArray
-from mdaml.people._features import Answers
+from mdaml.people._features import Answers, Coordinates
 
 _ANSWERS_AT_ONCE = 1 << 16
+_ROUNDS_OF_NEW = 20  # for persons who are added
 # Before any person: as after two for each coefficient, who hardly differed.
 _PERSONS_BEFORE = 2.0
 _VARIANCE_BEFORE = 0.05  # of that at the start
@@ -90,6 +91,35 @@ def fit_persons(
         if history[-2] - history[-1] <= tol * abs(history[-1]):
             break
     return Fitted(prior, posterior, history)
+
+
+def place_persons(answers: Answers, prior: Prior) -> Posterior:
+    """Return what is known of persons, with a prior that stays as it is."""
+    levels: FloatArray = np.ones(answers.n_answers)
+    groups: FloatArray = np.tile(prior.shares, (answers.n_persons, 1))
+    for _ in range(_ROUNDS_OF_NEW):
+        posterior = update_persons(answers, prior, levels, groups)
+        levels, groups = posterior.levels, posterior.groups
+    return posterior
+
+
+def shared_by_all(coordinates: Coordinates, n_persons: int) -> Fitted:
+    """Return persons who do not differ: all have the metric that was learned from all answers."""
+    prior = Prior.around(coordinates.identity(), 0.0)
+    means = np.tile(prior.means, (n_persons, 1))
+    none, zeros = np.zeros(0), np.zeros(n_persons)
+    posterior = Posterior(
+        means, np.zeros_like(means), prior.covariance, np.ones((n_persons, 1)), zeros, zeros, none
+    )
+    return Fitted(prior, posterior, [])
+
+
+def shrinkage_of(prior: Prior, posterior: Posterior) -> FloatArray:
+    """Return the share of the coefficients of each person that comes from the group, (P,)."""
+    own, most = posterior.variances, prior.covariance.diagonal()
+    ratios = np.divide(own, most, out=np.ones_like(own), where=most > 0.0)
+    shares: FloatArray = np.mean(ratios, axis=1)
+    return shares
 
 
 def objective(prior: Prior, posterior: Posterior) -> float:
