@@ -1,16 +1,21 @@
 """Results of small fits, pinned bit for bit on the build that recorded them.
 
-Rearranging the code must not change a result. ``frozen.json`` holds, for each case, a hash of all
-that was learned and a few numbers of it. Where the libraries and the processor are those of the
-record, the hash must be the same, with one thread and with two; elsewhere the numbers must agree
-up to rounding. Record anew, after a change that is meant to change results, with
+Rearranging the code must not change a result. ``frozen.json`` holds, for each case, a few numbers
+of what was learned and, for each build (libraries and processor), a hash of all of it. On a build
+of the record the hash must be the same, with one thread and with two; on others the numbers must
+agree up to rounding. Record anew, after a change that is meant to change results or on a new build,
+with
 
     python tests/test_frozen.py
+
+which drops the hashes of other builds for the cases that changed.
 """
 
 import hashlib
 import json
 import platform
+import sys
+from functools import cache
 from pathlib import Path
 
 import llvmlite.binding
@@ -56,6 +61,23 @@ MDAML = {
 }
 
 
+def keep(X):
+    return X
+
+
+def move_by_rounding(seed):
+    """Return a function that moves every number to one of its neighbours."""
+
+    def move(X):
+        up = np.random.default_rng(seed).random(X.shape) < 0.5
+        return np.nextafter(X, np.where(up, np.inf, -np.inf).astype(X.dtype))
+
+    return move
+
+
+move = keep  # what happens to the samples before a fit
+
+
 def problem(dtype=np.float64):
     rng = np.random.default_rng(5)
     y = np.repeat([0, 1, 2, -1], [24, 20, 18, 4])
@@ -70,7 +92,7 @@ def problem(dtype=np.float64):
     quadruplets[near > far] = quadruplets[near > far][:, [2, 3, 0, 1]]
     pairs = np.array([rng.choice(len(y), 2, replace=False) for _ in range(120)])
     similar = np.where(np.abs(X[pairs[:, 0], 0] - X[pairs[:, 1], 0]) < 2.0, 1, -1)
-    return (X + 3.0).astype(dtype), {
+    return move((X + 3.0).astype(dtype)), {
         "labels": {"y": y},
         "triplets": {"triplets": triplets},
         "weighted": {"triplets": triplets, "constraint_weight": rng.random(300) + 0.5},
@@ -209,9 +231,11 @@ def build():
         for info in threadpool_info()
         if info["user_api"] == "blas"
     }
-    return [platform.machine(), llvmlite.binding.get_host_cpu_name(), *versions, *sorted(blas)]
+    parts = [platform.machine(), llvmlite.binding.get_host_cpu_name(), *versions, *sorted(blas)]
+    return ", ".join(parts)
 
 
+@cache
 def record():
     return json.loads(RECORD.read_text())
 
@@ -224,19 +248,33 @@ def use_one_or_two_threads(request, monkeypatch):
     monkeypatch.setattr(modes, "GRAIN", 1)
 
 
-def check(name, model):
-    found, wanted = entry(model), record()["cases"][name]
+def numbers_of_moved_samples(make, monkeypatch):
+    """The numbers of a case, with its samples moved by rounding in several ways."""
+    for seed in range(16):
+        monkeypatch.setattr(sys.modules[__name__], "move", move_by_rounding(seed))
+        yield entry(make())["numbers"]
+
+
+def check(name, make, monkeypatch):
+    found, wanted = entry(make()), record()["numbers"][name]
+    if hashes := record()["builds"].get(build()):
+        assert found["hash"] == hashes.get(name, found["hash"])
     single = "float32" in name
-    np.testing.assert_allclose(found["numbers"], wanted["numbers"], rtol=1e-2 if single else 1e-6)
-    if build() == record()["build"]:
-        assert found["hash"] == wanted["hash"]
+    try:
+        np.testing.assert_allclose(found["numbers"], wanted, rtol=1e-2 if single else 1e-6)
+    except AssertionError:
+        # Some fits multiply rounding, by as much as can be seen when their samples are rounded.
+        moved = list(numbers_of_moved_samples(make, monkeypatch))
+        spread = np.ptp([found["numbers"], *moved], axis=0)
+        if not np.all(np.abs(np.subtract(found["numbers"], wanted)) <= 2 * spread):
+            raise
 
 
 @pytest.mark.filterwarnings("ignore")  # of fits that are cut short on purpose
 @pytest.mark.usefixtures("use_one_or_two_threads")
 @pytest.mark.parametrize("name", CASES)
-def test_results_are_those_of_the_record(name):
-    check(name, CASES[name]())
+def test_results_are_those_of_the_record(name, monkeypatch):
+    check(name, CASES[name], monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -244,11 +282,11 @@ def test_results_are_those_of_the_record(name):
 @pytest.mark.parametrize("name", IN_BLOCKS)
 def test_results_in_blocks_are_those_of_the_record(name, monkeypatch):
     monkeypatch.setattr(BLOCKS, 0)
-    check(f"{name} in blocks", CASES[name]())
+    check(f"{name} in blocks", CASES[name], monkeypatch)
 
 
 def test_record_has_no_other_cases():
-    assert set(record()["cases"]) == {*CASES, *(f"{name} in blocks" for name in IN_BLOCKS)}
+    assert set(record()["numbers"]) == {*CASES, *(f"{name} in blocks" for name in IN_BLOCKS)}
 
 
 def make_record():
@@ -260,7 +298,21 @@ def make_record():
     cases = {name: entry(make()) for name, make in CASES.items()}
     memory.SMALL_BYTES = 0
     cases |= {f"{name} in blocks": entry(CASES[name]()) for name in IN_BLOCKS}
-    RECORD.write_text(json.dumps({"build": build(), "cases": cases}, indent=1) + "\n")
+    builds, here = record()["builds"], {name: case["hash"] for name, case in cases.items()}
+    before = builds.get(build(), here)
+    same = {name for name, hash in here.items() if before.get(name) == hash}
+    others = {
+        other: {name: hash for name, hash in hashes.items() if name in same}
+        for other, hashes in builds.items()
+    }
+    numbers = {
+        name: record()["numbers"][name]
+        if name in same & {*record()["numbers"]}
+        else case["numbers"]
+        for name, case in cases.items()
+    }
+    new = {"builds": others | {build(): here}, "numbers": numbers}
+    RECORD.write_text(json.dumps(new, indent=1) + "\n")
 
 
 if __name__ == "__main__":
