@@ -91,6 +91,7 @@ def walk_imports(body):
             yield from walk_imports(node.body)
 
 
+@cache
 def find_file(name):
     """Return the file of a module of ours, or None."""
     for home in HOMES:
@@ -101,29 +102,45 @@ def find_file(name):
     return None
 
 
-def packages_of(body, seen=None):
-    """Return the optional packages that some statements load, also through files of ours."""
-    seen = set() if seen is None else seen
-    found = set()
+def look_at(body):
+    """Return the optional packages that some statements import, and the files of ours."""
+    packages, files = set(), set()
     for name in walk_imports(body):
         parts = name.split(".")
         if parts[0] in PACKAGES:
-            found.add(parts[0])
-            continue
-        for path in (
-            {find_file(".".join(parts[: n + 1])) for n in range(len(parts))} - seen - {None}
-        ):
-            seen.add(path)
-            found |= packages_of(parse(path).body, seen)
+            packages.add(parts[0])
+        else:
+            files |= {find_file(".".join(parts[: n + 1])) for n in range(len(parts))}
+    return packages, files - {None}
+
+
+@cache
+def look_at_file(path):
+    return look_at(parse(path).body)
+
+
+def packages_of_files(files):
+    """Return the optional packages that some files load, also through others of ours."""
+    found, seen, waiting = set(), set(), set(files)
+    while waiting:
+        seen |= waiting
+        looks = [look_at_file(path) for path in waiting]
+        found = found.union(*(packages for packages, _ in looks))
+        waiting = set().union(*(more for _, more in looks)) - seen
     return found
+
+
+def packages_of(body):
+    """Return the optional packages that some statements load, also through files of ours."""
+    packages, files = look_at(body)
+    return packages | packages_of_files(files)
 
 
 @cache
 def packages_of_file(path):
     """Return the packages without which a file cannot be loaded; its folders are loaded first."""
     inits = takewhile(Path.is_file, (folder / "__init__.py" for folder in path.parents))
-    files = {path, *inits}
-    return set().union(*(packages_of(parse(file).body, set(files)) for file in files))
+    return packages_of_files({path, *inits})
 
 
 @cache
