@@ -10,6 +10,8 @@ demo: .venv/.cli          ## learn metrics on bundled data, print a table, draw 
 # With the variable scikit-learn leaves out none of its checks. The loops are compiled first, so that
 # the workers do not all wait for the compiler.
 WORKERS ?= 2
+# Byte code is kept, whatever the environment says: the tests start Python more than a hundred times.
+test test-slow test-hidden: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.test         ## the default test suite, doctests and README included
 	$(BIN)/python -m mdaml.warm_up
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q -m "not slow" -n $(WORKERS) --dist worksteal

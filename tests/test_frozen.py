@@ -223,6 +223,7 @@ def entry(model):
     return {"hash": digest.hexdigest(), "numbers": numbers}
 
 
+@cache
 def build():
     """The libraries and the processor that decide about the last bit."""
     versions = [f"{module.__name__} {module.__version__}" for module in (np, scipy, sklearn, numba)]
@@ -257,8 +258,9 @@ def numbers_of_moved_samples(make, monkeypatch):
 
 def check(name, make, monkeypatch):
     found, wanted = entry(make()), record()["numbers"][name]
-    if hashes := record()["builds"].get(build()):
-        assert found["hash"] == hashes.get(name, found["hash"])
+    if known := record()["builds"].get(build(), {}).get(name):
+        assert found["hash"] == known
+        return
     single = "float32" in name
     try:
         np.testing.assert_allclose(found["numbers"], wanted, rtol=1e-2 if single else 1e-6)
