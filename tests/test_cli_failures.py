@@ -4,6 +4,7 @@ import inspect
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,21 +67,30 @@ def run(*arguments, code=0):
     return result
 
 
-@pytest.fixture(autouse=True)
-def files(tmp_path, monkeypatch):
-    """A table, triplets and models in an empty folder."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a table, triplets and models."""
+    folder = tmp_path_factory.mktemp("made")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
     frame = pd.DataFrame(X, columns=["u", "v", "w"])
     frame.insert(0, "id", [f"i{n}" for n in range(N)])
-    frame.assign(y=np.arange(N) % 2).to_csv("items.csv", index=False)
-    np.save("items.npy", X)
-    np.save("ids.npy", frame["id"].to_numpy(str))
-    np.save("y.npy", np.arange(N) % 2)
+    frame.assign(y=np.arange(N) % 2).to_csv(folder / "items.csv", index=False)
+    np.save(folder / "items.npy", X)
+    np.save(folder / "ids.npy", frame["id"].to_numpy(str))
+    np.save(folder / "y.npy", np.arange(N) % 2)
     rows = [rng.choice(N, 3, replace=False) for _ in range(40)]
-    Path("said.csv").write_text("a,b,c\n" + "".join(f"i{a},i{b},i{c}\n" for a, b, c in rows))
-    Euclidean().fit(X).save("plain.mdaml")
+    said = "a,b,c\n" + "".join(f"i{a},i{b},i{c}\n" for a, b, c in rows)
+    (folder / "said.csv").write_text(said)
+    Euclidean().fit(X).save(folder / "plain.mdaml")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def files(made, tmp_path, monkeypatch):
+    """Copies of the files, in the folder where the test runs."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
 
 
 COMMANDS = {
@@ -156,7 +166,7 @@ def test_damaged_arrays_are_refused_in_a_sentence():
 
 
 def test_an_archive_that_claims_more_than_it_has_is_not_read():
-    n = 1 << 24
+    n = 1 << 20
     parts = {"triplets": np.zeros((n, 3), np.int64), "pairs": np.zeros((0, 2), np.int64)}
     parts |= {"pair_labels": np.zeros(0, np.int64), "quadruplets": np.zeros((0, 4), np.int64)}
     np.savez_compressed("bomb.npz", **parts, weights=np.ones(1), n_points=np.array(N))

@@ -4,6 +4,8 @@ A fit in blocks, on a device or on a cluster is the fit in memory up to rounding
 rank, from labels or comparisons of any form, at once, in chunks or in a search.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 from suite.needs import is_there
@@ -158,6 +160,11 @@ def fitted(place, said, rank, client, **more):
     return model.fit(X, **SUPERVISION[said])
 
 
+@cache
+def fitted_in_memory(said, rank, **more):
+    return fitted("memory", said, rank, None, **more)
+
+
 def assert_same(model, plain, place):
     tolerance = 1e-3 if place in SINGLE else 1e-6
     M, wanted = model.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix()
@@ -176,7 +183,7 @@ def assert_same(model, plain, place):
 @every_supervision
 def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
-    assert_same(fitted(place, said, rank, client), fitted("memory", said, rank, None), place)
+    assert_same(fitted(place, said, rank, client), fitted_in_memory(said, rank), place)
 
 
 @pytest.mark.usefixtures("force_blocks")
@@ -185,7 +192,7 @@ def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
 @pytest.mark.parametrize(("said", "beyond"), BEYOND, ids=[said for said, _ in BEYOND])
 def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
-    wanted = fitted("memory", said, rank, None, **beyond)
+    wanted = fitted_in_memory(said, rank, **beyond)
     assert (wanted.shrinkage_ == 0.5) == (said == OF_CLASSES and rank is None)  # groups were found
     assert_same(fitted(place, said, rank, client, **beyond), wanted, place)
 
@@ -218,7 +225,7 @@ def test_groups_are_found_in_every_chunk():
 @pytest.mark.parametrize("said", ["triplets", "all forms"])
 def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monkeypatch):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
-    wanted = fitted("memory", said, None, None, anchor="auto", n_modes="auto")
+    wanted = fitted_in_memory(said, None, anchor="auto", n_modes="auto")
     monkeypatch.setattr(anchor, "_MOST_ROWS", 0)
     got = fitted(place, said, None, client, anchor="auto", n_modes="auto")
     assert got.anchor_ == wanted.anchor_  # all samples are compared here

@@ -128,6 +128,7 @@ def part_of(name, seed):
     return X[train], y[train], X[test], y[test]
 
 
+@pytest.mark.slow
 def test_segments_are_learned_as_far_as_stated_in_the_methods():
     X, y, X_test, y_test = part_of("segment", 0)
     model = DMLdc().fit(X, y)

@@ -73,6 +73,36 @@ time.sleep(50)"""
     assert run(during) == (130, "", "Interrupted.\n")
 
 
+LOST = """
+class Last:
+    def __del__(self):
+        {}
+last = Last()
+del last
+time.sleep(50)"""
+
+
+def test_ctrl_c_while_one_is_about_to_be_raised_again_changes_nothing():
+    during = """
+import threading, time
+class Timer(threading.Timer):
+    def start(self):
+        PRESS
+        super().start()
+        PRESS
+threading.Timer = Timer"""
+    assert run(during + LOST.format("PRESS")) == (130, "", "Interrupted.\n")
+
+
+def test_ctrl_c_while_another_error_is_printed_is_raised_later():
+    during = """
+import time
+def print_error(lost):
+    PRESS
+sys.__unraisablehook__ = print_error"""
+    assert run(during + LOST.format("1 / 0")) == (130, "", "Interrupted.\n")
+
+
 def test_errors_of_objects_that_were_half_made_are_not_printed():
     """llvmlite makes such objects in two steps; destroyed in between, they fail."""
     during = """

@@ -114,7 +114,9 @@ def n_found(model, X, y, wrong, **options):
     return int(np.count_nonzero(wrong & (frame["category"] == "suspected wrong")))
 
 
-@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
+@pytest.mark.parametrize(
+    "load", [pytest.param(load_breast_cancer, marks=pytest.mark.slow), load_wine]
+)
 def test_nine_tenths_of_what_the_best_method_finds(load):
     found, best = 0, 0
     for seed in range(3):

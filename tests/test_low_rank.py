@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mdaml import Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import sample_triplets
@@ -66,14 +65,6 @@ def test_critical_weight_is_that_of_the_mapped_samples(random_problem, local_pro
 
 
 # The estimator
-
-
-@pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
-@pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([MDaML(n_components=1)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 EQ_7 = {"anchor": 0.0, "eta": 3.0}

@@ -352,6 +352,7 @@ def test_jobs_do_not_matter(answers, seeded, monkeypatch):
     assert len(sent) == 2 * 2  # a job is a split, in two stages
 
 
+@pytest.mark.slow
 def test_noise_is_withstood_with_parameters_chosen_from_noisy_comparisons_alone():
     # The hidden metric sees four of eight features; 15 % of the answers are wrong.
     X = np.random.default_rng(0).normal(size=(600, 8))

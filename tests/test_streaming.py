@@ -81,7 +81,7 @@ GAPS = [(EQ_7, (0.02, 0.01)), ({"anchor": 0.03}, (0.03, 0.015))]
 
 
 @pytest.mark.parametrize(("options", "gaps"), GAPS, ids=["Eq. (7)", "anchor"])
-@pytest.mark.parametrize("rank", [None, 8])
+@pytest.mark.parametrize("rank", [None, pytest.param(8, marks=pytest.mark.slow)])
 def test_ten_chunks_come_close_to_one_fit_on_random_comparisons(
     monkeypatch, ten_chunks, rank, options, gaps
 ):

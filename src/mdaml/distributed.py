@@ -111,7 +111,7 @@ def fit(
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> said, _ = make_triplets(X, n_triplets=3000, components=np.eye(4)[:1], random_state=0)
     >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
-    ...     metric = mdaml.distributed.fit(MDaML(), X, triplets=said, client=client)
+    ...     metric = mdaml.distributed.fit(MDaML(anchor=0.01), X, triplets=said, client=client)
     >>> metric.score_triplets(X, said) > 0.95
     True
     """

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 INTERRUPTED = 130  # the exit code
@@ -75,8 +76,11 @@ def _note(*_: Any) -> None:
     _noted = True
 
 
-def _interrupt(*_: Any) -> None:
-    global _raised
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    global _noted, _raised
+    if _is_answering(frame):  # what is raised there would be printed
+        _noted = True
+        return
     # What is handled where the signal came, in an except or finally or at the end of a with.
     if not any(isinstance(each, KeyboardInterrupt) for each in walk_causes(sys.exception())):
         _raised = True
@@ -87,21 +91,30 @@ def _ignore(*_: Any) -> None:
     pass
 
 
+def _is_answering(frame: FrameType | None) -> bool:
+    """Say whether the signal came during :func:`_answer_unraisable`."""
+    while frame is not None and frame.f_code is not _answer_unraisable.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def _answer_unraisable(lost: Any) -> None:
     """Deal with an error that came where Python can only print it, such as in a callback.
 
     An interrupt is raised again. Other errors after an interrupt are its consequences: objects
     whose making was interrupted fail when they are destroyed.
     """
-    if issubclass(lost.exc_type, KeyboardInterrupt):
-        if signal.getsignal(signal.SIGINT) is _interrupt:
-            from threading import Timer
-
-            again = Timer(_AGAIN, _press)
-            again.daemon = True  # nobody waits for it at the end
-            again.start()
-    elif not _raised:
+    global _noted
+    is_interrupt = issubclass(lost.exc_type, KeyboardInterrupt)
+    if not is_interrupt and not _raised:
         sys.__unraisablehook__(lost)
+    if (is_interrupt or _noted) and signal.getsignal(signal.SIGINT) is _interrupt:
+        from threading import Timer
+
+        again = Timer(_AGAIN, _press)
+        again.daemon = True  # nobody waits for it at the end
+        again.start()
+    _noted = False
 
 
 def _press() -> None:
