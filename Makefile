@@ -19,11 +19,14 @@ test: .venv/.test         ## the default test suite, doctests and README include
 test-slow: .venv/.test    ## the tests that take longer: browsers, kills, studies, whole examples
 	SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -q -m slow
 
-# Without all optional packages at once, then what that left out without each of them in turn.
+# Without all optional packages at once; then what that left out, with all of them, to see which files
+# use what, and without each of them in turn.
 HIDE = SCIPY_ARRAY_API=1 $(BIN)/python tools/hide_packages.py
+LEFT_OUT = $(BIN)/python -m pytest -q -m "not slow" --skipped-before=.venv/skips.json
 test-hidden: .venv/.test  ## the default suite as if optional packages were not installed
-	MDAML_SKIPS=.venv/skips.json $(HIDE) all -- $(BIN)/python -m pytest -q -m "not slow"
-	$(HIDE) each -- $(BIN)/python -m pytest -q -m "not slow" --skipped-before=.venv/skips.json
+	MDAML_SKIPS=.venv/skips.json $(HIDE) all -- $(BIN)/python -m pytest -q -m "not slow" -n $(WORKERS) --dist worksteal
+	MDAML_USED=.venv/used.json SCIPY_ARRAY_API=1 $(LEFT_OUT) -n $(WORKERS)
+	$(HIDE) each -- $(LEFT_OUT) --used-before=.venv/used.json
 
 lint: .venv/.dev          ## format, style, spelling, types, import layers
 	$(BIN)/ruff format --check .

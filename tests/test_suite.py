@@ -84,6 +84,30 @@ def test_whatever_needs_a_hidden_package_is_skipped_with_its_name(tmp_path):
     assert set(re.findall(r"SKIPPED.*: (.*)", output)) == {"needs pandas"}
 
 
+@pytest.mark.slow
+def test_only_files_that_used_a_hidden_package_run_again(tmp_path, monkeypatch):
+    codes = {
+        "yes": "def test_it():\n    from sklearn.utils import validation\n    import pandas.api\n",
+        "no": "import pandas\ndef test_it():\n    import json\n",
+        "child": "import subprocess\ndef test_it():\n    subprocess.run('true')\n",
+    }
+    for name, code in codes.items():
+        (tmp_path / f"test_{name}.py").write_text(code)
+    used = tmp_path / "used.json"
+    with monkeypatch.context() as patch:
+        patch.setenv("MDAML_USED", str(used))
+        code, output = run_inner(tmp_path, "suite.used")
+    assert code == 0, output
+    found = json.loads(used.read_text())
+    assert found["test_yes.py"] == ["pandas"]
+    assert "torch" in found["test_child.py"]
+    assert "test_no.py" not in found or found["test_no.py"] == []
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"--used-before={used}")
+    hide = [sys.executable, ROOT / "tools" / "hide_packages.py", "rich", "--"]
+    code, output = run_inner(tmp_path, "suite.used", *hide)
+    assert "1 passed" in output
+
+
 def test_an_unknown_need_is_an_error(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import pytest\n@pytest.mark.needs('pndas')\ndef test_it(): ...\n"

@@ -21,6 +21,7 @@ _AGAIN = 0.05  # seconds until an interrupt that got lost is raised once more
 _noted = False
 _raised = False
 _code = 0
+_kept: BaseException | None = None
 
 
 def hold_interrupts() -> None:
@@ -57,10 +58,15 @@ def ignore_interrupts() -> None:
 
 
 def leave_on_interrupt(code: int) -> None:
-    """Exit at once, with the code that was told, if Ctrl-C comes while Python ends its threads."""
-    global _code
+    """Exit at once, with the code that was told, if Ctrl-C comes while Python ends its threads.
+
+    What was being made when an interruption came lives as long as its traceback, to the very end:
+    the compiler crashes when objects are destroyed that were changing hands.
+    """
+    global _code, _kept
     if signal.getsignal(signal.SIGINT) is _ignore:
         _code = code
+        _kept = sys.exception()
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))
 
 
