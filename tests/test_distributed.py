@@ -384,7 +384,7 @@ def client():
 
 def model(**options):
     """Return a model that takes few rounds, and none to choose an anchor."""
-    cells = {"row": "neighbors", "n_modes": 3, "anchor": 0.03, "find_groups": False}
+    cells = {"row": "comparisons", "n_modes": 3, "anchor": 0.03, "floor": 0.5}
     cells |= {"max_iter": 2, "max_inner_iter": 2, "random_state": 0, "tol": 0.0}
     return make_mdaml(**cells | options)
 

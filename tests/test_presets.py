@@ -19,6 +19,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_triplets
 from mdaml.estimators.posing import pose
 from mdaml.estimators.presets import RANDOM_PARTNERS
+from mdaml.estimators.summary import list_values
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection import MetricSearchCV, _trials
 from mdaml.solver.spec import Spec
@@ -316,8 +317,7 @@ def test_a_file_with_parameters_that_never_were_is_still_refused(tmp_path):
 
 
 def sources(model):
-    lines = model.summary().split("\n\n")[1].splitlines()
-    return {name: source for name, _, source in (line.split(maxsplit=2) for line in lines)}
+    return {name: source for name, _, source in list_values(model)}
 
 
 def test_the_summary_tells_given_chosen_and_preset_values_apart():

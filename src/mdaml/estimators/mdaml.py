@@ -304,9 +304,10 @@ class MDaML(WeakLearner):
         unit_rows = has_unit_rows(samples)
         posed = pose(self, samples.shape, supervision, unit_rows=unit_rows, persons=persons)
         store = place(self, samples, posed.spec, posed.problem.supervision)
+        rng = check_random_state(self.random_state)
         with store.threads():
             posed, gain = posed.choose(store)
-            run = posed.problem.start(store, check_random_state(self.random_state)).complete()
+            run = posed.problem.start(store, rng).complete()
             self._keep(X, posed, run, gain)
             self._warn_about(samples, supervision, posed)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
