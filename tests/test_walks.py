@@ -1,6 +1,7 @@
 """The walks of docs/development.md: lists of functions, from a call to where the work is done.
 
-Each list is the shortest stack of the package's own functions when the last of them is called. ``python tests/test_walks.py`` prints the lists as they are.
+Each list is the shortest stack of the package's own functions when the last of them is called.
+``python tests/test_walks.py`` prints the lists as they are.
 """
 
 import re
@@ -118,6 +119,6 @@ if __name__ == "__main__":
 
     for each in WALKS:
         with tempfile.TemporaryDirectory() as temporary:
-            print(f"\n**{each}**")
-            for number, function in enumerate(walk(each, Path(temporary)), 1):
-                print(f"{number}. `{function}`")
+            functions = walk(each, Path(temporary))
+        lines = [f"{number}. `{function}`" for number, function in enumerate(functions, 1)]
+        sys.stdout.write("\n".join(["", f"**{each}**", *lines, ""]))

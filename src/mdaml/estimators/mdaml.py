@@ -14,18 +14,11 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.chunks import Choice, learn_chunk
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.mdaml_warnings import (
-    warn_if_hardly_learned,
-    warn_if_needed,
-    warn_of_gain,
-    warn_of_scales,
-    warn_of_swapped,
-)
+from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain, warn_of_input
 from mdaml.estimators.posing import Posed, place, pose
 from mdaml.estimators.presets import Partners, Preset
 from mdaml.estimators.summary import describe_fit
 from mdaml.holdout.rule import Gain
-from mdaml.solver.fit import comparisons_of
 from mdaml.solver.run import Run
 
 
@@ -111,8 +104,8 @@ class MDaML(WeakLearner):
     ridge : float or "auto", default="auto"
         Paper: weight of the penalty on the squared norm of the metric, λ₂.
     init_metric : {"auto", "identity", "whitened"} or array of shape (n_features, n_features)
-        Paper: where the metric starts; the anchor is a multiple of it. "auto", the default, is the
-        identity; without an anchor, its best multiple if that is far better, as with many features.
+        Paper: where the metric starts; the anchor is a multiple of it. "auto" is the identity;
+        without an anchor, its best multiple if that is far better, as with many features.
         "whitened": the inverse of the covariance, ridged. An array must be positive definite.
     max_iter : int or "auto", default="auto"
         Solver: maximum number of rounds of centres, weights and metric in each pass.
@@ -285,14 +278,8 @@ class MDaML(WeakLearner):
         >>> model.anchor_, model.floor_, model.preset_
         (0.0, 0.0, 'paper')
         """
-        return cls(
-            n_modes,
-            goal="paper",
-            eta=eta,
-            triplet_weight=triplet_weight,
-            ridge=ridge,
-            **others,
-        )
+        given = {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
+        return cls(n_modes, goal="paper", **given, **others)
 
     def _fit(
         self,
@@ -309,7 +296,7 @@ class MDaML(WeakLearner):
             posed, gain = posed.choose(store)
             run = posed.problem.start(store, rng).complete()
             self._keep(X, posed, run, gain)
-            self._warn_about(samples, supervision, posed)
+            warn_of_input(self, samples, supervision, posed)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
     def _keep(self, X: ArrayLike, posed: Posed, run: Run, gain: Gain | None) -> None:
@@ -323,19 +310,6 @@ class MDaML(WeakLearner):
         warn_if_needed(self, spec, fit)
         n_given = supervision.n_constraints if isinstance(supervision, Constraints) else 0
         warn_of_gain(spec, gain, n_given)
-
-    def _warn_about(self, samples: FloatArray, given: Supervision, posed: Posed) -> None:
-        """Warn of samples and comparisons that a metric cannot be learned well from."""
-        start = posed.spec.metric
-        if start is None:
-            warn_of_scales(samples)
-        if isinstance(given, Constraints):
-            warn_of_swapped(samples, given, start)
-        # A metric of low rank also leaves out what nobody asked about.
-        learned = posed.spec.rank is None and not posed.spec.keep_start
-        if isinstance(posed.supervision, Constraints) and learned:
-            comparisons = comparisons_of(self, len(samples))
-            warn_if_hardly_learned(samples, comparisons, start, self.components_)
 
     def partial_fit(
         self,

@@ -7,12 +7,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import has_unit_rows, warn
+from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.value import Constraints
+from mdaml.estimators.posing import Posed
 from mdaml.holdout.anchor import SWAPPED
 from mdaml.holdout.rule import Gain
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.conjugate_gradient import Status
-from mdaml.solver.fit import Fit
+from mdaml.solver.fit import Fit, comparisons_of
 from mdaml.solver.spec import Spec
 
 _UNLIKE_SCALES = 10.0  # times as wide is one feature as another
@@ -47,6 +49,20 @@ def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
             "the comparisons could not be met. Are they consistent, and are the features "
             "informative and scaled? If so, increase triplet_weight.",
         )
+
+
+def warn_of_input(model: Any, samples: FloatArray, given: Supervision, posed: Posed) -> None:
+    """Warn of samples and comparisons from which a metric cannot be learned well."""
+    start = posed.spec.metric
+    if start is None:
+        warn_of_scales(samples)
+    if isinstance(given, Constraints):
+        warn_of_swapped(samples, given, start)
+    # A metric of low rank also leaves out what nobody asked about.
+    learned = posed.spec.rank is None and not posed.spec.keep_start
+    if isinstance(posed.supervision, Constraints) and learned:
+        comparisons = comparisons_of(model, len(samples))
+        warn_if_hardly_learned(samples, comparisons, start, model.components_)
 
 
 def warn_of_scales(X: FloatArray) -> None:
