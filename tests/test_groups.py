@@ -1,13 +1,14 @@
 """Groups found in comparisons, and what is learned from them."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from mdaml import MDaML, MDaMLCV
+from mdaml import PRESETS, MDaML, MDaMLCV
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.constraints.groups import _joined, _settled, _votes, find_groups
 from mdaml.datasets import make_triplets
@@ -127,10 +128,11 @@ def test_neighbors_learned_from_comparisons_are_as_good_as_from_labels(kinds):
     assert accuracy(chosen, X, y) >= max(plain + 0.03, from_labels - 0.05)
 
 
-def test_a_number_for_the_anchor_takes_the_comparisons_as_they_are(kinds):
+def test_a_preset_that_finds_no_groups_takes_the_comparisons_as_they_are(kinds):
     X, y = kinds
     said = sample_triplets(y, 3, 2, random_state=0)
-    model = MDaML(goal="neighbors", anchor=0.1, random_state=0).fit(X, triplets=said)
+    goal = replace(PRESETS["neighbors"], find_groups=False)
+    model = MDaML(goal=goal, anchor=0.1, random_state=0).fit(X, triplets=said)
     np.testing.assert_array_equal(model.triplets_, said)
     assert model.shrinkage_ == 0.0
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML
+from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, Partners
 from mdaml.constraints import Constraints
 from mdaml.datasets import load_dataset, make_triplets
 from mdaml.model_selection import (
@@ -134,7 +134,7 @@ def test_second_stage_fits_the_finalists_anew(answers, monkeypatch):
     rounds = {}
     for model, samples in made:
         # Where a candidate starts is also what its metric is held near.
-        assert (model.init_metric, model.init) == ("auto", "gmm")
+        assert model.init_metric == "auto"
         rounds.setdefault((samples.tobytes(), model.triplet_weight), []).append(model.max_iter)
     assert sorted(rounds.values(), key=len) == [[2]] * 2 + [[2, "auto"]] * 6
 
@@ -153,7 +153,7 @@ def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
         one, other = (s.cv_results_[f"split{n}_test_score"][finished] for s in (staged, whole))
         np.testing.assert_array_equal(one, other)
     # The last fit starts from nothing, whatever came before.
-    assert staged.best_estimator_.get_params()["init"] == "gmm"
+    assert staged.best_estimator_.get_params()["init_metric"] == "auto"
     if staged.best_params_ == whole.best_params_:
         np.testing.assert_array_equal(staged.components_, whole.components_)
 
@@ -180,7 +180,7 @@ def test_of_many_labelled_samples_only_the_best_candidates_search_neighbors_agai
 def test_candidates_of_mdaml_score_as_each_would_alone(balance):
     X, y = balance
     cv = PointKFold(2, random_state=0)
-    grid = {"n_modes": [1, 3], "n_similar": [2, 5]}
+    grid = {"n_modes": [1, 3], "partners": [Partners(n_similar=2), Partners()]}
     search = MetricSearchCV(MDaML(random_state=0), grid, cv=cv, refit=False).fit(X, y)
     for n, split in enumerate(cv.split(y=y)):
         train, test = split.train_points, split.test_points
@@ -340,9 +340,9 @@ def test_jobs_do_not_matter(answers, seeded, monkeypatch):
     """By threads, which start at once; what a process would get and return is pickled."""
     sent = []
 
-    def try_each(calls):
-        sent.append(pickle.dumps(calls))
-        return pickle.loads(pickle.dumps(original(pickle.loads(sent[-1]))))
+    def try_each(*given):
+        sent.append(pickle.dumps(given))
+        return pickle.loads(pickle.dumps(original(*pickle.loads(sent[-1]))))
 
     original = _trials._try_each
     monkeypatch.setattr(_trials, "_try_each", try_each)

@@ -117,7 +117,7 @@ def test_whole_pipeline_is_searched_by_faiss(folded):
 
 def test_modes_go_back_to_where_the_samples_are(answers):
     X, T = answers
-    pipeline = make_pipeline(StandardScaler(), PCA(), MDaML(2, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), PCA(), MDaML.paper(2, random_state=0))
     pipeline.fit(X, mdaml__triplets=T)
     model = fold_pipeline(pipeline)
     inside = audit(pipeline, X, triplets=T)

@@ -8,6 +8,7 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.ask.questions import Row
 from mdaml.constraints import Constraints
 from mdaml.estimators.base import MahalanobisTransformer as Metric
+from mdaml.holdout.rule import find_leaders
 from mdaml.inspection import audit
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -26,7 +27,7 @@ def describe_learning(
 
     All are scored by the same answers; the interval is Wilson's, at 95 %. ``lead`` is what the last
     model has over Euclid, with its interval; ``gain``, how many more answers raise the score by a
-    point, is told only if that is more than chance.
+    point, is told only if that is more than chance, by the rule for every choice.
     """
     n_held = 0 if held is None else len(np.unique(held.columns["question"]))
     nothing = {"n_held_out": n_held, "curve": [], "euclid": None, "lead": None, "gain": None}
@@ -38,7 +39,10 @@ def describe_learning(
     curve = [[n, score, *interval(score, n_held)] for n, score in points]
     score = float(plain.mean())
     lead = difference(scored[-1][1], plain, groups) if scored else None
+    # With few questions none but a clear difference is beyond chance: both limits ask for one.
     is_ahead = lead is not None and lead[1] > 0
+    if is_ahead:
+        is_ahead = bool(find_leaders(plain, scored[-1][1][None], np.arange(len(plain)))[0])
     return {
         "n_held_out": n_held,
         "curve": curve,

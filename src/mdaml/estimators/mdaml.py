@@ -278,7 +278,7 @@ class MDaML(WeakLearner):
         >>> model.anchor_, model.floor_, model.preset_
         (0.0, 0.0, 'paper')
         """
-        given = {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
+        given: dict[str, Any] = {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
         return cls(n_modes, goal="paper", **given, **others)
 
     def _fit(
