@@ -133,13 +133,9 @@ class Learner:
         space, X = self._space, self._items.X
         assert space is not None
         assert X is not None
-        if (
-            supervision is None
-            or supervision.n_constraints < _LEAST_ANSWERS
-            or not _can_learn(supervision)
-        ):
+        began, n = time.perf_counter(), 0 if supervision is None else supervision.n_constraints
+        if supervision is None or n < _LEAST_ANSWERS or not owner.can_compare(supervision):
             return None
-        n, began = supervision.n_constraints, time.perf_counter()
         refine = self._seconds > _SLOW and self._n_learned < n < _REFIT * self._n_fitted
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # people who collect answers know that there are few
@@ -147,13 +143,10 @@ class Learner:
                 new = supervision.select(np.arange(self._n_learned, n))
                 self._model.partial_fit(space.X, constraints=new._replaced(ids=None))
             elif n != self._n_fitted or self._model is None:
-                self._model = MDaML(
-                    anchor=choose_anchor(supervision, space.X.shape[1]), random_state=0
-                )
-                several = (
-                    len(np.unique(supervision.columns["who"])) > 1
-                    and len(supervision.triplets) == n
-                )
+                anchor = choose_anchor(supervision, space.X.shape[1])
+                self._model = MDaML(anchor=anchor, random_state=0)
+                n_persons = len(np.unique(supervision.columns["who"]))
+                several = n_persons > 1 and len(supervision.triplets) == n
                 given: Row = {
                     "constraints": supervision._replaced(ids=None),
                     "who": "who" if several else None,
@@ -245,11 +238,6 @@ def _key(answer: Row) -> tuple[str, ...]:
     """Return a key that is the same for the same question, whichever the sides."""
     first = answer["items"][:1] if answer["form"] in ("triplet", "pick") else []
     return (answer["form"], *first, *sorted(answer["items"][len(first) :]))
-
-
-def _can_learn(supervision: Constraints) -> bool:
-    """Say whether there are comparisons, or pairs of both kinds."""
-    return len(supervision.triplets) > 0 or len(np.unique(supervision.pair_labels)) == 2
 
 
 def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | None:

@@ -31,7 +31,7 @@ def describe_learning(
     """
     n_held = 0 if held is None else len(np.unique(held.columns["question"]))
     nothing = {"n_held_out": n_held, "curve": [], "euclid": None, "lead": None, "gain": None}
-    if held is None or n_held < _LEAST_SCORED or not _can_score(held):
+    if held is None or n_held < _LEAST_SCORED or not can_compare(held):
         return nothing
     plain, groups = _score_questions(euclidean, X, held)
     scored = [(n, _score_questions(model, X, held)[0]) for n, model in models]
@@ -52,8 +52,9 @@ def describe_learning(
     }
 
 
-def _can_score(held: Constraints) -> bool:
-    return len(held.triplets) > 0 or len(np.unique(held.pair_labels)) == 2
+def can_compare(supervision: Constraints) -> bool:
+    """Whether there are comparisons, or pairs of both kinds."""
+    return len(supervision.triplets) > 0 or len(np.unique(supervision.pair_labels)) == 2
 
 
 def _score_questions(
@@ -153,9 +154,7 @@ def _move_apart(places: FloatArray) -> FloatArray:
     """Move items that would hide each other on the map a little, within the square."""
     gap = 1.6 / np.sqrt(len(places))
     rng = np.random.default_rng(0)
-    places = places + 1e-6 * rng.normal(
-        size=places.shape
-    )  # items in one place must be moved apart somehow
+    places = places + 1e-6 * rng.normal(size=places.shape)  # moves items in one place apart
     for _ in range(40):
         away = places[:, None] - places  # (n, n, 2)
         dist = np.sqrt(np.sum(away**2, axis=2)) + np.eye(len(places))

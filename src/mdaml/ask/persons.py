@@ -44,10 +44,8 @@ def _describe_person(
     who: str, own: Sequence[Row], by_question: dict[str, Row], verdict: Verdict
 ) -> Row:
     decided = [a for a in own if a["outcome"] == "answer"]
-    agreed: dict[bool, list[bool]] = {
-        True: [],
-        False: [],
-    }  # key: whether the first answer was their own
+    # By whether the first answer was their own.
+    agreed: dict[bool, list[bool]] = {True: [], False: []}
     for answer in decided:
         first = by_question.get(answer["repeats"])
         if first is not None and first["outcome"] == "answer":
@@ -121,11 +119,8 @@ def judge(
     if all(a["form"] == "triplet" for a in decided) and supervision.n_constraints == len(decided):
         left = [a["choice"] == [1] for a in decided]
     frame = audit(model, X, constraints=supervision, training_rows=False, who="who", left=left)
-    Y, T, who = (
-        model.transform(X),
-        supervision.triplets,
-        supervision.columns["who"][: len(supervision.triplets)],
-    )
+    Y, T = model.transform(X), supervision.triplets
+    who = supervision.columns["who"][: len(T)]
     margins = relative_margins(*(pair_sq_dists(Y, T[:, pair]) for pair in ([0, 1], [0, 2])))
     better = frame["who"][frame["agreement"] >= frame["agreement"].median()]
     chances = margins

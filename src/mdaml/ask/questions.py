@@ -127,7 +127,7 @@ class Person:
     answered: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
     is_stale: bool = False  # the database knows more
-    sides: int = 0  # how much more often the expected answer was right than left
+    sides: int = 0  # how much more often the expected answer was to the right than to the left
 
 
 class Composer:
