@@ -121,6 +121,7 @@ def imported():
 
 def test_estimators_load_no_extra_and_no_compiler(imported):
     heavy = {"mdaml.stores.torch", "mdaml.stores.dask", "mdaml.kernels.triton_pairs", "mdaml.cli"}
+    heavy |= {"mdaml.neighbors.device", "mdaml.neighbors.shards"}
     assert imported[0] & ({*EXTRAS, "numba"} | heavy) == set()
 
 

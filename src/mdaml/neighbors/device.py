@@ -3,9 +3,9 @@
 Inner products say which few groups of samples may hold the nearest ones: as many groups as
 neighbours are wanted, since each of these is in a group whose least distance is no greater than the
 last one's. The distances of their members are then computed by differences, so that rounding of the
-products hardly decides. On a GPU products are of half precision where that finds the neighbours of
-some samples as single precision does. All pairs are looked at as long as they are few enough.
-Beyond that samples are sorted into cells around centres, and each is compared with those of the
+products hardly matters. On a GPU the products are in half precision if that finds the neighbours of
+a few samples as well as single precision does. All pairs are compared if they are few enough.
+Otherwise samples are sorted into cells around centres, and each is compared with those of the
 cells nearest to its own: of so many cells that a sample of exact searches finds the wanted share of
 the true neighbours there.
 """

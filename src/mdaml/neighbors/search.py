@@ -56,7 +56,7 @@ def is_for_gpu(device: str | None, n_queries: int, n_rows: int, n_features: int)
 
 
 def exact_search(device: str | None, n_rows: int, n_features: int) -> ExactSearch:
-    """Return what searches neighbours among labelled rows, on a GPU where that pays."""
+    """Return the function that searches neighbours of labelled rows, on a GPU where that pays."""
     if not is_for_gpu(device, n_rows, n_rows, n_features):
         return nearest
     from mdaml.neighbors.device import nearest as nearest_on
@@ -67,7 +67,7 @@ def exact_search(device: str | None, n_rows: int, n_features: int) -> ExactSearc
 def search_under(
     device: str | None, queries: FloatArray, gallery: FloatArray
 ) -> Callable[[FloatArray, int], IntArray]:
-    """Return what finds the nearest rows of a gallery for each query under the metric of F.
+    """Return a function that finds the nearest rows of a gallery for queries under a metric F.
 
     On a GPU, where that pays, queries and gallery stay there from one metric to the next.
     """

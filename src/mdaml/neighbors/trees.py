@@ -207,7 +207,7 @@ def _complete(
     members: IntArray,
     rng: np.random.Generator,
 ) -> None:
-    """Compare members that no leaf gave any of another class with a sample of every class."""
+    """Compare members that met no other class in any leaf with a sample of every class."""
     alone = members[lists.places[members, lists.split] < 0].astype(np.int32)
     firsts = np.unique(bounds[:, 0])[:_LEAF]
     some = np.union1d(rng.permutation(len(Z))[:_LEAF], firsts).astype(np.int32)
@@ -229,7 +229,7 @@ def _sorted(
 
 
 def _search_all(Z: FloatArray, bounds: IntArray, tried: IntArray, wanted: Wanted) -> NeighborLists:
-    """Return the lists of some places, searched among all."""
+    """Search the neighbours of some places among all places."""
     lists, middle = NeighborLists.none(len(tried), wanted), np.zeros_like(Z[0])
 
     def search(begin: int, end: int) -> None:

@@ -1,4 +1,4 @@
-"""Samples that are worked on in blocks: no copy of them, nothing else as large but X F."""
+"""Samples that are processed in blocks: they are not copied, and only X F is as large."""
 
 from dataclasses import dataclass, field, replace
 from typing import Self

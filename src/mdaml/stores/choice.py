@@ -77,29 +77,29 @@ def check_limit(limit: int, size: "FitSize", needed: int) -> None:
 
 @dataclass(frozen=True)
 class FitSize:
-    """All that the memory of a fit depends on."""
+    """The numbers and options that decide how much memory a fit needs."""
 
     n_samples: int
     n_features: int
     n_modes: int
-    itemsize: int  # bytes of a number of X
+    itemsize: int  # bytes of each entry of X
     n_pairs: int  # distinct
     n_comparisons: int
-    n_drawn: int = 0  # of the comparisons, those that the fit itself draws
-    with_anchor: bool = True  # triplets of equal weight
-    rank: int | None = None  # of low rank
-    mapped_start: bool = False  # of low rank, from a matrix that all samples are mapped by
-    searched: bool = False  # for neighbours, from labels
-    two_starts: bool = True  # of which the better one is taken
+    n_drawn: int = 0  # comparisons that the fit makes or copies itself
+    with_anchor: bool = True  # whether the comparisons are triplets of equal weight
+    rank: int | None = None  # of the metric; None: full rank
+    mapped_start: bool = False  # low rank, and the start is a matrix that maps all samples
+    searched: bool = False  # whether neighbours are searched, for labels
+    two_starts: bool = True  # whether two starts are tried and the better one is taken
 
     def needed(self, *, in_blocks: bool) -> int:
-        """Bytes that a fit takes at most beyond X and the comparisons passed; docs/scaling.md."""
+        """Return the most bytes a fit needs beyond X and the comparisons; see docs/scaling.md."""
         b = self.itemsize if in_blocks else 8
         samples = self.n_samples * self.n_features * self.itemsize
         modes = self.n_samples * self.n_modes * self.itemsize
         structure = 16 * self.n_pairs + 4 * self.n_comparisons
         graph = 16 * min(self.n_comparisons, self.n_pairs)
-        # Two starts and the modes that both have, kept beside what a round makes of one of them.
+        # Two starts and their common modes are kept while a round changes one of them.
         second_start = 3 * b * self.n_pairs + 4 * modes if self.two_starts else 0
         metric = 3 * b * self.n_pairs + 5 * modes + self._projections(in_blocks)
         if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
@@ -113,9 +113,9 @@ class FitSize:
         start += 5 * modes
         start += (samples if self.mapped_start else 0) if in_blocks else 2 * samples
         search = (0 if in_blocks else samples) + 3 * b * self.n_pairs + 5 * modes
-        if self.searched:  # what the last pass left, beside new triplets
-            grouping += structure + search
-        if self.searched:  # lists of neighbours; samples mapped, scaled and in another order
+        if self.searched:
+            grouping += structure + search  # the last pass is kept beside the new triplets
+            # Lists of neighbours, and the samples mapped, scaled and in another order.
             search += 20 * self.n_pairs + 200 * self.n_samples
             search += 0 if self.rank is not None else 3 * samples
         largest = max(metric + second_start, weights + second_start, grouping, start, search)
@@ -123,7 +123,7 @@ class FitSize:
         return structure + largest + 40 * self.n_samples + _FIXED_BYTES + small + 24 * self.n_drawn
 
     def _projections(self, in_blocks: bool) -> int:
-        """Bytes of the samples times factors of the metric, and of their copy."""
+        """Return the bytes of the samples times factors of the metric, and of their copy."""
         samples = self.n_samples * self.n_features * self.itemsize
         if self.rank is None:
             return (1 if in_blocks else 4) * samples
@@ -132,7 +132,7 @@ class FitSize:
         return mapped if in_blocks else mapped + samples
 
     def needed_on_device(self) -> int:
-        """Bytes that a fit takes at most on a device; docs/scaling.md."""
+        """Return the most bytes a fit needs on a device; see docs/scaling.md."""
         n, d, n_pairs, n_all = self.n_samples, self.n_features, self.n_pairs, self.n_comparisons
         samples = n * d * (2 * self.itemsize + 4)
         mapped = 4 * n * (4 * d if self.rank is None else 12 * self.rank)

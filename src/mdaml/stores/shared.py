@@ -1,4 +1,4 @@
-"""Samples that several fits share: what these have in common is made once."""
+"""A store that several fits share, so that what they have in common is computed once."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
