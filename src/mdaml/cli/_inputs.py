@@ -16,17 +16,17 @@ from mdaml.io.tables import read_table
 
 if TYPE_CHECKING:
     from mdaml.constraints import Constraints
-    from mdaml.constraints._answer_files import Layout
+    from mdaml.constraints.forms.layout import Layout
 
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
-# What the library asks for, and the option that gives it.
-_OPTIONS = {
-    "pass ids=": "give their column by --id",
-    "Pass columns= to": "Give --columns to",
-    "pass form=": "give --form ",
-    "or form= for": "or --form for",
-}
+# Settings of the library, and the options that give them.
+_OPTIONS = {"ids": "--id COLUMN", "columns": "--columns", "form": "--form"}
+
+
+def name_option(name: str, value: str) -> str:
+    """Return an option with its value, for messages of the library that say what to pass."""
+    return " ".join(filter(None, [_OPTIONS[name], value]))
 
 
 def check_file(path: Path) -> None:
@@ -69,7 +69,7 @@ def list_files(
     by_kind: Sequence[Sequence[Path] | None], columns: str | None = None, form: str | None = None
 ) -> list[AnswerFile]:
     """Return files of answers with what each should hold; names of columns are parted by commas."""
-    from mdaml.constraints._answer_files import choose_layout
+    from mdaml.constraints.forms.layout import choose_layout
 
     kinds = zip((*KINDS, "constraints"), by_kind, strict=True)
     files = [(kind, path) for kind, paths in kinds for path in paths or ()]
@@ -81,7 +81,7 @@ def list_files(
     for kind, path in files:
         own = kind if form is None and names and kind != "constraints" else form
         with convert_errors():
-            listed.append(AnswerFile(kind, path, choose_layout(own, names)))
+            listed.append(AnswerFile(kind, path, choose_layout(own, names, name_option)))
     return listed
 
 
@@ -191,7 +191,9 @@ def _read_comparisons(
     files: Sequence[AnswerFile], table: Table, skip_invalid: bool
 ) -> "tuple[Constraints, list[str]]":
     """Return the comparisons of all files, and their wrong lines, if these may be skipped."""
-    parts, problems, n_lines = list["Constraints"](), list[str](), 0
+    from mdaml.constraints import Constraints
+
+    parts, problems, n_lines = list[Constraints](), list[str](), 0
     for kind, path, layout in files:
         value, wrong, n_read = _read_file(path, table, layout)
         others = [name for name in KINDS if name != kind and len(getattr(value, name))]
@@ -208,52 +210,22 @@ def _read_comparisons(
         details = problems[:_MAX_PROBLEMS] + ([f"… and {more} more"] if more > 0 else [])
         message = f"{len(problems)} of {count(n_lines, 'line')} cannot be used. "
         raise CommandError(f"{message}Fix them, or pass --skip-invalid.", details=details)
-    return _join(parts), problems
+    return Constraints.concat(parts), problems
 
 
 def _read_file(path: Path, table: Table, layout: "Layout") -> "tuple[Constraints, list[str], int]":
     from mdaml.constraints import Constraints
-    from mdaml.constraints._files import read_lines
+    from mdaml.constraints.files import read_lines
 
     check_file(path)
     try:
-        value, wrong, n_lines = read_lines(Constraints, path, table.ids, len(table.X), layout)
+        value, wrong, n_lines = read_lines(
+            Constraints, path, table.ids, len(table.X), layout, name_option
+        )
     except ValueError as error:
-        message = _name_option(str(error))
+        message = str(error)
         if "not one of the ids" in message or "not an integer" in message:
             message += f" {table.describe_names()}"
         raise CommandError(message) from None
-    problems = [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]
+    problems = [f"{path}:{p.line}: {p.reason} ({p.text})" for p in wrong]
     return value, problems, n_lines
-
-
-def _name_option(reason: str) -> str:
-    """Name the option in place of the argument that the library asks for."""
-    for argument, option in _OPTIONS.items():
-        reason = reason.replace(argument, option)
-    return reason
-
-
-def _join(parts: "Sequence[Constraints]") -> "Constraints":
-    """Return all constraints in one value; weights and columns go with their kinds."""
-    from mdaml.constraints import Constraints
-
-    if len(parts) == 1:
-        return parts[0]
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in (*KINDS, "pair_labels")
-    }
-
-    def in_order(columns: Sequence[Any]) -> Any:
-        ends = [np.cumsum([len(part.triplets), len(part.pairs)]) for part in parts]
-        by_part = [np.split(column, end) for column, end in zip(columns, ends, strict=True)]
-        return np.concatenate([c for of_kind in zip(*by_part, strict=True) for c in of_kind])
-
-    names = dict.fromkeys(name for part in parts for name in part.columns)
-    own = {
-        name: in_order([p.columns.get(name, np.full(p.n_constraints, "", object)) for p in parts])
-        for name in names
-    }
-    weights = in_order([part.weights for part in parts])
-    return Constraints(**arrays, weights=weights, columns=own, n_points=parts[0].n_points)

@@ -175,7 +175,7 @@ class Classes:
         A class is a range of places: leaving it out is a shift of those behind it.
         """
         own, first = self.size[self.of[places]], self.first[self.of[places]]
-        drawn = _distinct_integers(rng, len(self.rows) - own, n)
+        drawn = distinct_integers(rng, len(self.rows) - own, n)
         return drawn + np.where(drawn >= first[:, None], own[:, None], 0)
 
     def nearest(
@@ -202,7 +202,7 @@ class Classes:
         own, first = self.size[self.of[anchors]], self.first[self.of[anchors]]
         # Members of a class are neighbours in rows: leaving one's own place out of the draw is a
         # shift of the places behind it.
-        similar = _distinct_integers(rng, own - 1, n_similar)
+        similar = distinct_integers(rng, own - 1, n_similar)
         similar += similar >= (anchors - first)[:, None]
         dissimilar = self.random_others(anchors, n_dissimilar, rng)
         rows = self.rows
@@ -229,7 +229,7 @@ class Classes:
         return cls(rows[order], codes[order], np.cumsum(size) - size, size)
 
 
-def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
+def distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
     """Draw n integers below pool[i] for each i; distinct where the pool is large enough.
 
     Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting

@@ -5,6 +5,7 @@ import numpy as np
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.comparisons import PairSet
+from mdaml.constraints.forms.pairs import check_both_kinds
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import pair_sq_dists
 
@@ -53,15 +54,6 @@ def to_pair_sets(said: Constraints) -> tuple[PairSet, PairSet]:
         weights = weights * (len(weights) / max(weights.sum(), 1e-100))
         sets.append(PairSet.from_pairs(np.concatenate(rows), said.n_points, weights))
     return sets[0], sets[1]
-
-
-def check_both_kinds(name: str, n_similar: float, n_dissimilar: float, advice: str) -> None:
-    """Refuse pairs that are all similar or all dissimilar."""
-    for count, kind in ((n_similar, "similar"), (n_dissimilar, "dissimilar")):
-        if count == 0:
-            raise ValueError(
-                f"{name} needs similar and dissimilar pairs, got no {kind} pair. {advice}"
-            )
 
 
 def _match_kinds(

@@ -4,22 +4,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
-from mdaml.constraints import _files as files
-from mdaml.constraints import answers, generators
-from mdaml.constraints._counts import (
-    ConstraintCounts,
-    count_repeated_comparisons,
-    count_repeated_pairs,
-    find_ties,
-)
+from mdaml.constraints import generators, joining, reading
 from mdaml.constraints.checks import (
-    MOST_POINTS,
     check_all,
     check_columns,
     check_points,
@@ -27,7 +19,11 @@ from mdaml.constraints.checks import (
     nothing,
     same_column,
 )
-from mdaml.constraints.names import frozen
+from mdaml.constraints.forms import grades, odd_one_out, picks, positives, rankings, votes
+from mdaml.constraints.names import MOST_POINTS, frozen
+
+if TYPE_CHECKING:
+    from mdaml.constraints.counts import ConstraintCounts
 
 _ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
 _FIELDS = (*_ARRAYS, "n_points", "ids", "columns")
@@ -219,7 +215,7 @@ class Constraints:
         """The number of triplets, pairs and quadruplets together."""
         return sum(map(len, self._members()))
 
-    def counts(self) -> ConstraintCounts:
+    def counts(self) -> "ConstraintCounts":
         """Count constraints by kind, points, repetitions and contradictions.
 
         Returns
@@ -234,29 +230,9 @@ class Constraints:
         >>> said.counts().contradictions
         1
         """
-        named = np.zeros(self.n_points, bool)
-        for part in self._members():
-            named[part] = True
-        compared, n_ties = self.comparisons(), 0
-        if answers.ANSWER in self.columns:
-            answer = np.delete(
-                self.columns[answers.ANSWER],
-                slice(len(self.triplets), -len(self.quadruplets) or None),
-            )
-            is_tie, n_ties = find_ties(compared, answer, self.n_points)
-            compared = compared[~is_tie]
-        again, opposite = count_repeated_comparisons(compared, self.n_points)
-        pairs_again, both = count_repeated_pairs(self.pairs, self.pair_labels, self.n_points)
-        return ConstraintCounts(
-            triplets=len(self.triplets),
-            similar_pairs=int(np.sum(self.pair_labels > 0)),
-            dissimilar_pairs=int(np.sum(self.pair_labels < 0)),
-            quadruplets=len(self.quadruplets),
-            points=int(named.sum()),
-            duplicates=again + pairs_again,
-            contradictions=opposite + both,
-            ties=n_ties,
-        )
+        from mdaml.constraints.counts import count
+
+        return count(self)
 
     def comparisons(self) -> IntArray:
         """Return the near and the far pair of each triplet and quadruplet, in this order.
@@ -344,18 +320,19 @@ class Constraints:
         ids = None if self.ids is None else self.ids[rows]
         return kept._replaced(**parts, n_points=len(rows), ids=ids)
 
+    concat = classmethod(joining.concat)
     from_labels = classmethod(generators.from_labels)
     from_neighbors = classmethod(generators.from_neighbors)
     from_chunks = classmethod(generators.from_chunks)
     from_oracle = classmethod(generators.from_oracle)
-    from_odd_one_out = classmethod(answers.from_odd_one_out)
-    from_picks = classmethod(answers.from_picks)
-    from_rankings = classmethod(answers.from_rankings)
-    from_votes = classmethod(answers.from_votes)
-    from_grades = classmethod(answers.from_grades)
-    from_positives = classmethod(answers.from_positives)
+    from_odd_one_out = classmethod(odd_one_out.from_odd_one_out)
+    from_picks = classmethod(picks.from_picks)
+    from_rankings = classmethod(rankings.from_rankings)
+    from_votes = classmethod(votes.from_votes)
+    from_grades = classmethod(grades.from_grades)
+    from_positives = classmethod(positives.from_positives)
     with_noise = generators.with_noise
-    read = classmethod(files.read)
+    read = classmethod(reading.read)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file in the format of its suffix: .csv, .parquet or .npz.
@@ -383,9 +360,11 @@ class Constraints:
         car,lion,cat
          True
         """
+        from mdaml.constraints.files import write
+
         if self.n_constraints == 0:
             raise ValueError(f"There is nothing to write to {path}: {self!r}.")
-        files.write_arrays(path, self._parts())
+        write(self, path)
 
 
 def _restore(parts: Mapping[str, Any]) -> Constraints:

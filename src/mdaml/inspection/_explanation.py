@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
-from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import get_index
 from mdaml.inspection._model import (
     are_training_rows,

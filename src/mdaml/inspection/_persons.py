@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml.constraints._table import parse_number
+from mdaml.constraints.lines import parse_number
 from mdaml.constraints.persons import Persons
 from mdaml.inspection._answers import Columns, pair_numbers
 from mdaml.inspection._suspicion import PRIOR_RIGHT, PRIOR_WRONG, FlipModel

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_random_state
-from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import check_ids, get_index
 from mdaml.inspection._model import (
     are_training_rows,

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_choice, check_number
-from mdaml.constraints.checks import check_pairs
+from mdaml.constraints.forms.pairs import check_pairs
 from mdaml.constraints.names import get_index
 from mdaml.estimators.base import page_of
 from mdaml.inspection._calibration import Tradeoff, fit_curve

@@ -5,18 +5,18 @@ All of it is made from the matrix ``components_``; methods of the estimators cal
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray
 from mdaml.io.atomic import replace_file
-from mdaml.io.front import Step, cast, n_inputs, onnx_front, prepend_faiss_front, torch_front
 
+Step: TypeAlias = Mapping[str, Any]  # before the map; see mdaml.io.front
 _EMBEDDED = 1 << 16  # values of the samples embedded at a time: half a megabyte in double precision
 _INDEXED = 1 << 20  # values added to an index at a time
 # Old enough for every runtime of the last years; a product of matrices has not changed since.
@@ -162,6 +162,18 @@ def _check_out(out: Any, shape: tuple[int, int]) -> None:
         )
 
 
+def cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArray[Any]:
+    """Return an array in another precision, in C order, unless it does not fit."""
+    with np.errstate(over="ignore"):  # checked below
+        made = np.ascontiguousarray(array, dtype=dtype)
+    if not np.all(np.isfinite(made)):
+        raise ValueError(
+            f"Values up to {np.abs(array).max():.1e} do not fit into {dtype}. Scale the features, "
+            "for instance by StandardScaler, and fit again."
+        )
+    return made
+
+
 def make_faiss_index(
     components: FloatArray, X: FloatArray | None = None, *, front: Sequence[Step] = ()
 ) -> Any:
@@ -191,6 +203,8 @@ def make_faiss_index(
     (array([[1.]], dtype=float32), array([[0]]))
     """
     faiss = _import("faiss")
+    from mdaml.io.front import prepend_faiss_front
+
     n_components, n_features = components.shape
     linear = faiss.LinearTransform(n_features, n_components, X is not None)
     faiss.copy_array_to_vector(cast(components).ravel(), linear.A)
@@ -240,6 +254,8 @@ def make_onnx_model(
     """
     precision = _check_precision(dtype)
     onnx = _import("onnx")
+    from mdaml.io.front import n_inputs, onnx_front
+
     helper = onnx.helper
     weight = cast(components.T, precision)
     element = helper.np_dtype_to_tensor_dtype(precision)
@@ -290,6 +306,8 @@ def make_torch_layer(
     """
     precision = _check_precision(dtype)
     torch = _import("torch")
+    from mdaml.io.front import torch_front
+
     n_components, n_features = components.shape
     weight = torch.tensor(cast(components, precision))
     layer = torch.nn.Linear(n_features, n_components, bias=False, dtype=weight.dtype, device="meta")

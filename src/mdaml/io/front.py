@@ -4,25 +4,12 @@ A step is a mapping: ``x -> (matrix x + offset) / norm``, with ``norm`` one of "
 Without matrix and offset, which are then None, rows are brought to length one and nothing else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Step = Mapping[str, Any]
-
-
-def cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArray[Any]:
-    """Return an array in another precision, in C order, unless it does not fit."""
-    with np.errstate(over="ignore"):  # checked below
-        made = np.ascontiguousarray(array, dtype=dtype)
-    if not np.all(np.isfinite(made)):
-        raise ValueError(
-            f"Values up to {np.abs(array).max():.1e} do not fit into {dtype}. Scale the features, "
-            "for instance by StandardScaler, and fit again."
-        )
-    return made
+from mdaml.io.export import Step, cast
 
 
 def n_inputs(front: Sequence[Step], n_inner: int) -> int:

@@ -3,10 +3,13 @@
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+# Returns how whoever calls gives a setting a value, for messages that say what to pass.
+Naming: TypeAlias = Callable[[str, str], str]
 
 _FULL = "the disk is full. Free some space, or write to another disk"
 # What became of a file, and what to do about it.
@@ -26,6 +29,40 @@ _REASONS = {
     errno.EMFILE: "too many files are open. Close some, or raise the limit (ulimit -n)",
 }
 _WHILE_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, None)
+
+
+_MOST_NAMES = 20_000  # compared with a name that is none of them
+_LONGEST = 200  # letters of such a name
+
+
+def name_argument(name: str, value: str) -> str:
+    """Return an argument of a function with its value, if that is known.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import name_argument
+    >>> name_argument("drop", "day")
+    "drop='day'"
+    """
+    return f"{name}={value!r}" if value else f"{name}="
+
+
+def find_meant(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that was probably meant: the same but for capitals, or nearly the same."""
+    from difflib import get_close_matches
+
+    plain = name.strip().casefold()
+    by_plain = {each.strip().casefold(): each for each in reversed([*known])}
+    if plain in by_plain or len(name) > _LONGEST:
+        return by_plain.get(plain)
+    close = get_close_matches(plain, [*reversed(by_plain)][:_MOST_NAMES], 1, 0.65)
+    return by_plain[close[0]] if close else None
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a question for what was meant, to be added to a message, or nothing."""
+    meant = find_meant(name, known)
+    return f" Did you mean {meant!r}?" if meant else ""
 
 
 def shorten(text: str, most: int = 200) -> str:
