@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
 # Settings of the library, and the options that give them.
-_OPTIONS = {"ids": "--id COLUMN", "columns": "--columns", "form": "--form"}
+_OPTIONS = {
+    "ids": "--id COLUMN",
+    "columns": "--columns",
+    "form": "--form",
+    "id_column": "--id",
+    "label_column": "--labels",
+    "drop": "--drop",
+    "categorical": "--categorical",
+    "missing": "--missing",
+}
 
 
 def name_option(name: str, value: str) -> str:
@@ -47,7 +56,8 @@ def choose_columns(
 ) -> dict[str, Any]:
     """Return the options of :func:`read_table`; names may be separated by commas."""
     given = {name: _split(value) for name, value in (("drop", drop), *preparation.items())}
-    return {"id_column": id_column, "label_column": labels, "known": known} | given
+    given |= {"id_column": id_column, "label_column": labels, "known": known}
+    return given | {"naming": name_option}
 
 
 def _split(names: Any) -> Any:

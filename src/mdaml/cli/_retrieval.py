@@ -74,7 +74,8 @@ def read_search(
         if path is not None:
             check_file(path)
     with screen.show_progress(f"reading {files[1]}"), convert_errors():
-        queries, documents = (read_vectors(*both) for both in zip(files, vectors, strict=False))
+        queries = read_vectors(files[0], vectors[0], "--query-vectors FILE.npy")
+        documents = read_vectors(files[1], vectors[1], "--document-vectors FILE.npy")
         pairs = read_pairs(files[2])
     if queries.X.shape[1] != documents.X.shape[1]:
         raise CommandError(

@@ -22,7 +22,7 @@ _VECTOR_FIELDS = ("embedding", "vector")
 _QUERY_NAMES = ("query-id", "query_id", "query", "qid")
 
 
-def read_vectors(path: Path, vectors: Path | None = None) -> Table:
+def read_vectors(path: Path, vectors: Path | None = None, setting: str = "vectors=") -> Table:
     """Read vectors with ids from a table, or from JSON lines.
 
     Parameters
@@ -32,6 +32,8 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
         and ``embedding``, as BEIR's ``corpus.jsonl`` and ``queries.jsonl`` with vectors added.
     vectors : Path or None
         A table whose rows are the vectors of the lines of ``path``, in their order.
+    setting : str
+        How whoever calls gives that table, for messages.
 
     Returns
     -------
@@ -49,7 +51,7 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
             raise ValueError(f"{path}:{line}: there is no id; the field _id is wanted.")
         ids.append(str(name))
         if vectors is None:
-            rows.append(_get_vector(path, line, item, rows))
+            rows.append(_get_vector(path, line, item, rows, setting))
     if not ids:
         raise ValueError(f"{path}: the file is empty. Write at least one line into it.")
     if len(set(ids)) < len(ids):
@@ -81,13 +83,13 @@ def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _get_vector(
-    path: Path, line: int, item: dict[str, Any], before: Sequence[list[float]]
+    path: Path, line: int, item: dict[str, Any], before: Sequence[list[float]], setting: str
 ) -> list[float]:
     vector = next((item[field] for field in _VECTOR_FIELDS if field in item), None)
     if vector is None:
         raise ValueError(
-            f"{path}:{line}: there is no vector. Add the field embedding to every line, or give "
-            "the vectors of all lines by --query-vectors or --document-vectors FILE.npy."
+            f"{path}:{line}: there is no vector. Add the field embedding to every line, or pass "
+            f"the vectors of all lines in a file of their own: {setting}."
         )
     is_list = isinstance(vector, list) and len(vector) > 0
     if not is_list or not all(_is_finite(value) for value in vector):

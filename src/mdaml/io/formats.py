@@ -6,6 +6,7 @@ Nothing of it has to be said: it is found out from the first part of the file.
 import csv
 import gzip
 import io
+import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ _SAMPLE_BYTES = 1 << 16
 _NUMBER_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _NUMBER_WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+_DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T].*)?")
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,30 @@ def _detect_decimal(lines: Sequence[str], delimiter: str) -> str:
     if any(map(_NUMBER_WITH_POINT.fullmatch, cells)) or all(map(_THOUSANDS.fullmatch, with_comma)):
         return "."
     return ","
+
+
+def is_number(cell: str, decimal: str = ".") -> bool:
+    """Return whether a cell holds a finite number."""
+    if decimal == ",":
+        cell = cell.replace(".", "_").replace(",", ".")
+    try:
+        # Python knows the digits of all scripts, the readers of tables those of ASCII.
+        return math.isfinite(float(cell)) and "_" not in cell and cell.isascii()
+    except ValueError:
+        return False
+
+
+def is_fraction(cell: str) -> bool:
+    """Return whether a cell holds a number, but not a whole one."""
+    try:
+        return not float(cell.replace(",", ".")).is_integer()
+    except (ValueError, OverflowError):
+        return False
+
+
+def is_date(cell: str) -> bool:
+    """Return whether a cell looks like a date."""
+    return _DATE.fullmatch(cell) is not None
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def find_meant(name: str, known: Iterable[str]) -> str | None:
     by_plain = {each.strip().casefold(): each for each in reversed([*known])}
     if plain in by_plain or len(name) > _LONGEST:
         return by_plain.get(plain)
-    close = get_close_matches(plain, [*reversed(by_plain)][:_MOST_NAMES], 1, 0.65)
+    close = get_close_matches(plain, [*reversed(by_plain)][:_MOST_NAMES], 1, 0.6)
     return by_plain[close[0]] if close else None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import BoolArray, FloatArray
+from mdaml.io.messages import Naming
 
 Texts = npt.NDArray[Any]  # Python strings
 
@@ -68,14 +69,15 @@ class Preparation:
             )
         )
 
-    def learn(self, X: FloatArray, texts: Mapping[str, Texts]) -> "Preparation":
+    def learn(self, X: FloatArray, texts: Mapping[str, Texts], naming: Naming) -> "Preparation":
         """Return a preparation with the categories of a table and what its gaps are filled with."""
-        categories = {name: _list_categories(name, cells) for name, cells in texts.items()}
+        categories = {name: _list_categories(name, cells, naming) for name, cells in texts.items()}
         fills: dict[str, Any] = {}
         if self.missing == "median":
             for name, cells in zip(self.numeric, X.T, strict=True):
                 if np.isnan(cells).all():
-                    raise ValueError(f"column {name!r} has no value at all. Pass --drop {name}.")
+                    drop = naming("drop", name)
+                    raise ValueError(f"column {name!r} has no value at all. Pass {drop}.")
                 fills[name] = float(np.nanmedian(cells))
             for name, cells in texts.items():
                 values, counts = np.unique(cells[cells != ""].astype(str), return_counts=True)
@@ -157,15 +159,14 @@ def _is_consistent(known: Preparation) -> bool:
     )
 
 
-def _list_categories(name: str, cells: Texts) -> tuple[str, ...]:
+def _list_categories(name: str, cells: Texts, naming: Naming) -> tuple[str, ...]:
     known = tuple(np.unique(cells[cells != ""].astype(str)).tolist())
+    setting, drop = naming("categorical", name), naming("drop", name)
     if len(known) > _MAX_CATEGORIES:
         raise ValueError(
-            f"--categorical {name}: there are {len(known)} different values, such as {known[0]!r}; "
-            f"at most {_MAX_CATEGORIES} can be learned from. Group them, or pass --drop {name}."
+            f"{setting}: there are {len(known)} different values, such as {known[0]!r}; at most "
+            f"{_MAX_CATEGORIES} can be learned from. Group them, or pass {drop}."
         )
     if len(known) < 2:
-        raise ValueError(
-            f"--categorical {name}: all rows have the same value. Pass --drop {name} instead."
-        )
+        raise ValueError(f"{setting}: all rows have the same value. Pass {drop} instead.")
     return known

@@ -1,7 +1,4 @@
-"""Tables in files become numbers, with ids and labels, whole or in blocks.
-
-Messages name the options of the command line, by which people choose the columns.
-"""
+"""Tables in files become numbers, with ids and labels, whole or in blocks."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml.io.columns import Table, Wanted, choose_columns
-from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix
+from mdaml.io.formats import (
+    TextFormat,
+    copy_sheet,
+    detect_format,
+    get_suffix,
+    is_date,
+    is_number,
+)
 from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.preparation import MISSING
-from mdaml.io.problems import Reading, is_date, is_number, report_problems
+from mdaml.io.problems import report_problems
 from mdaml.io.texts import (
     BLOCK_ROWS,
     TABLE_SUFFIXES,
@@ -32,7 +36,7 @@ from mdaml.io.texts import (
 )
 
 SUFFIXES = (*TABLE_SUFFIXES, ".npy")
-_NO_ROW = "{}: every row has an empty cell, and such rows are left out (--missing drop)."
+_NO_ROW = "{}: every row has an empty cell, and such rows are left out."
 _BLOCK_BYTES = 8 << 20  # of a text file, parsed at a time
 
 
@@ -41,14 +45,14 @@ def read_table(path: Path, **columns: Any) -> Table:
 
     Without a known preparation, categories and medians are those of the table.
     """
-    wanted = Wanted(**columns)
-    blocks: list[Any] = list(_read_raw(path, wanted, distinct_ids=True))
+    wanted = Wanted(**columns, distinct_ids=True)
+    blocks: list[Any] = list(_read_raw(path, wanted))
     preparation = blocks[0].preparation
     if wanted.known is None:
         texts = {n: np.concatenate([b.texts[n] for b in blocks]) for n in blocks[0].texts}
         X = _join([block.X for block in blocks]) if wanted.missing == "median" else blocks[0].X
         try:
-            preparation = preparation.learn(X, texts)
+            preparation = preparation.learn(X, texts, wanted.naming)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     n_rows = 0
@@ -86,7 +90,7 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
     block : Table
     """
     wanted, n_rows, n_left = Wanted(**columns), 0, 0
-    for block in _read_raw(path, wanted, distinct_ids=False):
+    for block in _read_raw(path, wanted):
         prepared = _prepare(block, block.preparation, n_rows)
         n_rows += len(block.X)
         n_left += len(prepared.X)
@@ -99,16 +103,16 @@ def _join(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _read_raw(path: Path, wanted: Wanted, *, distinct_ids: bool) -> Iterator[Table]:
+def _read_raw(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read blocks in which X has the columns of numbers, NaN where there is none."""
     suffix = check_suffix(path, SUFFIXES)
     check_readable(path)
     if suffix == ".npy":
         yield from _read_npy(path, wanted)
     elif suffix in (".parquet", ".feather"):
-        yield from _read_columns(path, wanted, distinct_ids)
+        yield from _read_columns(path, wanted)
     else:
-        yield from _read_lines(path, wanted, distinct_ids)
+        yield from _read_lines(path, wanted)
 
 
 def _prepare(block: Table, preparation: Any, n_before: int) -> Table:
@@ -172,20 +176,6 @@ def _check_distinct(seen: set[str], block: Table) -> None:
         raise ValueError("an id is there twice")
 
 
-def _describe_reading(table: Table, names: Sequence[str], **more: Any) -> Reading:
-    preparation: Any = table.preparation
-    return Reading(
-        table.path,
-        names,
-        numeric=table.features,
-        categorical=list(preparation.categories),
-        id_column=table.id_column,
-        label_column=table.label_column,
-        may_be_empty=preparation.missing != "error",
-        **more,
-    )
-
-
 def _detect(path: Path) -> TextFormat:
     """Return the format of a text file, or that of the copy of a sheet."""
     if get_suffix(path, (".xlsx",)):
@@ -193,7 +183,7 @@ def _detect(path: Path) -> TextFormat:
     return detect_format(path)
 
 
-def _read_lines(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Table]:
+def _read_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read with Arrow, and once more line by line if something is wrong."""
     form = _detect(path)
     names, n_skipped, is_header = _read_head(path, form)
@@ -205,15 +195,13 @@ def _read_lines(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Tabl
             if batch.num_rows:
                 block = _to_block(table, batch, trim=True)
                 _check_block(block)
-                if distinct_ids:
+                if wanted.distinct_ids:
                     _check_distinct(seen, block)
                 n_rows += batch.num_rows
                 yield block
     except ValueError as error:  # errors of Arrow are ValueErrors too
         if "Empty CSV file" not in str(error):
-            settings = {"n_skipped": n_skipped, "decimal": form.decimal}
-            settings |= {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
-            report = report_problems(_describe_reading(table, names, **settings))
+            report = report_problems(table, names, wanted, n_skipped, form.decimal)
             raise ValueError(report or f"{path}: it cannot be read: {error}") from None
     if n_rows == 0:
         raise ValueError(f"{path}: there is a header, but no row under it.")
@@ -276,7 +264,7 @@ def _read_head(path: Path, form: TextFormat) -> tuple[tuple[str, ...], int, bool
     return tuple(cells), line, True
 
 
-def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Table]:
+def _read_columns(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read a Parquet or Feather file."""
     types = load_arrow().types
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
@@ -294,13 +282,12 @@ def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Ta
             for batch in iterate([name for name in used if name is not None]):
                 block = _to_block(table, batch)
                 _check_block(block)
-                if distinct_ids:
+                if wanted.distinct_ids:
                     _check_distinct(seen, block)
                 n_rows += batch.num_rows
                 yield block
         except ValueError as error:
-            settings = {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
-            report = report_problems(_describe_reading(table, schema.names, **settings))
+            report = report_problems(table, schema.names, wanted)
             why = str(error).strip().rstrip(".") or "Arrow does not say where it is damaged"
             raise ValueError(report or f"{path}: it cannot be read: {why}.") from None
         if n_rows == 0:
@@ -308,19 +295,23 @@ def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Ta
 
 
 def _read_npy(path: Path, wanted: Wanted) -> Iterator[Table]:
-    for option, names in (("--drop", wanted.drop), ("--categorical", wanted.categorical)):
+    for setting, names in (("drop", wanted.drop), ("categorical", wanted.categorical)):
         if names:
-            raise ValueError(
-                f"{path}: {option} is for tables with named columns, not for NPY files."
-            )
+            what = wanted.naming(setting, "")
+            raise ValueError(f"{path}: {what} is for tables with named columns, not for NPY files.")
     array = _map_npy(path)
     if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise ValueError(
             f"{path}: it must hold numbers of shape (rows, features); got {array.dtype} of shape "
             f"{array.shape}."
         )
-    ids = _read_npy_texts(array, path, "--id", wanted.id_column)
-    labels = _read_npy_texts(array, path, "--labels", wanted.label_column)
+    ids, labels = (
+        None if name is None else _read_npy_texts(array, path, wanted.naming(setting, name), name)
+        for setting, name in (
+            ("id_column", wanted.id_column),
+            ("label_column", wanted.label_column),
+        )
+    )
     names = tuple(f"x{n}" for n in range(array.shape[1]))
     table = choose_columns(
         path, names, replace(wanted, id_column=None, label_column=None), named=False
@@ -351,18 +342,17 @@ def _describe_npy_fault(block: Table, n_before: int, wanted: Wanted) -> str:
     where = f"{where} {n_before + row} (from 0), column {block.features[place]!r}"
     if np.isinf(block.X[row, place]):
         return f"{where}: {block.X[row, place]} is not finite."
-    advice = "" if wanted.known is not None else " Pass --missing median or --missing drop."
+    rules = (wanted.naming("missing", rule) for rule in ("median", "drop"))
+    advice = "" if wanted.known is not None else f" Pass {' or '.join(rules)}."
     return f"{where}: empty cell (NaN).{advice}"
 
 
-def _read_npy_texts(array: Texts, path: Path, option: str, name: str | None) -> Texts | None:
+def _read_npy_texts(array: Texts, path: Path, setting: str, name: str) -> Texts:
     """Return the entries of another file, one for each row of an array."""
-    if name is None:
-        return None
     other = Path(name)
     if other.suffix.lower() != ".npy" or not other.is_file():
         raise ValueError(
-            f"{option} {name}: with vectors in an NPY file, this must be another .npy file that "
+            f"{setting}: with vectors in an NPY file, this must be another .npy file that "
             "holds one entry for each row."
         )
     texts = _map_npy(other)
