@@ -3,9 +3,8 @@
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,42 +20,28 @@ from mdaml.cli._retrieval import (
 )
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
+_HELP = {
+    "--out": "Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
+    "sentence-transformers, whose name has no suffix.",
+    "--similarity": "How the index ranks documents.",
+    "--rank": "Learn I + U V^T of this rank. By default any matrix.",
+    "--symmetric": "Map documents too: they must be stored again.",
+    "--anchor": "How strongly the map is kept near the identity. By default chosen on held-out "
+    "queries.",
+    "--device": "cuda, cpu or auto for torch. By default NumPy.",
+}
 
-class Similarity(StrEnum):
-    """By which an index ranks documents."""
 
-    COSINE = "cosine"
-    DOT = "dot"
-    EUCLIDEAN = "euclidean"
+def _option(name: str, metavar: str | None = None, **settings: Any) -> Any:
+    return typer.Option(name, metavar=metavar, help=_HELP[name], **settings)
 
 
-_Out: TypeAlias = Annotated[
-    Path,
-    typer.Option(
-        metavar="MODEL",
-        help="Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
-        "sentence-transformers, whose name has no suffix.",
-        show_default=False,
-    ),
-]
-_Similarity: TypeAlias = Annotated[Similarity, typer.Option(help="How the index ranks documents.")]
-_Rank: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Learn I + U V^T of this rank. By default any matrix.")
-]
-_Symmetric: TypeAlias = Annotated[
-    bool, typer.Option("--symmetric", help="Map documents too: they must be stored again.")
-]
-_Anchor: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="How strongly the map is kept near the identity. By default chosen on held-out "
-        "queries.",
-    ),
-]
-_Device: TypeAlias = Annotated[
-    str | None, typer.Option(help="cuda, cpu or auto for torch. By default NumPy.")
-]
+_Out = Annotated[Path, _option("--out", "MODEL", show_default=False)]
+_Similarity = Annotated[Literal["cosine", "dot", "euclidean"], _option("--similarity")]
+_Rank = Annotated[int | None, _option("--rank", min=1)]
+_Symmetric = Annotated[bool, _option("--symmetric")]
+_Anchor = Annotated[float | None, _option("--anchor", min=0.0)]
+Device = Annotated[str | None, _option("--device")]
 
 
 def adapt(
@@ -64,11 +49,11 @@ def adapt(
     documents: Documents,
     relevant: Relevant,
     out: _Out,
-    similarity: _Similarity = Similarity.COSINE,
+    similarity: _Similarity = "cosine",
     rank: _Rank = None,
     symmetric: _Symmetric = False,
     anchor: _Anchor = None,
-    device: _Device = None,
+    device: Device = None,
     query_vectors: QueryVectors = None,
     document_vectors: DocumentVectors = None,
     skip_unknown: SkipUnknown = False,
@@ -89,10 +74,12 @@ def adapt(
         files = (queries, documents, relevant)
         inputs = (*files, query_vectors, document_vectors)
         part = resources.enter_context(_output(out, inputs))
-        search = read_search(files, (query_vectors, document_vectors), skip_unknown, screen)
+        asked, stored, pairs = read_search(
+            files, (query_vectors, document_vectors), skip_unknown, screen
+        )
         model = QueryAdapter(
             rank,
-            similarity.value,
+            similarity,
             symmetric=symmetric,
             anchor="auto" if anchor is None else anchor,
             device=device,  # type: ignore[arg-type]
@@ -104,7 +91,7 @@ def adapt(
             screen.collect_warnings(),
             convert_errors(ImportError),
         ):
-            model.fit(search.queries.X, search.documents.X, search.relevant)
+            model.fit(asked.X, stored.X, pairs)
         _describe(model, time.perf_counter() - start, screen)
         model.set_params(device=None)  # of no use to who loads it
         _write(model, part, out.suffix.lower())

@@ -20,7 +20,7 @@ _TOY = "toy, 2-D"
 
 
 @dataclass
-class _Scores:
+class DemoScores:
     """What the splits of one data set gave; accuracies in percent."""
 
     name: str
@@ -51,7 +51,7 @@ def demo(
         screen.print(f"Picture: {out}")
 
 
-def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores], Any]:
+def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[DemoScores], Any]:
     """Return the scores of all data sets, and the figure of the toy."""
     done = start_bar("loading and compiling, which takes some seconds the first time", None)
     from mdaml.datasets import make_multimodal
@@ -71,7 +71,7 @@ def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores]
     return scores, learn_toy(seed, (mean(toy.euclidean), mean(toy.mdaml)))
 
 
-def _load(seed: int) -> list[_Scores]:
+def _load(seed: int) -> list[DemoScores]:
     """Return all data sets, the toy last; of the large ones a random part."""
     from mdaml.datasets import load_dataset, make_multimodal
 
@@ -79,11 +79,11 @@ def _load(seed: int) -> list[_Scores]:
     for name in _BUNDLED:
         X, y = load_dataset(name, return_X_y=True)
         kept = np.random.default_rng(seed).permutation(len(X))[: _MAX_ROWS.get(name)]
-        rows.append(_Scores(name, X[kept], y[kept]))
-    return [*rows, _Scores(_TOY, *make_multimodal(random_state=seed))]
+        rows.append(DemoScores(name, X[kept], y[kept]))
+    return [*rows, DemoScores(_TOY, *make_multimodal(random_state=seed))]
 
 
-def _score(row: _Scores, seed: int) -> None:
+def _score(row: DemoScores, seed: int) -> None:
     """Add the accuracies and the time of one split; the training part gives the scale."""
     from sklearn.model_selection import train_test_split
     from sklearn.neighbors import KNeighborsClassifier
@@ -117,7 +117,7 @@ def _fit(model: Any, X: FloatArray, y: IntArray) -> bool:
     return bool(caught)
 
 
-def _print_scores(screen: Screen, scores: list[_Scores], n_splits: int, seed: int) -> None:
+def _print_scores(screen: Screen, scores: list[DemoScores], n_splits: int, seed: int) -> None:
     """Print the scores, one data set a row, and what was compared."""
     rows = [
         [

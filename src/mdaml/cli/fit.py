@@ -17,7 +17,6 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import Missing
 from mdaml.cli._screen import Screen, convert_errors, replace_output, run_command
 from mdaml.io.columns import Table
 
@@ -42,7 +41,7 @@ def fit(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
-    missing: options.MissingRule = Missing.ERROR,
+    missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     param: options.Params = None,
@@ -61,9 +60,7 @@ def fit(
         params = parse_params(param)
         estimator = make_estimator(method, params, seed)
         screen.document["command"] = "fit"
-        columns = choose_columns(
-            id_column, drop, labels, missing=str(missing), categorical=categorical
-        )
+        columns = choose_columns(id_column, drop, labels, missing=missing, categorical=categorical)
         inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
