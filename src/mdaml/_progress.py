@@ -9,7 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 # Called with the phase, the steps done in it and their number, None where that is not known.
 Listener: TypeAlias = Callable[[str, int | None, int | None], None]
@@ -67,7 +71,7 @@ def mute() -> Iterator[None]:
 
 
 @contextmanager
-def show(owner: Any) -> Iterator[None]:
+def show(owner: object) -> Iterator[None]:
     """Show the progress of an estimator if it is verbose and nobody else listens.
 
     A bar in a terminal or a notebook, plain lines there if rich is not installed; nothing in a
@@ -111,7 +115,7 @@ def _print_lines(title: str) -> Listener:
     return listener
 
 
-def make_bars(console: Any, *, transient: bool = True) -> Any:
+def make_bars(console: "Console", *, transient: bool = True) -> "Progress":
     """Return rich's progress bars, shown in terminals and notebooks only; transient to the end."""
     from rich import progress
 
@@ -126,7 +130,7 @@ def make_bars(console: Any, *, transient: bool = True) -> Any:
     return progress.Progress(*columns, console=console, transient=transient, disable=is_hidden)
 
 
-def follow(bars: Any, title: str) -> Listener:
+def follow(bars: "Progress", title: str) -> Listener:
     """Return a listener that moves one new bar of some bars."""
     from rich.markup import escape
 

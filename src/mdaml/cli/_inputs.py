@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mdaml.constraints import Constraints
     from mdaml.constraints.forms.layout import Layout
 
+Settings: TypeAlias = dict[str, Any]  # of read_table
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
 # Settings of the library, and the options that give them.
@@ -53,7 +54,7 @@ def choose_columns(
     labels: str | None = None,
     known: Preparation | None = None,
     **preparation: Any,
-) -> dict[str, Any]:
+) -> Settings:
     """Return the options of :func:`read_table`; names may be separated by commas."""
     given = {name: _split(value) for name, value in (("drop", drop), *preparation.items())}
     given |= {"id_column": id_column, "label_column": labels, "known": known}
@@ -103,7 +104,7 @@ def check_scored(files: Sequence[AnswerFile], labels: str | None) -> None:
 
 def read_inputs(
     data: Path,
-    columns: dict[str, Any],
+    columns: Settings,
     files: Sequence[AnswerFile],
     screen: Screen,
     skip_invalid: bool,
@@ -128,7 +129,7 @@ def read_inputs(
     return table, constraints
 
 
-def read_data(path: Path, columns: dict[str, Any]) -> Table:
+def read_data(path: Path, columns: Settings) -> Table:
     """Read a table; report what is wrong with it as bad input."""
     check_file(path)
     with name_problems():
@@ -145,7 +146,7 @@ def name_problems() -> Iterator[None]:
         raise CommandError(message, details=details) from error
 
 
-def describe_data(table: Table) -> dict[str, Any]:
+def describe_data(table: Table) -> dict[str, object]:
     """Return what the JSON document says of a table."""
     return {
         "file": str(table.path),

@@ -13,7 +13,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 INTERRUPTED = 130  # the exit code
 _AGAIN = 0.05  # seconds until an interrupt that got lost is raised once more
@@ -77,7 +80,7 @@ def walk_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _note(*_: Any) -> None:
+def _note(*_: object) -> None:
     global _noted
     _noted = True
 
@@ -93,7 +96,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def _ignore(*_: Any) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
@@ -104,7 +107,7 @@ def _is_answering(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _answer_unraisable(lost: Any) -> None:
+def _answer_unraisable(lost: "UnraisableHookArgs") -> None:
     """Deal with an error that came where Python can only print it, such as in a callback.
 
     An interrupt is raised again. Other errors after an interrupt are its consequences: objects

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+from typer.models import OptionInfo
 
 from mdaml import estimators
 from mdaml.cli._help import make_argument
@@ -55,7 +56,9 @@ _HELP = {
 }
 
 
-def _option(name: str, metavar: str | None, panel: str | None = None, **settings: Any) -> Any:
+def _option(
+    name: str, metavar: str | None, panel: str | None = None, **settings: Any
+) -> OptionInfo:
     return typer.Option(name, metavar=metavar, help=_HELP[name], rich_help_panel=panel, **settings)
 
 

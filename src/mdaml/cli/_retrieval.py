@@ -1,16 +1,20 @@
 """Queries, documents and relevant pairs of the commands ``adapt`` and ``evaluate``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.cli._inputs import check_file, count
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.beir import read_pairs, read_vectors
 from mdaml.io.columns import Table
+
+if TYPE_CHECKING:
+    from mdaml.retrieval import RetrievalScores
 
 _HELP = {
     "QUERIES": "Vectors of queries: .csv, .parquet, .npy, or .jsonl with the fields _id and "
@@ -24,11 +28,11 @@ _HELP = {
 }
 
 
-def _argument(name: str) -> Any:
+def _argument(name: str) -> ArgumentInfo:
     return typer.Argument(metavar=name, help=_HELP[name], show_default=False)
 
 
-def _option(name: str, metavar: str | None = None) -> Any:
+def _option(name: str, metavar: str | None = None) -> OptionInfo:
     return typer.Option(name, metavar=metavar, help=_HELP[name])
 
 
@@ -104,7 +108,7 @@ def _describe(
     )
 
 
-def print_scores(found: Any, names: Table, screen: Screen) -> None:
+def print_scores(found: "RetrievalScores", names: Table, screen: Screen) -> None:
     """Print scores beside those of the base, and the queries that lost most."""
     rows = []
     for name in found.measures:

@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.models import OptionInfo
 
 from mdaml.cli import _options as options
 from mdaml.cli._retrieval import (
@@ -20,6 +21,9 @@ from mdaml.cli._retrieval import (
 )
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
+if TYPE_CHECKING:
+    from mdaml.retrieval import QueryAdapter
+
 _HELP = {
     "--out": "Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
     "sentence-transformers, whose name has no suffix.",
@@ -32,7 +36,7 @@ _HELP = {
 }
 
 
-def _option(name: str, metavar: str | None = None, **settings: Any) -> Any:
+def _option(name: str, metavar: str | None = None, **settings: Any) -> OptionInfo:
     return typer.Option(name, metavar=metavar, help=_HELP[name], **settings)
 
 
@@ -99,7 +103,7 @@ def adapt(
         screen.print_facts()
 
 
-def _describe(model: Any, seconds: float, screen: Screen) -> None:
+def _describe(model: "QueryAdapter", seconds: float, screen: Screen) -> None:
     """Say what was learned, and what held-out queries say of it."""
     held_out = model.held_out_
     outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
@@ -126,7 +130,7 @@ def _output(out: Path, inputs: Sequence[Path | None]) -> AbstractContextManager[
     return nullcontext(out)
 
 
-def _write(model: Any, part: Path, suffix: str) -> None:
+def _write(model: "QueryAdapter", part: Path, suffix: str) -> None:
     import numpy as np
 
     with convert_errors(ImportError):

@@ -2,16 +2,20 @@
 
 import tempfile
 import webbrowser
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+from typer.models import OptionInfo
 
 from mdaml.cli._inputs import check_file
 from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
 
 if TYPE_CHECKING:
+    from mdaml.ask.items import Items
+    from mdaml.ask.running import Running
     from mdaml.constraints import Constraints
 
 # What people are asked.
@@ -47,7 +51,7 @@ _HELP = {
 _ITEMS, _QUESTIONS, _SERVER = "Items", "Questions", "Server"
 
 
-def _option(name: str, metavar: str | None, panel: str | None, **settings: Any) -> Any:
+def _option(name: str, metavar: str | None, panel: str | None, **settings: Any) -> OptionInfo:
     return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=_HELP[name], **settings)
 
 
@@ -170,7 +174,7 @@ def _prepare_demo(stack: ExitStack) -> Path:
     return write_demo(Path(stack.enter_context(tempfile.TemporaryDirectory())))
 
 
-def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
+def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> "Items":
     from mdaml.ask.items import read_items
 
     if not items.is_dir():
@@ -179,7 +183,7 @@ def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
         return read_items(items, shown=columns, **options)
 
 
-def _read_gold(path: Path | None, ids: Any, form: str) -> "Constraints | None":
+def _read_gold(path: Path | None, ids: Sequence[str], form: str) -> "Constraints | None":
     from mdaml.constraints import Constraints
 
     if path is None:
@@ -197,7 +201,7 @@ def _read_text(path: Path) -> str:
         raise CommandError(f"{path}: this is not UTF-8 text. Save it as UTF-8.") from None
 
 
-def _announce(screen: Screen, running: Any, items: Any, browser: bool) -> None:
+def _announce(screen: Screen, running: "Running", items: "Items", browser: bool) -> None:
     n_features = 0 if items.X is None else items.X.shape[1]
     what = f"{n_features} features" if n_features else "no features: questions are random"
     screen.print(f"{len(items.ids)} items, {what}.")

@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.cli._screen import Screen, StartBar, replace_output, run_command, show_progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from sklearn.base import BaseEstimator
 
 _BUNDLED = ("balance", "vehicle", "segment", "german", "sonar", "letter")
 _MAX_ROWS = {"letter": 2000}  # all 20000 take longer than everything else
@@ -51,7 +55,7 @@ def demo(
         screen.print(f"Picture: {out}")
 
 
-def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[DemoScores], Any]:
+def _learn(start_bar: StartBar, n_splits: int, seed: int) -> "tuple[list[DemoScores], Figure]":
     """Return the scores of all data sets, and the figure of the toy."""
     done = start_bar("loading and compiling, which takes some seconds the first time", None)
     from mdaml.datasets import make_multimodal
@@ -109,7 +113,7 @@ def _score(row: DemoScores, seed: int) -> None:
         accuracies.append(100.0 * float(knn.score(test, y_test)))
 
 
-def _fit(model: Any, X: FloatArray, y: IntArray) -> bool:
+def _fit(model: "BaseEstimator", X: FloatArray, y: IntArray) -> bool:
     """Fit, and return whether it warned; warnings are counted below the table."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

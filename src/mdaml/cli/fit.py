@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mdaml._validation import has_unit_rows, warn
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
+    Params,
     check_usage,
     choose_supervision,
     get_params,
@@ -21,6 +22,7 @@ from mdaml.cli._screen import Screen, convert_errors, replace_output, run_comman
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
     from sklearn.preprocessing import StandardScaler
 
     from mdaml.constraints import Constraints
@@ -85,7 +87,7 @@ def fit(
 
 
 def _learn(
-    estimator: Any, table: Table, supervision: dict[str, Any], screen: Screen, scale: bool
+    estimator: "BaseEstimator", table: Table, supervision: Params, screen: Screen, scale: bool
 ) -> "StandardScaler | None":
     """Fit the estimator, on scaled features if wanted; afterwards it takes them as they are."""
     from sklearn.preprocessing import StandardScaler
@@ -104,7 +106,7 @@ def _learn(
     return scaler
 
 
-def _describe_values(screen: Screen, model: Any) -> None:
+def _describe_values(screen: Screen, model: "BaseEstimator") -> None:
     """Add the row of the table of defaults that was used, and the values in force."""
     from mdaml.estimators.summary import list_values
 
@@ -121,7 +123,7 @@ def _describe_values(screen: Screen, model: Any) -> None:
     screen.add_fact("values", text, {"preset": model.preset_, **facts})
 
 
-def _describe_gain(screen: Screen, model: Any) -> None:
+def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
     gain = model.gain_
     what = "comparisons hold" if gain["score"] == "comparisons" else "rows get the right label"
@@ -133,7 +135,7 @@ def _describe_gain(screen: Screen, model: Any) -> None:
 
 def _describe_agreement(
     screen: Screen,
-    model: Any,
+    model: "BaseEstimator",
     scaler: "StandardScaler | None",
     table: Table,
     compared: "Constraints",
@@ -155,7 +157,7 @@ def _describe_agreement(
 
 
 def _describe_accuracy(
-    screen: Screen, estimator: Any, table: Table, scaler: "StandardScaler | None"
+    screen: Screen, estimator: "BaseEstimator", table: Table, scaler: "StandardScaler | None"
 ) -> None:
     """Add the 3-NN accuracy on rows that other fits have not seen, learned and before learning.
 

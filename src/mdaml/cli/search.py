@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -12,6 +12,7 @@ from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
+    Value,
     check_usage,
     choose_supervision,
     make_estimator,
@@ -22,6 +23,10 @@ from mdaml.cli._models import (
 from mdaml.cli._options import get_class
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+Grid: TypeAlias = dict[str, list[Value]]
 _STEP = "metric"
 _Jobs: TypeAlias = Annotated[
     int, typer.Option(metavar="N", help="Folds to run at a time; -1 is one for every core.")
@@ -91,7 +96,7 @@ def search(
         _report(screen, out, searched, seconds, has_labels=compared is None)
 
 
-def _fold_scaling(best: Any) -> Any:
+def _fold_scaling(best: "BaseEstimator") -> "BaseEstimator":
     """Return a model of samples as they are."""
     from sklearn.pipeline import Pipeline
 
@@ -102,7 +107,7 @@ def _fold_scaling(best: Any) -> Any:
     return best
 
 
-def _choose_grids(method: str, grid: dict[str, list[Any]], seed: int) -> list[dict[str, list[Any]]]:
+def _choose_grids(method: str, grid: Grid, seed: int) -> list[Grid]:
     """Return the values to try, those of the method if none are given."""
     make_estimator(method, {name: values[0] for name, values in grid.items()}, seed)
     return [grid] if grid else get_class(method).default_grid
@@ -119,7 +124,9 @@ def _name_folds(folds: int) -> Iterator[None]:
         raise
 
 
-def _report(screen: Screen, out: Path, searched: Any, seconds: float, *, has_labels: bool) -> None:
+def _report(
+    screen: Screen, out: Path, searched: "BaseEstimator", seconds: float, *, has_labels: bool
+) -> None:
     results = searched.cv_results_
     records: list[dict[str, Any]] = [
         {
@@ -156,5 +163,5 @@ def _report(screen: Screen, out: Path, searched: Any, seconds: float, *, has_lab
     screen.print(f"Best of {len(records)} in {seconds:.1f} s, fitted to everything: {out}")
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)

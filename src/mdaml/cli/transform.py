@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import typer
@@ -16,6 +16,9 @@ from mdaml.cli._screen import CommandError, replace_output, run_command
 from mdaml.io.columns import Table
 from mdaml.io.tables import read_blocks, slice_rows
 from mdaml.io.writers import SUFFIXES, write_blocks
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 
 def transform(
@@ -67,7 +70,7 @@ def transform(
 
 
 def _map_blocks(
-    estimator: Any,
+    estimator: "BaseEstimator",
     model: Path,
     blocks: Iterable[Table],
     dtype: str | None,

@@ -1,13 +1,13 @@
 """What may be passed to ``fit`` and its relatives: labels or constraints, checked once, here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
 from mdaml._samples import explain_samples
-from mdaml._typing import FloatArray
+from mdaml._typing import Array, ArrayLike, FloatArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index, to_array
 from mdaml.constraints.persons import Persons, column_of
@@ -30,7 +30,7 @@ Supervision = Classes | Constraints
 
 
 def check_supervision(
-    estimator: object, takes: Sequence[str], X: Any, y: Any, **given: Any
+    estimator: object, takes: Sequence[str], X: ArrayLike, y: ArrayLike | None, **given: Any
 ) -> tuple[FloatArray, Supervision]:
     """Return samples, and the labels or constraints that were passed, if the method takes them.
 
@@ -58,7 +58,7 @@ def check_supervision(
 def constraints_of(
     n_samples: int,
     constraints: Any = None,
-    constraint_weight: Any = None,
+    constraint_weight: ArrayLike | None = None,
     names: Names = None,
     **arrays: Any,
 ) -> Constraints:
@@ -91,7 +91,9 @@ def constraints_of(
     return constraints.about(n_samples)
 
 
-def check_ignored(name: str, X: Any, n_samples: int, given: dict[str, Any]) -> None:
+def check_ignored(
+    name: str, X: ArrayLike, n_samples: int, given: Mapping[str, ArrayLike | None]
+) -> None:
     """Refuse comparisons that are none, and unknown arguments, though nothing is learned."""
     given = {form: value for form, value in given.items() if value is not None}
     if given:
@@ -123,7 +125,7 @@ def match_names(constraints: Constraints, names: Names) -> Constraints:
     return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
 
 
-def persons_of(said: Supervision, who: Any) -> Persons:
+def persons_of(said: Supervision, who: ArrayLike) -> Persons:
     """Return who gave each comparison; labels and pairs have no persons."""
     if isinstance(said, Classes) or len(said.pairs):
         what = "labels" if isinstance(said, Classes) else "pairs"
@@ -141,7 +143,9 @@ def weighable(said: Supervision, persons: Persons | None) -> Supervision:
     return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
 
 
-def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
+def check_forms(
+    name: str, takes: Sequence[str], y: ArrayLike | None, given: Mapping[str, ArrayLike | None]
+) -> None:
     """Refuse what the method does not take, and what does not go together."""
     for form in given:
         if form not in _FORMS and form not in _COMPANIONS:
@@ -164,17 +168,20 @@ def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) 
         )
     if isinstance(y, Constraints):
         raise ValueError("y must be one label per row. Pass constraints by name: constraints=...")
-    if getattr(y, "shape", ())[1:] in [(2,), (3,), (4,)]:
+    shape = getattr(y, "shape", ())
+    if shape[1:] in [(2,), (3,), (4,)]:
         raise ValueError(
-            f"y must be one label per row, got shape {y.shape}. If these are comparisons, pass "
+            f"y must be one label per row, got shape {shape}. If these are comparisons, pass "
             "them by name: fit(X, triplets=...), fit(X, pairs=..., pair_labels=...) or "
             "fit(X, quadruplets=...)."
         )
 
 
-def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
+def _check_arrays(
+    estimator: object, X: ArrayLike, y: ArrayLike | None
+) -> tuple[FloatArray, Array | None]:
     if _is_plain(X, y):
-        return X, y
+        return np.asarray(X), None if y is None else np.asarray(y)
     takes_sparse = bool(getattr(estimator, "takes_sparse", False))
     options = {
         "dtype": [np.float64, np.float32],
@@ -188,7 +195,7 @@ def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
         return check_X_y(X, to_array(y), **options)
 
 
-def _is_plain(X: Any, y: Any) -> bool:
+def _is_plain(X: ArrayLike, y: ArrayLike | None) -> bool:
     """Say whether scikit-learn's checks would pass and change nothing.
 
     They take longer than a closed form on a thousand samples.

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_number
 from mdaml.constraints.checks import Seed, check_count
 from mdaml.constraints.labels import Classes, distinct_integers, neighbor_triplets
@@ -139,7 +138,7 @@ def from_neighbors(
 
 def from_chunks(
     cls: type["Constraints"],
-    groups: Any,
+    groups: ArrayLike | Sequence[ArrayLike],
     *,
     n_pairs: int | None = None,
     n_points: int | None = None,
@@ -213,7 +212,7 @@ def _distinct_below(high: int, n: int, rng: np.random.Generator) -> IntArray:
     return np.sort(rng.choice(high, n, replace=False)) if n else np.empty(0, np.int64)
 
 
-def _chunk_of_points(groups: Any, n_points: int | None) -> IntArray:
+def _chunk_of_points(groups: ArrayLike | Sequence[ArrayLike], n_points: int | None) -> IntArray:
     """Return the chunk of each point, -1 for none, from such an array or from lists of rows."""
     wanted = (
         "groups must be integers, the chunk of each point or -1 for none, or a list of chunks, "
@@ -236,9 +235,7 @@ def _chunk_of_points(groups: Any, n_points: int | None) -> IntArray:
     return _chunk_of_members([np.asarray(members) for members in groups], n_points, wanted)
 
 
-def _chunk_of_members(
-    chunks: Sequence[npt.NDArray[Any]], n_points: int | None, wanted: str
-) -> IntArray:
+def _chunk_of_members(chunks: Sequence[Array], n_points: int | None, wanted: str) -> IntArray:
     chunks = [members for members in chunks if members.size]
     if not chunks or any(c.ndim != 1 or c.dtype.kind not in "iu" for c in chunks):
         raise TypeError(f"{wanted}; got other things in a chunk, or no member at all.")
@@ -257,7 +254,7 @@ def _chunk_of_members(
 
 def from_oracle(
     cls: type["Constraints"],
-    oracle: Callable[[IntArray, IntArray, IntArray], Any],
+    oracle: Callable[[IntArray, IntArray, IntArray], ArrayLike],
     n_points: int,
     n: int,
     *,

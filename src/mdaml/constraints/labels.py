@@ -3,13 +3,12 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.names import to_array
 from mdaml.kernels.neighbors import nearest
 from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
@@ -128,7 +127,7 @@ def neighbor_triplets(
     return classes.neighbor_triplets(near, far, pairing)
 
 
-def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
+def _check_partners(n_similar: object, n_dissimilar: object, pairing: object) -> None:
     for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -272,7 +271,7 @@ def _combine(
     return triplets.reshape(-1, 3)
 
 
-def find_labelled(y: npt.NDArray[Any]) -> BoolArray:
+def find_labelled(y: Array) -> BoolArray:
     """Return which rows have a label, not ``-1``; refuse what is no list of labels."""
     if y.ndim != 1:
         raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
@@ -292,13 +291,13 @@ def find_labelled(y: npt.NDArray[Any]) -> BoolArray:
     return known
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: object) -> bool:
     """Say whether an object stands for nothing: None, NaN, or the NA of pandas."""
     equal = label == label  # NaN is not equal to itself, NA neither equal nor not
     return label is None or not isinstance(equal, bool | np.bool) or not equal
 
 
-def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
     """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
 
     Refuse labels from which nothing can be learned.
@@ -333,7 +332,7 @@ def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     return rows, codes
 
 
-def _number_classes(labels: npt.NDArray[Any]) -> tuple[int, IntArray]:
+def _number_classes(labels: Array) -> tuple[int, IntArray]:
     """Return how many distinct labels there are, and the place of each label among them.
 
     Integers of a small range are looked up in a table, in a tenth of the time of a sort.

@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
 from mdaml.constraints import generators, joining, reading
 from mdaml.constraints.checks import (
     check_all,
@@ -88,8 +87,8 @@ class Constraints:
     quadruplets: IntArray
     weights: FloatArray
     n_points: int
-    ids: npt.NDArray[Any] | None
-    columns: Mapping[str, npt.NDArray[Any]]
+    ids: Array | None
+    columns: Mapping[str, Array]
 
     def __init__(
         self,
@@ -118,12 +117,19 @@ class Constraints:
         self._set(own, limit, names, check_columns(columns, len(own["weights"])))
 
     @classmethod
-    def borrow(cls, n_points: int, weights_name: str = "weights", **arrays: Any) -> "Constraints":
+    def borrow(
+        cls,
+        n_points: int,
+        weights_name: str = "weights",
+        *,
+        names: Array | None = None,
+        **arrays: ArrayLike | None,
+    ) -> "Constraints":
         """Check arrays as they were passed to a call, and use them without a copy.
 
         For the time of the call only: whoever has the arrays can still change them.
         """
-        return cls._of(n_points, **check_all(n_points, weights_name, **arrays))
+        return cls._of(n_points, **check_all(n_points, weights_name, names=names, **arrays))
 
     @classmethod
     def of_triplets(cls, triplets: IntArray, n_points: int) -> "Constraints":
@@ -147,8 +153,8 @@ class Constraints:
         self,
         parts: Mapping[str, Any],
         n_points: int | None,
-        ids: npt.NDArray[Any] | None,
-        columns: Mapping[str, npt.NDArray[Any]],
+        ids: Array | None,
+        columns: Mapping[str, Array],
     ) -> None:
         """Store what is known to be right."""
         for name in _ARRAYS:
@@ -198,7 +204,7 @@ class Constraints:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Rebuild through arrays that cannot be written to, which pickle alone would not."""
         return _restore, (self._parts(),)
 
@@ -206,7 +212,7 @@ class Constraints:
         """Return itself: nothing in it can change."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Constraints":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Constraints":
         """Return itself: nothing in it can change."""
         return self
 

@@ -1,7 +1,5 @@
 """Who gave answers that can be relied on: a table with one row for each person."""
 
-from typing import Any
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
@@ -23,11 +21,11 @@ def person_columns(
     persons: Persons,
     seconds: ArrayLike | None,
     left: ArrayLike | None,
-) -> dict[str, Any]:
+) -> dict[str, ArrayLike]:
     """Return the columns of the table of persons; see :func:`mdaml.audit`."""
     counts, n = persons.sums(), len(satisfied)
     agreement = persons.sums(satisfied) / counts
-    columns: dict[str, Any] = {"who": persons.names, "answers": counts.astype(np.int64)}
+    columns: dict[str, ArrayLike] = {"who": persons.names, "answers": counts.astype(np.int64)}
     columns |= {"agreement": agreement, "with_others": agreement_with_others(given, persons)}
     columns |= {"error": person_errors(margins, persons)}
     remarks = [list[str]() for _ in persons.names]

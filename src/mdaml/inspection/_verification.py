@@ -1,6 +1,6 @@
 """Decide whether the two points of a pair are the same, by a learned distance."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -81,7 +81,7 @@ class PairVerifier(BaseEstimator):
 
     def __init__(
         self,
-        metric: Any,
+        metric: BaseEstimator,
         *,
         threshold: Literal["eer", "cost", "fbeta"] | float = "eer",
         beta: float = 1.0,

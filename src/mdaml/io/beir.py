@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mdaml.io.messages import check_readable
 from mdaml.io.tables import SUFFIXES, read_table
 from mdaml.io.texts import check_suffix, read_texts
 
+JsonLine: TypeAlias = dict[str, Any]  # anything, until it is checked
 VECTOR_SUFFIXES = (*SUFFIXES, ".jsonl")
 PAIR_SUFFIXES = (".tsv", ".csv", ".parquet", ".npy")
 _ID_FIELDS = ("_id", "id")
@@ -67,7 +68,7 @@ def read_vectors(path: Path, vectors: Path | None = None, setting: str = "vector
     return Table(path, X, features, "_id", is_named=False, ids=np.array(ids, dtype=object))
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, JsonLine]]:
     check_readable(path)
     with path.open("rb") as file:
         for line, text in enumerate(file, 1):
@@ -83,7 +84,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _get_vector(
-    path: Path, line: int, item: dict[str, Any], before: Sequence[list[float]], setting: str
+    path: Path, line: int, item: JsonLine, before: Sequence[list[float]], setting: str
 ) -> list[float]:
     vector = next((item[field] for field in _VECTOR_FIELDS if field in item), None)
     if vector is None:
@@ -101,8 +102,10 @@ def _get_vector(
     return vector
 
 
-def _is_finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def _is_finite(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return math.isfinite(value)
 
 
 def read_pairs(path: Path) -> list[tuple[str, str, float]]:

@@ -8,15 +8,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import Array, ArrayLike, FloatArray
 from mdaml.io.atomic import replace_file
 
 Step: TypeAlias = Mapping[str, Any]  # before the map; see mdaml.io.front
+Exported: TypeAlias = Any  # an object of faiss, onnx or torch
+Precision: TypeAlias = np.dtype[np.float32] | np.dtype[np.float64]
 _EMBEDDED = 1 << 16  # values of the samples embedded at a time: half a megabyte in double precision
 _INDEXED = 1 << 20  # values added to an index at a time
 # Old enough for every runtime of the last years; a product of matrices has not changed since.
@@ -97,7 +100,7 @@ class MahalanobisMetric:
 
 
 def embed_blocks(
-    transform: Callable[[Any], FloatArray],
+    transform: Callable[[ArrayLike], FloatArray],
     X: Any,
     n_components: int,
     out: npt.NDArray[np.float32] | None = None,
@@ -149,7 +152,7 @@ def embed_blocks(
     return out
 
 
-def _check_out(out: Any, shape: tuple[int, int]) -> None:
+def _check_out(out: Array, shape: tuple[int, int]) -> None:
     fits = isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:
         got = type(out).__name__
@@ -162,7 +165,7 @@ def _check_out(out: Any, shape: tuple[int, int]) -> None:
         )
 
 
-def cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArray[Any]:
+def cast(array: Array, dtype: npt.DTypeLike = "float32") -> Array:
     """Return an array in another precision, in C order, unless it does not fit."""
     with np.errstate(over="ignore"):  # checked below
         made = np.ascontiguousarray(array, dtype=dtype)
@@ -176,7 +179,7 @@ def cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArr
 
 def make_faiss_index(
     components: FloatArray, X: FloatArray | None = None, *, front: Sequence[Step] = ()
-) -> Any:
+) -> Exported:
     """Return a faiss index of untransformed vectors that searches by the learned distance.
 
     Parameters
@@ -224,9 +227,9 @@ def make_onnx_model(
     components: FloatArray,
     path: str | os.PathLike[str] | None = None,
     *,
-    dtype: Any = "float32",
+    dtype: object = "float32",
     front: Sequence[Step] = (),
-) -> Any:
+) -> Exported:
     """Return an ONNX model that maps ``X`` of shape (any, n_features) to ``embedding``.
 
     Parameters
@@ -280,8 +283,8 @@ def make_onnx_model(
 
 
 def make_torch_layer(
-    components: FloatArray, *, dtype: Any = "float32", front: Sequence[Step] = ()
-) -> Any:
+    components: FloatArray, *, dtype: object = "float32", front: Sequence[Step] = ()
+) -> Exported:
     """Return a linear layer without bias, frozen; with steps before it a sequence.
 
     Parameters
@@ -315,7 +318,7 @@ def make_torch_layer(
     return torch.nn.Sequential(*torch_front(torch, front, precision), layer) if front else layer
 
 
-def _check_precision(dtype: Any) -> np.dtype[Any]:
+def _check_precision(dtype: Any) -> Precision:
     try:
         # torch's own dtypes are known by their names only: it need not be imported for this.
         name = str(dtype).removeprefix("torch.")
@@ -327,7 +330,7 @@ def _check_precision(dtype: Any) -> np.dtype[Any]:
     return precision
 
 
-def _import(library: str) -> Any:
+def _import(library: str) -> ModuleType:
     try:
         return import_module(library)
     except ImportError as error:

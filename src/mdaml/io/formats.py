@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from mdaml.io.model_zip import ARRAY_DAMAGE
 
@@ -174,7 +174,7 @@ def find_undecodable_line(path: Path, form: TextFormat) -> int:
         return next(n for n, text in lines if text.decode(errors="ignore").encode() != text)
 
 
-def _open_binary(path: Path, is_gzip: bool) -> Any:
+def _open_binary(path: Path, is_gzip: bool) -> io.BufferedReader | gzip.GzipFile:
     return gzip.open(path, "rb") if is_gzip else path.open("rb")
 
 
@@ -213,7 +213,7 @@ def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _write_value(value: Any) -> str:
+def _write_value(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):  # numbers of Excel are floats; ids should not end in .0

@@ -5,11 +5,11 @@ Without matrix and offset, which are then None, rows are brought to length one a
 """
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
-from mdaml.io.export import Step, cast
+from mdaml.io.export import Exported, Precision, Step, cast
 
 
 def n_inputs(front: Sequence[Step], n_inner: int) -> int:
@@ -19,7 +19,7 @@ def n_inputs(front: Sequence[Step], n_inner: int) -> int:
     return n_inner
 
 
-def prepend_faiss_front(faiss: Any, index: Any, front: Sequence[Step]) -> Any:
+def prepend_faiss_front(faiss: ModuleType, index: Exported, front: Sequence[Step]) -> Exported:
     """Return an index of vectors before some steps, given one of vectors after them."""
     if any(step["norm"] != "l2" for step in front):
         raise ValueError("faiss brings rows to length 1 by the norm 'l2' only. Use embed instead.")
@@ -36,8 +36,8 @@ def prepend_faiss_front(faiss: Any, index: Any, front: Sequence[Step]) -> Any:
 
 
 def onnx_front(
-    onnx: Any, front: Sequence[Step], precision: np.dtype[Any]
-) -> tuple[list[Any], list[Any], str]:
+    onnx: ModuleType, front: Sequence[Step], precision: Precision
+) -> tuple[list[Exported], list[Exported], str]:
     """Return the nodes and constants of steps, and the name of what comes out."""
     make, constant = onnx.helper.make_node, onnx.numpy_helper.from_array
     nodes, last = [], "X"
@@ -61,13 +61,13 @@ def onnx_front(
     return nodes, constants, last
 
 
-def torch_front(torch: Any, front: Sequence[Step], precision: np.dtype[Any]) -> list[Any]:
+def torch_front(torch: ModuleType, front: Sequence[Step], precision: Precision) -> list[Exported]:
     """Return the layers of steps, frozen."""
     if not front:
         return []
     from mdaml.io.torch_layers import RowNorm
 
-    layers = list[Any]()
+    layers = list[Exported]()
     for step in front:
         if step["matrix"] is not None:
             n_out, n_in = step["matrix"].shape

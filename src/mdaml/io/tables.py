@@ -1,15 +1,15 @@
 """Tables in files become numbers, with ids and labels, whole or in blocks."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mdaml._typing import Array
 from mdaml.io.columns import Table, Wanted, choose_columns
 from mdaml.io.formats import (
     TextFormat,
@@ -21,11 +21,12 @@ from mdaml.io.formats import (
 )
 from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
-from mdaml.io.preparation import MISSING
+from mdaml.io.preparation import MISSING, Preparation
 from mdaml.io.problems import report_problems
 from mdaml.io.texts import (
     BLOCK_ROWS,
     TABLE_SUFFIXES,
+    ArrowBatch,
     Texts,
     check_suffix,
     load_arrow,
@@ -46,8 +47,8 @@ def read_table(path: Path, **columns: Any) -> Table:
     Without a known preparation, categories and medians are those of the table.
     """
     wanted = Wanted(**columns, distinct_ids=True)
-    blocks: list[Any] = list(_read_raw(path, wanted))
-    preparation = blocks[0].preparation
+    blocks = list(_read_raw(path, wanted))
+    preparation = _get_preparation(blocks[0])
     if wanted.known is None:
         texts = {n: np.concatenate([b.texts[n] for b in blocks]) for n in blocks[0].texts}
         X = _join([block.X for block in blocks]) if wanted.missing == "median" else blocks[0].X
@@ -63,8 +64,10 @@ def read_table(path: Path, **columns: Any) -> Table:
     X = _map_npy(path) if is_mapped else _join([block.X for block in blocks])
     if not len(X):
         raise ValueError(_NO_ROW.format(path))
-    ids = None if blocks[0].ids is None else _join([b.ids for b in blocks])
-    labels = None if blocks[0].labels is None else _join([b.labels for b in blocks])
+    ids, labels = (
+        _join(parts) if (parts := [part for part in each if part is not None]) else None
+        for each in ([block.ids for block in blocks], [block.labels for block in blocks])
+    )
     changes = sum((Counter(block.changes) for block in blocks), Counter[str]())
     return replace(blocks[0], X=X, ids=ids, labels=labels, changes=changes)
 
@@ -91,7 +94,7 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
     """
     wanted, n_rows, n_left = Wanted(**columns), 0, 0
     for block in _read_raw(path, wanted):
-        prepared = _prepare(block, block.preparation, n_rows)
+        prepared = _prepare(block, _get_preparation(block), n_rows)
         n_rows += len(block.X)
         n_left += len(prepared.X)
         yield prepared
@@ -99,7 +102,7 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
         raise ValueError(_NO_ROW.format(path))
 
 
-def _join(parts: list[Any]) -> Any:
+def _join(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -115,7 +118,7 @@ def _read_raw(path: Path, wanted: Wanted) -> Iterator[Table]:
         yield from _read_lines(path, wanted)
 
 
-def _prepare(block: Table, preparation: Any, n_before: int) -> Table:
+def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
     """Return the block with features in place of columns."""
     X, texts, changes = block.X, block.texts, {}
     gaps = preparation.find_gaps(X, texts)
@@ -139,7 +142,7 @@ def _prepare(block: Table, preparation: Any, n_before: int) -> Table:
 
 def _check_block(block: Table) -> None:
     """Refuse a block with what cannot be prepared; what it is will be looked for."""
-    preparation: Any = block.preparation
+    preparation = _get_preparation(block)
     is_bad = np.isinf(block.X).any() or (block.ids is not None and not all(block.ids))
     if preparation.missing == "error":
         is_bad |= preparation.find_gaps(block.X, block.texts).any()
@@ -147,7 +150,7 @@ def _check_block(block: Table) -> None:
         raise ValueError("some cells cannot be used")
 
 
-def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
+def _to_block(table: Table, batch: ArrowBatch, *, trim: bool = False) -> Table:
     """Return rows as Arrow holds them, NaN and empty texts where there is nothing."""
     X = np.empty((batch.num_rows, len(table.features)))
     for place, name in enumerate(table.features):
@@ -162,6 +165,11 @@ def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
         cells = to_texts(table.path, batch, name, trim=trim)
         texts[name] = np.where(np.isin(cells.astype(str), MISSING), "", cells)
     return replace(table, X=X, ids=ids, labels=labels, texts=texts)
+
+
+def _get_preparation(table: Table) -> Preparation:
+    assert table.preparation is not None  # chosen before any row is read
+    return table.preparation
 
 
 def _get_categories(table: Table) -> Mapping[str, Sequence[str]]:
@@ -218,7 +226,9 @@ def _find_texts(path: Path, form: TextFormat, names: Sequence[str], n_skipped: i
     return [name for name in names if any(is_text(row.get(name, "")) for row in some)]
 
 
-def _open_csv(table: Table, form: TextFormat, names: Sequence[str], n_skipped: int) -> Any:
+def _open_csv(
+    table: Table, form: TextFormat, names: Sequence[str], n_skipped: int
+) -> Iterable[ArrowBatch]:
     """Return Arrow's batches of the rows of a text file or sheet."""
     arrow = load_arrow()
     is_sheet = get_suffix(table.path, (".xlsx",))
@@ -364,7 +374,7 @@ def _read_npy_texts(array: Texts, path: Path, setting: str, name: str) -> Texts:
     return texts.astype(np.str_).astype(object)
 
 
-def _map_npy(path: Path) -> npt.NDArray[Any]:
+def _map_npy(path: Path) -> Array:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
