@@ -1,7 +1,7 @@
 """Progress of long work: named phases and their steps, shown as a bar where somebody looks.
 
-The work calls :func:`report` and knows nothing else. Who started it says by :func:`listen` or
-:func:`show` where reports go; otherwise they go nowhere, at the cost of one look-up.
+The work calls :func:`report` and knows nothing else. Its caller says by :func:`listen` or
+:func:`show` where reports go; otherwise they are dropped, at the cost of one look-up.
 """
 
 import sys
@@ -61,7 +61,7 @@ def listen(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def mute() -> Iterator[None]:
-    """Send reports nowhere, those of the many fits that a search makes; but interruptions."""
+    """Drop reports, such as those of the many fits of a search, but not interruptions."""
     heard = _heard.get()
     before = _heard.set(None if heard is None else (heard[0], True, heard[2]))
     try:

@@ -1,7 +1,7 @@
 """Ctrl-C, from the first moment of the command ``mdaml`` to its last.
 
-The first one raises KeyboardInterrupt, once; those that come while that is handled change nothing,
-and the process leaves by one road, :func:`_leave`. The handlers are functions of Python, never
+The first one raises KeyboardInterrupt; later ones change nothing while it is handled, and the
+process always ends in :func:`_leave`. The handlers are functions of Python, never
 SIG_IGN while work is done: processes that the command starts would go on ignoring Ctrl-C.
 
 A module of its own that loads next to nothing: it comes before everything that takes time.
@@ -51,7 +51,7 @@ def allow_interrupts() -> None:
 
 
 def ignore_interrupts() -> None:
-    """Let the outcome be told once and to its end: Ctrl-C changes nothing any more.
+    """Report the outcome once and completely: from here on Ctrl-C changes nothing.
 
     Raises KeyboardInterrupt for one that came just before, unless one is being handled. Does
     nothing outside of the command.
@@ -61,7 +61,7 @@ def ignore_interrupts() -> None:
 
 
 def leave_on_interrupt(code: int) -> None:
-    """Exit at once, with the code that was told, if Ctrl-C comes while Python ends its threads.
+    """Exit at once, with the code that was reported, if Ctrl-C comes while Python ends threads.
 
     What was being made when an interruption came lives as long as its traceback, to the very end:
     the compiler crashes when objects are destroyed that were changing hands.

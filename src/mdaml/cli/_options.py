@@ -62,7 +62,7 @@ def _option(
     return typer.Option(name, metavar=metavar, help=_HELP[name], rich_help_panel=panel, **settings)
 
 
-# Estimators by their names in lower case; a hyphen parts what is written small: dml-eig, dml-dc.
+# Estimators by their names in lower case, with a hyphen before a suffix: dml-eig, dml-dc.
 METHODS = {re.sub("^DML(?=[a-z])", "DML-", name).lower(): name for name in estimators.__all__}
 
 

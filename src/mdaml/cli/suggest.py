@@ -107,9 +107,9 @@ def _read_asked(answers: str, known: "Items") -> IntArray | None:
         if "://" not in answers:
             check_file(Path(answers))
         storage = Storage(answers)
-        said = to_constraints(storage.answers(), known.ids)
+        supervision = to_constraints(storage.answers(), known.ids)
         storage.close()
     else:
         check_file(Path(answers))
-        said = Constraints.read(answers, ids=known.ids)
-    return None if said is None or not len(said.triplets) else said.triplets
+        supervision = Constraints.read(answers, ids=known.ids)
+    return None if supervision is None or not len(supervision.triplets) else supervision.triplets

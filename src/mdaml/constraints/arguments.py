@@ -20,7 +20,7 @@ _FORMS = {
     "quadruplets": "quadruplets, fit(X, quadruplets=Q)",
 }
 EVERY_FORM = tuple(_FORMS)
-# What goes with the forms or stands for them, and the form a method must take to take it.
+# Arguments that go with a form or replace the forms, and the form a method must accept for them.
 _COMPANIONS = {
     "pair_labels": "pairs",
     "constraints": "quadruplets",
@@ -44,7 +44,7 @@ def check_supervision(
         As passed to fit.
     **given
         All other arguments of fit: triplets, pairs, pair_labels, quadruplets, constraints,
-        constraint_weight, or what the method has not got.
+        constraint_weight, or arguments that the method does not have.
     """
     name = type(estimator).__name__
     given = {form: value for form, value in given.items() if value is not None}
@@ -62,7 +62,7 @@ def constraints_of(
     names: Names = None,
     **arrays: Any,
 ) -> Constraints:
-    """Return constraints as they were passed, or arrays of them, about at most so many rows of X.
+    """Return constraints of at most `n_samples` rows of X, passed as a value or as arrays.
 
     Arrays are checked and not copied; a :class:`Constraints` was checked when it was made. With
     names of the rows of X, arrays may hold names, and constraints with ids are matched by them.
@@ -94,7 +94,7 @@ def constraints_of(
 def check_ignored(
     name: str, X: ArrayLike, n_samples: int, given: Mapping[str, ArrayLike | None]
 ) -> None:
-    """Refuse comparisons that are none, and unknown arguments, though nothing is learned."""
+    """Check comparisons and arguments of a method that learns nothing from them."""
     given = {form: value for form, value in given.items() if value is not None}
     if given:
         check_forms(name, EVERY_FORM, None, given)
@@ -102,7 +102,7 @@ def check_ignored(
 
 
 def match_names(constraints: Constraints, names: Names) -> Constraints:
-    """Return constraints of the rows of an X, found by their ids, if both have names."""
+    """Return constraints whose points are found by name in the rows of X, if both have names."""
     ids = constraints.ids
     if names is None or ids is None or ids.dtype.kind != "U" or np.array_equal(ids, names):
         return constraints
@@ -125,22 +125,24 @@ def match_names(constraints: Constraints, names: Names) -> Constraints:
     return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
 
 
-def persons_of(said: Supervision, who: ArrayLike) -> Persons:
+def persons_of(supervision: Supervision, who: ArrayLike) -> Persons:
     """Return who gave each comparison; labels and pairs have no persons."""
-    if isinstance(said, Classes) or len(said.pairs):
-        what = "labels" if isinstance(said, Classes) else "pairs"
+    if isinstance(supervision, Classes) or len(supervision.pairs):
+        what = "labels" if isinstance(supervision, Classes) else "pairs"
         raise ValueError(
             f"who= names the person behind each triplet and quadruplet; got {what}. Pass "
             "comparisons, or leave who= out."
         )
-    return Persons.from_who(column_of(said, who), said.n_constraints)
+    return Persons.from_who(column_of(supervision, who), supervision.n_constraints)
 
 
-def weighable(said: Supervision, persons: Persons | None) -> Supervision:
-    """Return what a fit learns from: with persons all comparisons as quadruplets, with weights."""
-    if persons is None or isinstance(said, Classes):
-        return said
-    return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
+def weighable(supervision: Supervision, persons: Persons | None) -> Supervision:
+    """Return supervision that can be weighed: with persons, all comparisons as quadruplets."""
+    if persons is None or isinstance(supervision, Classes):
+        return supervision
+    return Constraints.of_quadruplets(
+        supervision.comparisons(), supervision.weights, supervision.n_points
+    )
 
 
 def check_forms(

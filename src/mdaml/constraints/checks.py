@@ -24,7 +24,7 @@ def _is_empty(given: ArrayLike | None) -> bool:
 def check_weights(
     weights: ArrayLike | None, counts: Mapping[str, int], name: str = "weights"
 ) -> FloatArray:
-    """Return a positive weight for each constraint; None is one for all, in no memory."""
+    """Return a positive weight for each constraint; None means 1 for each, without memory."""
     n = sum(counts.values())
     if weights is None:
         return np.broadcast_to(1.0, n)

@@ -166,8 +166,8 @@ def from_chunks(
     Examples
     --------
     >>> from mdaml.constraints import Constraints
-    >>> said = Constraints.from_chunks([[0, 1], [2, 3, 4]], random_state=0)
-    >>> said.pairs[said.pair_labels > 0].tolist()
+    >>> answers = Constraints.from_chunks([[0, 1], [2, 3, 4]], random_state=0)
+    >>> answers.pairs[answers.pair_labels > 0].tolist()
     [[0, 1], [2, 3], [2, 4], [3, 4]]
     """
     rng = np.random.default_rng(random_state)

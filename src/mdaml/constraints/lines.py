@@ -321,7 +321,7 @@ class LineReader:
         return self.look_up(cells, self._parse_point)
 
     def _parse_point(self, text: str) -> int:
-        """Return the row that a cell names which is no id; negative if it names none."""
+        """Return the row number that a cell holds; negative if it holds none."""
         digits = text.strip().removesuffix(".0")  # tables with missing cells hold 3.0 for 3
         if self._has_ids or not (digits.isascii() and digits.isdigit() and len(digits) < 12):
             return _BAD

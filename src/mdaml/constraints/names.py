@@ -1,4 +1,4 @@
-"""Points by their names: rows of X that texts stand for, and what was meant by one that is none."""
+"""Points by their names: which rows of X texts stand for, and suggestions for unknown names."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -139,6 +139,6 @@ def _to_integers(values: Array) -> Array:
 
 
 def describe_unknown(name: str, names: Sequence[str]) -> str:
-    """Return a name that is none of the others, with the one that was probably meant."""
+    """Return an unknown name, with the known one that was probably meant."""
     meant = find_meant(name, names)
     return f"{name!r}" + (f" (did you mean {meant!r}?)" if meant else "")

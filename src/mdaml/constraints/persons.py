@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Persons:
-    """The names of persons, sorted, and the place in them of whoever gave each answer."""
+    """Sorted names of persons, and for each answer the place of its person among them."""
 
     names: Array  # (P,) strings or integers
     codes: IntArray  # (n,)

@@ -86,7 +86,7 @@ def read(
     >>> import tempfile, pathlib
     >>> from mdaml.constraints import Constraints
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "said.csv"
+    ...     path = pathlib.Path(folder) / "answers.csv"
     ...     _ = path.write_text("a,b,c\n0,1,2\n0,0,1\n")
     ...     Constraints.read(path, invalid="skip", n_points=10)
     Constraints(1 triplet, n_points=10)
@@ -144,7 +144,7 @@ def read_constraints(
     >>> import tempfile, pathlib
     >>> from mdaml.constraints import read_constraints
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "said.csv"
+    ...     path = pathlib.Path(folder) / "answers.csv"
     ...     _ = path.write_text("a,b,c\n0,1,2\n0,x,1\n")
     ...     value, problems = read_constraints(path)
     >>> value

@@ -74,10 +74,10 @@ class Constraints:
     Examples
     --------
     >>> from mdaml.constraints import Constraints
-    >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
-    >>> said
+    >>> answers = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
+    >>> answers
     Constraints(2 triplets, 1 pair, n_points=4)
-    >>> said.restrict([3, 2, 0]).triplets
+    >>> answers.restrict([3, 2, 0]).triplets
     array([[0, 1, 2]])
     """
 
@@ -127,7 +127,7 @@ class Constraints:
     ) -> "Constraints":
         """Check arrays as they were passed to a call, and use them without a copy.
 
-        For the time of the call only: whoever has the arrays can still change them.
+        Only for the duration of the call: the caller can still change the arrays.
         """
         return cls._of(n_points, **check_all(n_points, weights_name, names=names, **arrays))
 
@@ -166,7 +166,7 @@ class Constraints:
         object.__setattr__(self, "columns", MappingProxyType(columns))
 
     def about(self, n_points: int) -> "Constraints":
-        """Return the same constraints of an X with more rows, which none of them names."""
+        """Return the same constraints for an X with more rows."""
         if n_points == self.n_points:
             return self
         return self._of(n_points, **{k: v for k, v in self._parts().items() if k != "n_points"})
@@ -232,8 +232,8 @@ class Constraints:
         Examples
         --------
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(pairs=[[0, 1], [1, 0], [1, 2]], pair_labels=[1, -1, 1])
-        >>> said.counts().contradictions
+        >>> answers = Constraints(pairs=[[0, 1], [1, 0], [1, 2]], pair_labels=[1, -1, 1])
+        >>> answers.counts().contradictions
         1
         """
         from mdaml.constraints.counts import count
@@ -277,8 +277,8 @@ class Constraints:
         Examples
         --------
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
-        >>> said.select([2, 0])
+        >>> answers = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
+        >>> answers.select([2, 0])
         Constraints(1 triplet, 1 pair, n_points=4)
         """
         kept = check_selection("which", which, self.n_constraints, distinct=False)
@@ -312,8 +312,8 @@ class Constraints:
         Examples
         --------
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], ids=["p", "q", "r", "s"])
-        >>> few = said.restrict([3, 2, 0])
+        >>> answers = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], ids=["p", "q", "r", "s"])
+        >>> few = answers.restrict([3, 2, 0])
         >>> few.triplets, few.ids
         (array([[0, 1, 2]]), array(['s', 'r', 'p'], dtype='<U1'))
         """
@@ -356,11 +356,11 @@ class Constraints:
         --------
         >>> import tempfile, pathlib
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(triplets=[[0, 1, 2], [2, 1, 0]], ids=["cat", "lion", "car"])
+        >>> answers = Constraints(triplets=[[0, 1, 2], [2, 1, 0]], ids=["cat", "lion", "car"])
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "said.csv"
-        ...     said.write(path)
-        ...     print(path.read_text(), Constraints.read(path, ids=said.ids) == said)
+        ...     path = pathlib.Path(folder) / "answers.csv"
+        ...     answers.write(path)
+        ...     print(path.read_text(), Constraints.read(path, ids=answers.ids) == answers)
         a,b,c
         cat,lion,car
         car,lion,cat

@@ -1,4 +1,4 @@
-"""Distances for every row that its own label did not shape: of metrics learned without it."""
+"""Distances that the label of a row did not influence, from metrics learned without it."""
 
 import warnings
 from collections.abc import Iterator
@@ -100,9 +100,9 @@ def find_units(X: ArrayLike, mapped: FloatArray) -> IntArray:
 def maps_without(
     learner: BaseEstimator, X: ArrayLike, codes: IntArray, fold: IntArray, left_out: BoolArray
 ) -> Iterator[tuple[BoolArray, FloatArray]]:
-    """Yield the rows of each fold, and all samples under a metric that their labels did not shape.
+    """Yield the rows of each fold, and all samples under a metric learned without their labels.
 
-    Nor did the labels of rows that are left out.
+    Labels of rows that are left out are not learned from either.
     """
     for number in range(N_FOLDS):
         held = fold == number

@@ -46,7 +46,7 @@ def audit_labels(
     refit: bool | str = "auto",
     random_state: Seed = 0,
 ) -> "DataFrame":
-    """Report which labels are probably wrong, by distances that the label of a row did not shape.
+    """Report which labels are probably wrong, by distances that these labels did not influence.
 
     A metric that learned from a wrong label has moved the row to where the label says, and then
     finds nothing wrong. So copies of the model are fitted without the labels of a third of the

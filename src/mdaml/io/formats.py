@@ -1,6 +1,6 @@
 """How a table is written down: compression, encoding, delimiter, decimal mark; and Excel sheets.
 
-Nothing of it has to be said: it is found out from the first part of the file.
+All of it is detected from the first part of the file.
 """
 
 import csv

@@ -93,7 +93,7 @@ def name_os_error(error: OSError, path: AnyPath, action: str) -> OSError:
 
 
 def check_readable(path: AnyPath) -> None:
-    """Refuse, with the error that opening it would raise, a path that is no file to be read.
+    """Refuse a path that cannot be read as a file, with the error that opening it would raise.
 
     It is not opened: a pipe could be read only once.
 
@@ -118,13 +118,13 @@ def check_readable(path: AnyPath) -> None:
         if not os.access(path, os.R_OK, effective_ids=by_effective):
             raise PermissionError(errno.EACCES, "")
     except OSError as error:
-        if error.errno is None:  # has its words
+        if error.errno is None:  # the message is complete
             raise
         raise name_os_error(error, path, "read") from None
 
 
 def find_status(path: AnyPath) -> os.stat_result | None:
-    """Return what the system knows of a file, None if there is none; refuse what is no name."""
+    """Return the status of a file, None if there is no file; refuse a name that cannot be one."""
     try:
         return Path(path).stat()
     except FileNotFoundError:

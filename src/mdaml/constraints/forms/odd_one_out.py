@@ -97,10 +97,10 @@ def from_odd_one_out(
     Examples
     --------
     >>> from mdaml import Constraints
-    >>> said = Constraints.from_odd_one_out(
+    >>> answers = Constraints.from_odd_one_out(
     ...     [["cat", "car", "dog"]], ["car"], ids=["car", "cat", "dog"]
     ... )
-    >>> said.triplets.tolist(), said.weights.round(2).tolist()
+    >>> answers.triplets.tolist(), answers.weights.round(2).tolist()
     ([[1, 2, 0], [2, 1, 0]], [0.67, 0.67])
     """
     rows, place = _check("from_odd_one_out", items, odd, ids)

@@ -88,8 +88,8 @@ def from_positives(
     Examples
     --------
     >>> from mdaml import Constraints
-    >>> said = Constraints.from_positives([[0, 1], [2, 3]], n_negatives=2, n_points=4)
-    >>> sorted(said.triplets.tolist())
+    >>> answers = Constraints.from_positives([[0, 1], [2, 3]], n_negatives=2, n_points=4)
+    >>> sorted(answers.triplets.tolist())
     [[0, 1, 2], [0, 1, 3], [2, 3, 0], [2, 3, 1]]
     """
     from mdaml.constraints.negatives import draw_negatives

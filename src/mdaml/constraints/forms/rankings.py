@@ -94,8 +94,8 @@ def from_rankings(
     Examples
     --------
     >>> from mdaml import Constraints
-    >>> said = Constraints.from_rankings([0], [[3, 1, 2]])
-    >>> said.triplets.tolist(), said.weights.round(2).tolist()
+    >>> answers = Constraints.from_rankings([0], [[3, 1, 2]])
+    >>> answers.triplets.tolist(), answers.weights.round(2).tolist()
     ([[0, 3, 1], [0, 3, 2], [0, 1, 2]], [0.67, 0.67, 1.0])
     """
     anchor, ranked = _check("from_rankings", anchors, rankings, ids)

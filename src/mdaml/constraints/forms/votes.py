@@ -104,10 +104,10 @@ def from_votes(
     Examples
     --------
     >>> from mdaml import Constraints
-    >>> said = Constraints.from_votes([[0, 1, 2], [0, 1, 3]], [[0, 3], [1, 1]])
-    >>> said.triplets.tolist(), said.weights.tolist()
+    >>> answers = Constraints.from_votes([[0, 1, 2], [0, 1, 3]], [[0, 3], [1, 1]])
+    >>> answers.triplets.tolist(), answers.weights.tolist()
     ([[0, 2, 1], [0, 1, 3], [0, 3, 1]], [2.0, 0.5, 0.5])
-    >>> said.counts().ties, said.counts().contradictions
+    >>> answers.counts().ties, answers.counts().contradictions
     (1, 0)
     """
     rows, counted = _check("from_votes", questions, votes, ids)
