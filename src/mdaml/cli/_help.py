@@ -9,10 +9,7 @@ from typer.models import ArgumentInfo
 # Contexts, formatters and parameters: newer versions of typer have their own copy of click.
 Click: TypeAlias = Any
 # Plain pages: the boxes of typer differ from version to version.
-STYLE: dict[str, Any] = {
-    "rich_markup_mode": None,
-    "context_settings": {"max_content_width": 100},
-}
+STYLE: dict[str, Any] = {"rich_markup_mode": None, "context_settings": {"max_content_width": 100}}
 
 
 # Some pairs of versions of typer and click lose the help of arguments.

@@ -103,11 +103,7 @@ def check_scored(files: Sequence[AnswerFile], labels: str | None) -> None:
 
 
 def read_inputs(
-    data: Path,
-    columns: Settings,
-    files: Sequence[AnswerFile],
-    screen: Screen,
-    skip_invalid: bool,
+    data: Path, columns: Settings, files: Sequence[AnswerFile], screen: Screen, skip_invalid: bool
 ) -> "tuple[Table, Constraints | None]":
     """Read the table and the comparisons of its rows, if there are any, and describe them."""
     constraints = None

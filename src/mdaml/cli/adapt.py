@@ -90,11 +90,7 @@ def adapt(
             random_state=seed,
         )
         start = time.perf_counter()
-        with (
-            screen.follow_work("learning"),
-            screen.collect_warnings(),
-            convert_errors(ImportError),
-        ):
+        with screen.follow_work("learning"), screen.collect_warnings(), convert_errors(ImportError):
             model.fit(asked.X, stored.X, pairs)
         _describe(model, time.perf_counter() - start, screen)
         model.set_params(device=None)  # of no use to who loads it

@@ -65,8 +65,7 @@ _Items = Annotated[
     ),
 ]
 _Columns = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=_ITEMS, help=_HELP["COLUMN"]),
+    list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=_ITEMS, help=_HELP["COLUMN"])
 ]
 _Demo = Annotated[bool, _option("--demo", None, None)]
 _Answers = Annotated[Path, _option("--answers", "FILE", None)]

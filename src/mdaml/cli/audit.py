@@ -46,8 +46,7 @@ _Top: TypeAlias = Annotated[
 _By: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN",
-        help="Column that says who made each comparison; persons are judged too.",
+        metavar="COLUMN", help="Column that says who made each comparison; persons are judged too."
     ),
 ]
 _Seconds: TypeAlias = Annotated[
@@ -162,12 +161,7 @@ def _audit_labels(model: "BaseEstimator", table: Table) -> "DataFrame":
 
 
 def _print_persons(persons: "DataFrame", screen: Screen) -> None:
-    plain = persons.astype(object)
-    records = plain.where(plain.notna(), None).to_dict("records")
-    screen.document["persons"] = records
-    screen.print()
-    rows = [[_format_cell(value) for value in record.values()] for record in records]
-    screen.print_table("Persons", list(persons.columns), rows)
+    screen.document["persons"] = _print_records("Persons", persons, screen)
 
 
 def _print_counts(frame: "DataFrame", screen: Screen) -> None:
@@ -187,13 +181,19 @@ def _print_top(frame: "DataFrame", n: int, screen: Screen) -> None:
     columns += ["suspicion", "slack", "category"]
     if "kind" in frame and frame["kind"].nunique() > 1:
         columns = ["kind", *columns]
-    plain = first[columns].astype(object)
-    records = plain.where(plain.notna(), None).to_dict("records")
+    records = _print_records("Most likely wrong", first[columns], screen)
     screen.document["most_suspicious"] = records
+
+
+def _print_records(title: str, frame: "DataFrame", screen: Screen) -> list[dict[str, object]]:
+    """Print a data frame, if it has rows, and return its rows for the document."""
+    plain = frame.astype(object)
+    records: list[dict[str, object]] = plain.where(plain.notna(), None).to_dict("records")
     if records:
         screen.print()
         rows = [[_format_cell(value) for value in record.values()] for record in records]
-        screen.print_table("Most likely wrong", columns, rows)
+        screen.print_table(title, list(frame.columns), rows)
+    return records
 
 
 def _format_cell(value: object) -> str:

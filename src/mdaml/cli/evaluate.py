@@ -56,12 +56,7 @@ def evaluate(
         check_width(estimator, model, asked)
         with screen.show_progress("searching"), convert_errors(ImportError):
             found = retrieval_scores(
-                estimator,
-                asked.X,
-                stored.X,
-                pairs,
-                k=depths or (1, 5, 10),
-                device=device,
+                estimator, asked.X, stored.X, pairs, k=depths or (1, 5, 10), device=device
             )
         screen.print_facts()
         screen.print()

@@ -23,8 +23,5 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
     __getattr__, __dir__ = attach(
         __name__,
-        {
-            "ConstraintCounts": "mdaml.constraints.counts",
-            "Problem": "mdaml.constraints.problems",
-        },
+        {"ConstraintCounts": "mdaml.constraints.counts", "Problem": "mdaml.constraints.problems"},
     )

@@ -94,11 +94,7 @@ def _random_partners(classes: Classes, places: IntArray, rng: np.random.Generato
 
 
 def from_neighbors(
-    cls: type["Constraints"],
-    X: FloatArray,
-    y: ArrayLike,
-    n_similar: int = 3,
-    n_dissimilar: int = 3,
+    cls: type["Constraints"], X: FloatArray, y: ArrayLike, n_similar: int = 3, n_dissimilar: int = 3
 ) -> "Constraints":
     """Form triplets of each point, its nearest of the same class and its nearest of the others.
 

@@ -178,12 +178,7 @@ class Classes:
         return drawn + np.where(drawn >= first[:, None], own[:, None], 0)
 
     def nearest(
-        self,
-        X: FloatArray,
-        n_nearest: int,
-        *,
-        same: bool,
-        queries: tuple[int, int] | None = None,
+        self, X: FloatArray, n_nearest: int, *, same: bool, queries: tuple[int, int] | None = None
     ) -> tuple[IntArray, FloatArray]:
         """Return the nearest places of each place, in its class or outside, and squared distances.
 

@@ -14,13 +14,7 @@ from numpy.typing import DTypeLike
 
 from mdaml._typing import Array, BoolArray, FloatArray, IntArray
 from mdaml.constraints.forms.answers import ANSWER, COLUMNS, Fault
-from mdaml.constraints.forms.layout import (
-    COMPARISONS,
-    FORMS,
-    Layout,
-    find_columns,
-    suggest_layout,
-)
+from mdaml.constraints.forms.layout import COMPARISONS, FORMS, Layout, find_columns, suggest_layout
 from mdaml.constraints.names import MOST_POINTS, NOBODY
 from mdaml.constraints.problems import Problem
 from mdaml.io.messages import Naming, find_meant, name_argument, shorten

@@ -224,10 +224,7 @@ def _suspicion(given: Columns, margins: FloatArray) -> FloatArray:
 
 
 def _categories(
-    given: Columns,
-    satisfied: BoolArray,
-    self_weight: FloatArray,
-    suspicion: FloatArray,
+    given: Columns, satisfied: BoolArray, self_weight: FloatArray, suspicion: FloatArray
 ) -> IntArray:
     near, far = pair_numbers(given)
     redundant = np.zeros(len(near), bool)
@@ -236,12 +233,7 @@ def _categories(
     redundant[again] = True
     redundant[compared] = implied(near[compared], far[compared])
     return np.select(
-        [
-            satisfied & redundant,
-            satisfied,
-            self_weight < _ACROSS_MODES,
-            suspicion >= _SUSPICIOUS,
-        ],
+        [satisfied & redundant, satisfied, self_weight < _ACROSS_MODES, suspicion >= _SUSPICIOUS],
         [_REDUNDANT, _KEPT, _IGNORED, _SUSPECTED],
         _VIOLATED,
     )

@@ -11,14 +11,7 @@ import numpy as np
 
 from mdaml._typing import Array
 from mdaml.io.columns import Table, Wanted, choose_columns
-from mdaml.io.formats import (
-    TextFormat,
-    copy_sheet,
-    detect_format,
-    get_suffix,
-    is_date,
-    is_number,
-)
+from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix, is_date, is_number
 from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.preparation import MISSING, Preparation
@@ -176,12 +169,21 @@ def _get_categories(table: Table) -> Mapping[str, Sequence[str]]:
     return {} if table.preparation is None else table.preparation.categories
 
 
-def _check_distinct(seen: set[str], block: Table) -> None:
-    names = [] if block.ids is None else block.ids.tolist()
-    n_before = len(seen)
-    seen.update(names)
-    if len(seen) < n_before + len(names):
-        raise ValueError("an id is there twice")
+def _to_blocks(
+    table: Table, batches: Iterable[ArrowBatch], wanted: Wanted, *, trim: bool = False
+) -> Iterator[Table]:
+    """Yield the rows of Arrow's batches, each block checked before it is used."""
+    seen = set[str]()
+    for batch in batches:
+        if batch.num_rows:
+            block = _to_block(table, batch, trim=trim)
+            _check_block(block)
+            if wanted.distinct_ids and block.ids is not None:
+                n_before = len(seen)
+                seen.update(block.ids.tolist())
+                if len(seen) < n_before + batch.num_rows:
+                    raise ValueError("an id is there twice")
+            yield block
 
 
 def _detect(path: Path) -> TextFormat:
@@ -197,21 +199,16 @@ def _read_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     names, n_skipped, is_header = _read_head(path, form)
     texts = _find_texts(path, form, names, n_skipped) if wanted.categorical == ["auto"] else ()
     table = choose_columns(path, names, wanted, texts, named=is_header)
-    seen, n_rows = set[str](), 0
+    block = None
     try:
-        for batch in _open_csv(table, form, names, n_skipped):
-            if batch.num_rows:
-                block = _to_block(table, batch, trim=True)
-                _check_block(block)
-                if wanted.distinct_ids:
-                    _check_distinct(seen, block)
-                n_rows += batch.num_rows
-                yield block
+        batches = _open_csv(table, form, names, n_skipped)
+        for block in _to_blocks(table, batches, wanted, trim=True):
+            yield block
     except ValueError as error:  # errors of Arrow are ValueErrors too
         if "Empty CSV file" not in str(error):
             report = report_problems(table, names, wanted, n_skipped, form.decimal)
             raise ValueError(report or f"{path}: it cannot be read: {error}") from None
-    if n_rows == 0:
+    if block is None:
         raise ValueError(f"{path}: there is a header, but no row under it.")
 
 
@@ -284,23 +281,19 @@ def _read_columns(path: Path, wanted: Wanted) -> Iterator[Table]:
         texts = [name for name, kind in kinds.items() if any(is_word(kind) for is_word in words)]
         table = choose_columns(path, schema.names, wanted, texts, named=True)
         used = {*table.features, *_get_categories(table), table.id_column, table.label_column}
-        seen, n_rows = set[str](), 0
+        block = None
         try:
             for name in table.features:
                 if not any(is_kind(kinds[name]) for is_kind in numbers):
                     raise ValueError(f"column {name!r} holds {kinds[name]}, not numbers")
-            for batch in iterate([name for name in used if name is not None]):
-                block = _to_block(table, batch)
-                _check_block(block)
-                if wanted.distinct_ids:
-                    _check_distinct(seen, block)
-                n_rows += batch.num_rows
+            batches = iterate([name for name in used if name is not None])
+            for block in _to_blocks(table, batches, wanted):
                 yield block
         except ValueError as error:
             report = report_problems(table, schema.names, wanted)
             why = str(error).strip().rstrip(".") or "Arrow does not say where it is damaged"
             raise ValueError(report or f"{path}: it cannot be read: {why}.") from None
-        if n_rows == 0:
+        if block is None:
             raise ValueError(f"{path}: there are columns, but no row.")
 
 
