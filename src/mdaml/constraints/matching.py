@@ -5,7 +5,7 @@ import numpy as np
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.comparisons import PairSet
-from mdaml.constraints.forms.pairs import check_both_kinds
+from mdaml.constraints.forms.pairs import check_both_kinds as check_both_kinds
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import pair_sq_dists
 

@@ -13,9 +13,8 @@ from mdaml._typing import FloatArray
 from mdaml._validation import check_callback, check_integer, check_number, check_random_state, warn
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.comparisons import PairSet
-from mdaml.constraints.forms.pairs import check_both_kinds
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.matching import to_pair_sets
+from mdaml.constraints.matching import check_both_kinds, to_pair_sets
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import PairLearner
 from mdaml.estimators.scatter import cholesky, pair_scatter, ridged, weighted_scatter, whitened

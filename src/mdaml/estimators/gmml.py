@@ -8,7 +8,7 @@ import scipy.linalg
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_metric, check_number
 from mdaml.constraints.arguments import Supervision
-from mdaml.constraints.forms.pairs import check_both_kinds
+from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.learners import PairLearner
 from mdaml.estimators.scatter import cholesky, ridged, scatters

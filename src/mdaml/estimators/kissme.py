@@ -7,7 +7,7 @@ import numpy as np
 from mdaml._typing import FloatArray
 from mdaml._validation import check_number, warn
 from mdaml.constraints.arguments import Supervision
-from mdaml.constraints.forms.pairs import check_both_kinds
+from mdaml.constraints.matching import check_both_kinds
 from mdaml.estimators.learners import PairLearner
 from mdaml.estimators.scatter import cholesky, relative_eigh, ridged, scatters
 

@@ -11,7 +11,7 @@ AnyPath: TypeAlias = str | os.PathLike[str]
 # Returns how whoever calls gives a setting a value, for messages that say what to pass.
 Naming: TypeAlias = Callable[[str, str], str]
 
-_FULL = "the disk is full. Free some space, or write to another disk"
+_SPACE = "Free some space, or write to another disk"
 # What became of a file, and what to do about it.
 _REASONS = {
     errno.ENOENT: "there is no such file. Check the name and the folder",
@@ -22,8 +22,8 @@ _REASONS = {
     errno.EROFS: "the disk is read-only. Write to another one",
     errno.ELOOP: "it is a symbolic link that leads back to itself. Name the file it should lead to",
     errno.ENAMETOOLONG: "the name is longer than the disk allows. Choose a shorter one",
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL.replace("the disk is full", "your share of the disk is full"),
+    errno.ENOSPC: f"the disk is full. {_SPACE}",
+    errno.EDQUOT: f"your share of the disk is full. {_SPACE}",
     errno.EFBIG: "the file would be larger than allowed. Raise the limit, or write less",
     errno.EIO: "the disk reports an error. Try again, and check the disk",
     errno.EMFILE: "too many files are open. Close some, or raise the limit (ulimit -n)",
