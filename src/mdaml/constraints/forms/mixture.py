@@ -19,27 +19,29 @@ KINDS: dict[str, ModuleType] = {"triplet": triplets, "pair": pairs, "quadruplet"
 
 def parse(reader: "LineReader", cells: list[list[str]]) -> Parsed:
     """Return the kind, the four members and the label of each line, and the faults of lines."""
-    n = len(cells[0])
-    kind = reader.look_up(cells[0], _parse_kind)
+    n, texts = len(cells[0]), dict(zip(COLUMNS, cells, strict=True))
+    kind = reader.look_up(texts["kind"], _parse_kind)
     members, label = np.zeros((n, 4), np.int64), np.zeros(n, np.int64)
+    filled = {name: np.fromiter(map(bool, column), bool, n) for name, column in texts.items()}
     faults: list[Fault] = [
-        (kind < 0, lambda at: f"kind is {cells[0][at]!r}, not triplet, pair or quadruplet")
+        (kind < 0, lambda at: f"kind is {texts['kind'][at]!r}, not triplet, pair or quadruplet")
     ]
     for number, (name, form) in enumerate(KINDS.items()):
         rows = np.flatnonzero(kind == number)
         if len(rows) == 0:
             continue
-        own = [[cells[COLUMNS.index(column)][row] for row in rows] for column in form.COLUMNS]
+        own = [texts[column] for column in form.COLUMNS]
+        if len(rows) < n:
+            own = [[column[row] for row in rows.tolist()] for column in own]
         arrays, wrong = form.parse(reader, own)
         members[rows, : arrays[0].shape[1]] = arrays[0]
         if form is pairs:
             label[rows] = arrays[1]
         faults += [_of_lines(n, rows, *fault) for fault in wrong]
         for column in COLUMNS[1:]:
-            if column not in form.COLUMNS:
-                texts = cells[COLUMNS.index(column)]
-                filled = (kind == number) & np.array([bool(text) for text in texts])
-                faults.append((filled, partial(_describe_extra, column, texts, name)))
+            if column not in form.COLUMNS and filled[column].any():
+                extra = (kind == number) & filled[column]
+                faults.append((extra, partial(_describe_extra, column, texts[column], name)))
     return (kind, members, label), faults
 
 
