@@ -91,7 +91,7 @@ def test_odd_one_out(write):
         (5, "an item is there twice"),
         (6, "item2 is 'Bee', which is not one of the ids (did you mean 'bee'?)"),
         (7, "there is no answer"),
-        (8, "2 cells where 6 are wanted"),
+        (8, "2 cells where 6 are wanted, item1,item2,item3,odd,who,t"),
     ]
 
 
@@ -117,7 +117,7 @@ def test_votes_and_weights(write):
     assert [reason for _, reason in problems] == [
         "there is no vote",
         "votes must be counts, 0 or more",
-        "the weight is not a number from 1e-100 to 1e100",
+        "weight is '-1', not a number from 1e-100 to 1e100",
     ]
 
 

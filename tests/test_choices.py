@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import mdaml
 from mdaml import Constraints, Euclidean, MDaML, MDaMLCV
-from mdaml.constraints.answers import ANSWER
+from mdaml.constraints.forms.answers import ANSWER
 from mdaml.datasets import make_triplets
 from mdaml.estimators.mdaml_folds import THE_START, folds_of_constraints
 from mdaml.holdout.split import find_questions, hold_out_points

@@ -41,8 +41,10 @@ def figure(model):
 def without_learning(monkeypatch, figure):
     """Replace the work of the demo by a result with one gain and one loss."""
     scores = [
-        demo_module._Scores("up", np.zeros((9, 3)), np.arange(9) % 3, [80, 90], [90, 96], [1, 2]),
-        demo_module._Scores("down", np.zeros((8, 2)), np.arange(8) % 2, [90], [84.5], [0.25]),
+        demo_module.DemoScores(
+            "up", np.zeros((9, 3)), np.arange(9) % 3, [80, 90], [90, 96], [1, 2]
+        ),
+        demo_module.DemoScores("down", np.zeros((8, 2)), np.arange(8) % 2, [90], [84.5], [0.25]),
     ]
     monkeypatch.setattr(demo_module, "_learn", lambda *_: (scores, figure))
 

@@ -449,7 +449,7 @@ def test_rows_out_of_range_say_how_rows_are_counted():
     Path("t.csv").write_text("a,b,c\n0,1,60\n0,1,x\n1,2,3\n")
     result = run("fit", "items.npy", "--triplets", "t.csv", "--out", "m.mdaml", code=2)
     assert "t.csv:2: c is row 60, but X has 60 rows" in result.stderr
-    assert "t.csv:3: c is 'x', not an integer; if points have names, give their column by --id" in (
+    assert "t.csv:3: c is 'x', not an integer; if points have names, pass --id COLUMN" in (
         result.stderr
     )
 

@@ -230,7 +230,7 @@ def test_categories_by_type_are_the_text_columns():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (["same"] * 3, "--categorical c: all rows have the same value"),
+        (["same"] * 3, "categorical='c': all rows have the same value"),
         ([str(n) + "x" for n in range(150)], "there are 150 different values"),
     ],
 )
@@ -314,3 +314,12 @@ def test_shells_can_complete_commands_and_methods():
         shell = {"_MDAML_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)}
         done = CliRunner().invoke(build_app(), [], env=shell, prog_name="mdaml")
         assert sorted(done.stdout.split()) == wanted
+
+
+def test_the_library_names_arguments_and_the_command_options():
+    pd.DataFrame({"c": ["u", "v"], "x": [1, 2]}).to_csv("t.csv", index=False)
+    with pytest.raises(ValueError, match="if it holds categories, categorical='c'") as caught:
+        read_table(Path("t.csv"))
+    assert "--" not in str(caught.value)
+    result = run("fit", "t.csv", "--labels", "x", "--out", "m.mdaml", code=2)
+    assert "if it holds categories, --categorical c" in result.stderr

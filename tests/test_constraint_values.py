@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import KFold, cross_validate
 
 from mdaml.constraints import Constraints, neighbor_triplets
-from mdaml.constraints._counts import ConstraintCounts, count_repeated_comparisons
+from mdaml.constraints.counts import ConstraintCounts, count_repeated_comparisons
 
 ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
 
@@ -614,3 +614,53 @@ def test_columns_are_checked_and_cannot_be_changed():
         small(columns={"Weight": [1, 2, 3, 4, 5]})
     with pytest.raises(TypeError, match=r"columns must map names .* got list"):
         small(columns=["who"])
+
+
+# Joined
+
+
+@given(st.lists(constraints(), min_size=1, max_size=4))
+def test_joined_constraints_are_those_of_the_parts_in_order(parts):
+    n_points = max(part.n_points for part in parts)
+    parts = [part.about(n_points) for part in parts]
+    joined = Constraints.concat(parts)
+    for name in ("triplets", "pairs", "pair_labels", "quadruplets"):
+        every = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(getattr(joined, name), every)
+    sizes = [[len(p.triplets), len(p.pairs), len(p.quadruplets)] for p in parts]
+    kinds = [np.repeat([0, 1, 2], size) for size in sizes]
+    order = np.argsort(np.concatenate(kinds), kind="stable")
+    weights = np.concatenate([part.weights for part in parts])
+    np.testing.assert_array_equal(joined.weights, weights[order])
+
+
+def test_columns_that_a_part_does_not_have_are_empty_in_the_whole():
+    one = Constraints(triplets=[[0, 1, 2]], columns={"who": ["ann"]})
+    two = Constraints(triplets=[[1, 0, 2]], columns={"seconds": [2.5]})
+    joined = Constraints.concat([one, two])
+    assert joined.columns["who"].tolist() == ["ann", ""]
+    assert joined.columns["seconds"].tolist() == ["", "2.5"]
+
+
+def test_answers_of_two_parts_are_not_taken_for_one_undecided_answer():
+    """Each part numbers its answers from 0; opposite answers of two parts are a contradiction."""
+    one = Constraints.from_votes([[0, 1, 2]], [[1, 0]], n_points=3)
+    two = Constraints.from_votes([[0, 1, 2], [0, 1, 2]], [[0, 1], [1, 1]], n_points=3)
+    plain = Constraints(triplets=[[2, 1, 0]])
+    joined = Constraints.concat([one, two, plain])
+    assert joined.columns["answer_number"].tolist() == [0, 1, 2, 2, 3]
+    counts = joined.counts()
+    assert (counts.ties, counts.contradictions) == (1, 1)
+
+
+def test_constraints_of_other_points_are_not_joined():
+    one = Constraints(triplets=[[0, 1, 2]])
+    for other in (
+        Constraints(triplets=[[0, 1, 3]]),
+        Constraints(triplets=[[0, 1, 2]], ids=list("abc")),
+    ):
+        with pytest.raises(ValueError, match="joins constraints of the same points"):
+            Constraints.concat([one, other])
+    for nothing in ([], [one, [[0, 1, 2]]]):
+        with pytest.raises(TypeError, match="joins a list of Constraints, got"):
+            Constraints.concat(nothing)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mdaml import Constraints
-from mdaml.constraints.answers import ANSWER
+from mdaml.constraints.forms.answers import ANSWER
 from mdaml.datasets import make_triplets
 from mdaml.holdout.anchor import scaled_losses
 from mdaml.holdout.rule import LEVEL, find_leaders, measure_gain, prefer_first, walk_from_start

@@ -6,7 +6,7 @@ import pytest
 
 from mdaml import Constraints, Euclidean, MDaML, audit, suggest_queries
 from mdaml.constraints import sample_triplets
-from mdaml.constraints.answer_checks import number_groups
+from mdaml.constraints.forms.answers import number_groups
 from mdaml.constraints.persons import Persons
 from mdaml.datasets import make_multimodal, make_triplets, make_waveform
 from mdaml.estimators import DMLMJ, GMML, LFDA, DMLeig

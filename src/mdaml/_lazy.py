@@ -5,19 +5,18 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
 
 
 def attach(
     package: str, homes: Mapping[str, str], modules: Iterable[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
     ``homes`` says for each name in which module it is, ``modules`` are parts of the package.
     """
     modules = frozenset(modules)
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         if name in homes:
             return getattr(import_module(homes[name]), name)
         if name in modules:

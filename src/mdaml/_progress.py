@@ -1,7 +1,7 @@
 """Progress of long work: named phases and their steps, shown as a bar where somebody looks.
 
-The work calls :func:`report` and knows nothing else. Who started it says by :func:`listen` or
-:func:`show` where reports go; otherwise they go nowhere, at the cost of one look-up.
+The work calls :func:`report` and knows nothing else. Its caller says by :func:`listen` or
+:func:`show` where reports go; otherwise they are dropped, at the cost of one look-up.
 """
 
 import sys
@@ -9,7 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 # Called with the phase, the steps done in it and their number, None where that is not known.
 Listener: TypeAlias = Callable[[str, int | None, int | None], None]
@@ -57,7 +61,7 @@ def listen(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def mute() -> Iterator[None]:
-    """Send reports nowhere, those of the many fits that a search makes; but interruptions."""
+    """Drop reports, such as those of the many fits of a search, but not interruptions."""
     heard = _heard.get()
     before = _heard.set(None if heard is None else (heard[0], True, heard[2]))
     try:
@@ -67,7 +71,7 @@ def mute() -> Iterator[None]:
 
 
 @contextmanager
-def show(owner: Any) -> Iterator[None]:
+def show(owner: object) -> Iterator[None]:
     """Show the progress of an estimator if it is verbose and nobody else listens.
 
     A bar in a terminal or a notebook, plain lines there if rich is not installed; nothing in a
@@ -111,7 +115,7 @@ def _print_lines(title: str) -> Listener:
     return listener
 
 
-def make_bars(console: Any, *, transient: bool = True) -> Any:
+def make_bars(console: "Console", *, transient: bool = True) -> "Progress":
     """Return rich's progress bars, shown in terminals and notebooks only; transient to the end."""
     from rich import progress
 
@@ -126,7 +130,7 @@ def make_bars(console: Any, *, transient: bool = True) -> Any:
     return progress.Progress(*columns, console=console, transient=transient, disable=is_hidden)
 
 
-def follow(bars: Any, title: str) -> Listener:
+def follow(bars: "Progress", title: str) -> Listener:
     """Return a listener that moves one new bar of some bars."""
     from rich.markup import escape
 

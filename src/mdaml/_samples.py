@@ -23,7 +23,7 @@ _DATES = (
 
 @contextmanager
 def explain_samples(
-    owner: object, X: Any, name: str = "X", *, sparse: bool = False
+    owner: object, X: object, name: str = "X", *, sparse: bool = False
 ) -> Iterator[None]:
     """Refuse samples that are no plain numbers, in our words; checks of scikit-learn go inside.
 
@@ -31,7 +31,7 @@ def explain_samples(
     ----------
     owner : object
         The estimator, for messages.
-    X : Any
+    X : object
         What was passed as samples.
     name : str
         The argument.
@@ -56,7 +56,7 @@ def explain_samples(
         raise ValueError(message) from error
 
 
-def _refuse_masked(X: Any, name: str) -> None:
+def _refuse_masked(X: object, name: str) -> None:
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError(
             f"{name} is a masked array with {int(np.sum(X.mask))} masked values, whose mask would "
@@ -65,7 +65,7 @@ def _refuse_masked(X: Any, name: str) -> None:
         )
 
 
-def _refuse_dates(X: Any, name: str) -> None:
+def _refuse_dates(X: object, name: str) -> None:
     """Refuse dates and spans of time, which would be counted in nanoseconds."""
     if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
         raise ValueError(f"{name} holds dates ({X.dtype}), not numbers. {_DATES}")
@@ -77,7 +77,7 @@ def _refuse_dates(X: Any, name: str) -> None:
             raise ValueError(f"The column {column!r} of {name} holds dates ({kind}). {_DATES}")
 
 
-def _list_columns(X: Any) -> list[tuple[Any, Any]]:
+def _list_columns(X: object) -> list[tuple[object, object]]:
     """Return names and types of the columns of a data frame of any library."""
     if hasattr(X, "schema") and hasattr(X, "column_names"):  # PyArrow
         return list(zip(X.column_names, X.schema.types, strict=True))
@@ -99,7 +99,7 @@ def _refuse_sparse(X: Any, name: str, who: str) -> None:
         )
 
 
-def _describe_text(X: Any, name: str, text: str, who: str) -> str:
+def _describe_text(X: object, name: str, text: str, who: str) -> str:
     columns = [c for c, kind in _list_columns(X) if _is_text(kind)]
     where = f" (the columns {', '.join(map(repr, columns[:5]))})" if columns else ""
     return (
@@ -109,7 +109,7 @@ def _describe_text(X: Any, name: str, text: str, who: str) -> str:
     )
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: object) -> bool:
     text = str(kind).lower()
     return text in ("object", "category", "str", "string") or text.startswith(
         ("string", "large_string", "categorical", "dictionary", "enum")

@@ -8,12 +8,14 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
 
+    Array: TypeAlias = npt.NDArray[Any]  # of texts, or of any dtype
     FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
     IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
     BoolArray: TypeAlias = npt.NDArray[np.bool_]
 else:
     ArrayLike = NewType("ArrayLike", object)
     ArrayLike.__module__ = "numpy.typing"
+    Array = NewType("Array", object)
     FloatArray = NewType("FloatArray", object)
     IntArray = NewType("IntArray", object)
     BoolArray = NewType("BoolArray", object)

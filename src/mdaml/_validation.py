@@ -46,7 +46,7 @@ def ignore_warnings(category: type[Warning], module: str = "") -> Iterator[None]
             filters.remove(entry)
 
 
-def check_random_state(seed: Any) -> np.random.RandomState:
+def check_random_state(seed: object) -> np.random.RandomState:
     """Return a RandomState: as scikit-learn does, and from a Generator, which moves on by it."""
     if isinstance(seed, np.random.Generator):
         return np.random.RandomState(seed.integers(0, 2**32, 4, np.uint32))
@@ -62,22 +62,22 @@ def check_random_state(seed: Any) -> np.random.RandomState:
 
 
 def check_integer(
-    owner: object, name: str, value: Any, low: int, high: int | None = None, *, what: str = ""
+    owner: object, name: str, value: object, low: int, high: int | None = None, *, what: str = ""
 ) -> int:
     """Return a parameter that must be an integer in ``[low, high]``; `what` explains the bound."""
     wanted = f"at least {low}" if high is None else f"between {low} and {high}{what}"
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer:
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{_parameter(owner, name)} must be an integer {wanted}, got {value!r}.")
-    if value < low or (high is not None and value > high):
+    number = int(value)
+    if number < low or (high is not None and number > high):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.")
-    return int(value)
+    return number
 
 
 def check_number(
     owner: object,
     name: str,
-    value: Any,
+    value: object,
     low: float,
     high: float = np.inf,
     *,
@@ -88,16 +88,16 @@ def check_number(
     wanted = f"a finite number {'greater than' if strict else 'of at least'} {low:g}"
     if high < np.inf:
         wanted = f"a number {'strictly ' if strict else ''}between {low:g} and {high:g}"
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number:
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{_parameter(owner, name)} must be {wanted}, got {value!r}.{why}")
-    if not np.isfinite(value) or not low <= value <= high or (strict and value in (low, high)):
+    number = float(value)
+    if not np.isfinite(number) or not low <= number <= high or (strict and number in (low, high)):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.{why}")
-    return float(value)
+    return number
 
 
 def check_choice(
-    owner: object, name: str, value: Any, choices: Sequence[Any], *, why: str = ""
+    owner: object, name: str, value: object, choices: Sequence[object], *, why: str = ""
 ) -> None:
     """Refuse a parameter that is none of the choices."""
     if not any(value is choice or value == choice for choice in choices):
@@ -107,7 +107,7 @@ def check_choice(
         )
 
 
-def check_metric(owner: object, name: str, value: Any, n_features: int) -> FloatArray:
+def check_metric(owner: object, name: str, value: object, n_features: int) -> FloatArray:
     """Return a parameter that must be a symmetric positive definite matrix."""
     wanted = (
         f"{_parameter(owner, name)} must be a symmetric positive definite matrix of shape "
@@ -127,13 +127,13 @@ def check_metric(owner: object, name: str, value: Any, n_features: int) -> Float
     return matrix
 
 
-def check_callback(owner: object, callback: Any) -> None:
+def check_callback(owner: object, callback: object) -> None:
     """Refuse a callback that cannot be called."""
     if callback is not None and not callable(callback):
         raise TypeError(f"{_parameter(owner, 'callback')} must be callable, got {callback!r}.")
 
 
-def check_memory_limit(what: str, value: Any) -> int | None:
+def check_memory_limit(what: str, value: object) -> int | None:
     """Return a limit of memory in bytes; None is none. ``what`` names it in messages."""
     wanted = (
         f"{what} must be a positive number of bytes, a string such as "
@@ -155,7 +155,7 @@ def check_memory_limit(what: str, value: Any) -> int | None:
     return int(float(value) * factor)
 
 
-def check_start_weights(owner: object, weights: Any, n_samples: int) -> FloatArray:
+def check_start_weights(owner: object, weights: object, n_samples: int) -> FloatArray:
     """Return the first weights that a user passed as ``n_modes``."""
     wanted = (
         f"{_parameter(owner, 'n_modes')} must be a number of modes or the first weights of the "

@@ -8,6 +8,7 @@ import numpy as np
 from mdaml._typing import IntArray
 from mdaml.ask.questions import SAME, Row
 from mdaml.constraints import Constraints
+from mdaml.constraints.names import check_ids
 
 
 def to_constraints(answers: Sequence[Row], ids: Sequence[str]) -> Constraints | None:
@@ -83,11 +84,7 @@ _TURN: dict[str, Callable[..., Constraints]] = {
 
 
 def _join(parts: Sequence[Constraints], ids: Sequence[str]) -> Constraints:
-    """Return all parts as one; each holds triplets or pairs, never both, and pairs come last."""
-    names = [name for name in parts[0].columns if name != "answer_number"]
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in names}
-    joined: Row = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("triplets", "pairs", "pair_labels", "weights")
-    }
-    return Constraints(**joined, columns=columns, ids=list(ids))
+    """Return all parts in one, with names; nothing is said of answers that became several."""
+    joined = Constraints.concat(parts)
+    columns = {name: joined.columns[name] for name in joined.columns if name != "answer_number"}
+    return joined._replaced(columns=columns, ids=check_ids(ids))

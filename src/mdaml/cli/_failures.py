@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from mdaml.cli._interrupts import INTERRUPTED as INTERRUPTED
 from mdaml.cli._interrupts import ignore_interrupts, leave_on_interrupt, walk_causes
@@ -81,7 +81,7 @@ def print_document_of(message: str, details: list[str], code: int) -> None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (until the process ends)
 
 
-def format_json(document: Mapping[str, Any]) -> str:
+def format_json(document: Mapping[str, object]) -> str:
     """Return a document as one line of UTF-8, as JSON must be; escaped where stdout has another."""
     plain = partial(json.dumps, document, allow_nan=False, default=_to_plain)
     text = plain(ensure_ascii=False)
@@ -92,7 +92,7 @@ def format_json(document: Mapping[str, Any]) -> str:
         return plain()
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: object) -> object:
     """Return what JSON knows for a number or array of NumPy, and text for all else."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 

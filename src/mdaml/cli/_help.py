@@ -1,22 +1,22 @@
 """Help pages that look the same with every version of typer, on a terminal and in a pipe."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from typer import Argument
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
 
+# Contexts, formatters and parameters: newer versions of typer have their own copy of click.
+Click: TypeAlias = Any
 # Plain pages: the boxes of typer differ from version to version.
-STYLE: dict[str, Any] = {
-    "rich_markup_mode": None,
-    "context_settings": {"max_content_width": 100},
-}
+STYLE: dict[str, Any] = {"rich_markup_mode": None, "context_settings": {"max_content_width": 100}}
 
 
 # Some pairs of versions of typer and click lose the help of arguments.
 _ARGUMENTS: dict[str, str] = {}
 
 
-def make_argument(name: str, text: str) -> Any:
+def make_argument(name: str, text: str) -> ArgumentInfo:
     """Return an argument of a command, shown by this name with this help."""
     _ARGUMENTS[name] = text
     return Argument(metavar=name, help=text, show_default=False)
@@ -25,11 +25,11 @@ def make_argument(name: str, text: str) -> Any:
 class Command(TyperCommand):
     """A command with our help page."""
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: Click) -> list[str]:
         """Return the words of the usage line."""
         return _list_words(self, ctx)
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Click, formatter: Click) -> None:
         """Write arguments and options in groups."""
         _write_params(self, ctx, formatter)
 
@@ -37,7 +37,7 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """A group of commands with our help page."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Click, formatter: Click) -> None:
         """Write options, then commands."""
         _write_params(self, ctx, formatter)
         with formatter.section("Commands"):
@@ -46,12 +46,12 @@ class Group(TyperGroup):
             )
 
 
-def _list_words(command: Any, ctx: Any) -> list[str]:
+def _list_words(command: Click, ctx: Click) -> list[str]:
     arguments = [p for p in command.get_params(ctx) if p.param_type_name == "argument"]
     return ["[OPTIONS]", *(_get_metavar(argument) for argument in arguments)]
 
 
-def _write_params(command: Any, ctx: Any, formatter: Any) -> None:
+def _write_params(command: Click, ctx: Click, formatter: Click) -> None:
     groups: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(ctx):
         if param.param_type_name == "argument":
@@ -66,15 +66,15 @@ def _write_params(command: Any, ctx: Any, formatter: Any) -> None:
             formatter.write_dl(rows)
 
 
-def _is_flag(param: Any) -> bool:
+def _is_flag(param: Click) -> bool:
     return bool(getattr(param, "is_flag", False))
 
 
-def _get_metavar(param: Any) -> str:
+def _get_metavar(param: Click) -> str:
     return param.metavar or param.name.upper()
 
 
-def _describe(param: Any) -> str:
+def _describe(param: Click) -> str:
     """Return the help of a parameter, and whether it is required, a flag, or has a default."""
     text = getattr(param, "help", None) or _ARGUMENTS.get(param.metavar, "")
     default = getattr(param.default, "value", param.default)

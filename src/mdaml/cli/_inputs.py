@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,17 +16,27 @@ from mdaml.io.tables import read_table
 
 if TYPE_CHECKING:
     from mdaml.constraints import Constraints
-    from mdaml.constraints._answer_files import Layout
+    from mdaml.constraints.forms.layout import Layout
 
+Settings: TypeAlias = dict[str, Any]  # of read_table
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
-# What the library asks for, and the option that gives it.
+# Settings of the library, and the options that give them.
 _OPTIONS = {
-    "pass ids=": "give their column by --id",
-    "Pass columns= to": "Give --columns to",
-    "pass form=": "give --form ",
-    "or form= for": "or --form for",
+    "ids": "--id COLUMN",
+    "columns": "--columns",
+    "form": "--form",
+    "id_column": "--id",
+    "label_column": "--labels",
+    "drop": "--drop",
+    "categorical": "--categorical",
+    "missing": "--missing",
 }
+
+
+def name_option(name: str, value: str) -> str:
+    """Return an option with its value, for messages of the library that say what to pass."""
+    return " ".join(filter(None, [_OPTIONS[name], value]))
 
 
 def check_file(path: Path) -> None:
@@ -44,10 +54,11 @@ def choose_columns(
     labels: str | None = None,
     known: Preparation | None = None,
     **preparation: Any,
-) -> dict[str, Any]:
+) -> Settings:
     """Return the options of :func:`read_table`; names may be separated by commas."""
     given = {name: _split(value) for name, value in (("drop", drop), *preparation.items())}
-    return {"id_column": id_column, "label_column": labels, "known": known} | given
+    given |= {"id_column": id_column, "label_column": labels, "known": known}
+    return given | {"naming": name_option}
 
 
 def _split(names: Any) -> Any:
@@ -69,7 +80,7 @@ def list_files(
     by_kind: Sequence[Sequence[Path] | None], columns: str | None = None, form: str | None = None
 ) -> list[AnswerFile]:
     """Return files of answers with what each should hold; names of columns are parted by commas."""
-    from mdaml.constraints._answer_files import choose_layout
+    from mdaml.constraints.forms.layout import choose_layout
 
     kinds = zip((*KINDS, "constraints"), by_kind, strict=True)
     files = [(kind, path) for kind, paths in kinds for path in paths or ()]
@@ -81,7 +92,7 @@ def list_files(
     for kind, path in files:
         own = kind if form is None and names and kind != "constraints" else form
         with convert_errors():
-            listed.append(AnswerFile(kind, path, choose_layout(own, names)))
+            listed.append(AnswerFile(kind, path, choose_layout(own, names, name_option)))
     return listed
 
 
@@ -92,11 +103,7 @@ def check_scored(files: Sequence[AnswerFile], labels: str | None) -> None:
 
 
 def read_inputs(
-    data: Path,
-    columns: dict[str, Any],
-    files: Sequence[AnswerFile],
-    screen: Screen,
-    skip_invalid: bool,
+    data: Path, columns: Settings, files: Sequence[AnswerFile], screen: Screen, skip_invalid: bool
 ) -> "tuple[Table, Constraints | None]":
     """Read the table and the comparisons of its rows, if there are any, and describe them."""
     constraints = None
@@ -118,7 +125,7 @@ def read_inputs(
     return table, constraints
 
 
-def read_data(path: Path, columns: dict[str, Any]) -> Table:
+def read_data(path: Path, columns: Settings) -> Table:
     """Read a table; report what is wrong with it as bad input."""
     check_file(path)
     with name_problems():
@@ -135,7 +142,7 @@ def name_problems() -> Iterator[None]:
         raise CommandError(message, details=details) from error
 
 
-def describe_data(table: Table) -> dict[str, Any]:
+def describe_data(table: Table) -> dict[str, object]:
     """Return what the JSON document says of a table."""
     return {
         "file": str(table.path),
@@ -191,7 +198,9 @@ def _read_comparisons(
     files: Sequence[AnswerFile], table: Table, skip_invalid: bool
 ) -> "tuple[Constraints, list[str]]":
     """Return the comparisons of all files, and their wrong lines, if these may be skipped."""
-    parts, problems, n_lines = list["Constraints"](), list[str](), 0
+    from mdaml.constraints import Constraints
+
+    parts, problems, n_lines = list[Constraints](), list[str](), 0
     for kind, path, layout in files:
         value, wrong, n_read = _read_file(path, table, layout)
         others = [name for name in KINDS if name != kind and len(getattr(value, name))]
@@ -208,52 +217,22 @@ def _read_comparisons(
         details = problems[:_MAX_PROBLEMS] + ([f"… and {more} more"] if more > 0 else [])
         message = f"{len(problems)} of {count(n_lines, 'line')} cannot be used. "
         raise CommandError(f"{message}Fix them, or pass --skip-invalid.", details=details)
-    return _join(parts), problems
+    return Constraints.concat(parts), problems
 
 
 def _read_file(path: Path, table: Table, layout: "Layout") -> "tuple[Constraints, list[str], int]":
     from mdaml.constraints import Constraints
-    from mdaml.constraints._files import read_lines
+    from mdaml.constraints.files import read_lines
 
     check_file(path)
     try:
-        value, wrong, n_lines = read_lines(Constraints, path, table.ids, len(table.X), layout)
+        value, wrong, n_lines = read_lines(
+            Constraints, path, table.ids, len(table.X), layout, name_option
+        )
     except ValueError as error:
-        message = _name_option(str(error))
+        message = str(error)
         if "not one of the ids" in message or "not an integer" in message:
             message += f" {table.describe_names()}"
         raise CommandError(message) from None
-    problems = [f"{path}:{p.line}: {_name_option(p.reason)} ({p.text})" for p in wrong]
+    problems = [f"{path}:{p.line}: {p.reason} ({p.text})" for p in wrong]
     return value, problems, n_lines
-
-
-def _name_option(reason: str) -> str:
-    """Name the option in place of the argument that the library asks for."""
-    for argument, option in _OPTIONS.items():
-        reason = reason.replace(argument, option)
-    return reason
-
-
-def _join(parts: "Sequence[Constraints]") -> "Constraints":
-    """Return all constraints in one value; weights and columns go with their kinds."""
-    from mdaml.constraints import Constraints
-
-    if len(parts) == 1:
-        return parts[0]
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in (*KINDS, "pair_labels")
-    }
-
-    def in_order(columns: Sequence[Any]) -> Any:
-        ends = [np.cumsum([len(part.triplets), len(part.pairs)]) for part in parts]
-        by_part = [np.split(column, end) for column, end in zip(columns, ends, strict=True)]
-        return np.concatenate([c for of_kind in zip(*by_part, strict=True) for c in of_kind])
-
-    names = dict.fromkeys(name for part in parts for name in part.columns)
-    own = {
-        name: in_order([p.columns.get(name, np.full(p.n_constraints, "", object)) for p in parts])
-        for name in names
-    }
-    weights = in_order([part.weights for part in parts])
-    return Constraints(**arrays, weights=weights, columns=own, n_points=parts[0].n_points)

@@ -1,7 +1,7 @@
 """Ctrl-C, from the first moment of the command ``mdaml`` to its last.
 
-The first one raises KeyboardInterrupt, once; those that come while that is handled change nothing,
-and the process leaves by one road, :func:`_leave`. The handlers are functions of Python, never
+The first one raises KeyboardInterrupt; later ones change nothing while it is handled, and the
+process always ends in :func:`_leave`. The handlers are functions of Python, never
 SIG_IGN while work is done: processes that the command starts would go on ignoring Ctrl-C.
 
 A module of its own that loads next to nothing: it comes before everything that takes time.
@@ -13,7 +13,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 INTERRUPTED = 130  # the exit code
 _AGAIN = 0.05  # seconds until an interrupt that got lost is raised once more
@@ -48,7 +51,7 @@ def allow_interrupts() -> None:
 
 
 def ignore_interrupts() -> None:
-    """Let the outcome be told once and to its end: Ctrl-C changes nothing any more.
+    """Report the outcome once and completely: from here on Ctrl-C changes nothing.
 
     Raises KeyboardInterrupt for one that came just before, unless one is being handled. Does
     nothing outside of the command.
@@ -58,7 +61,7 @@ def ignore_interrupts() -> None:
 
 
 def leave_on_interrupt(code: int) -> None:
-    """Exit at once, with the code that was told, if Ctrl-C comes while Python ends its threads.
+    """Exit at once, with the code that was reported, if Ctrl-C comes while Python ends threads.
 
     What was being made when an interruption came lives as long as its traceback, to the very end:
     the compiler crashes when objects are destroyed that were changing hands.
@@ -77,7 +80,7 @@ def walk_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _note(*_: Any) -> None:
+def _note(*_: object) -> None:
     global _noted
     _noted = True
 
@@ -93,7 +96,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def _ignore(*_: Any) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
@@ -104,7 +107,7 @@ def _is_answering(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _answer_unraisable(lost: Any) -> None:
+def _answer_unraisable(lost: "UnraisableHookArgs") -> None:
     """Deal with an error that came where Python can only print it, such as in a callback.
 
     An interrupt is raised again. Other errors after an interrupt are its consequences: objects

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,14 +13,18 @@ from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from mdaml.constraints import Constraints
 
+Value: TypeAlias = str | float | bool | None
+Params: TypeAlias = dict[str, Any]  # of an estimator, or of its fit
 _HIDDEN = ("callback", "random_state", "device", "verbose")  # set otherwise, or of no use in a file
 
 
-def make_estimator(method: str, params: dict[str, Any], seed: int) -> Any:
+def make_estimator(method: str, params: Params, seed: int) -> "BaseEstimator":
     """Return an estimator with these parameters, or refuse unknown ones."""
-    estimator: Any = get_class(method)()
+    estimator = get_class(method)()
     known = estimator.get_params()
     for name in params:
         if name not in known or name in _HIDDEN:
@@ -31,17 +35,17 @@ def make_estimator(method: str, params: dict[str, Any], seed: int) -> Any:
     return estimator.set_params(**params, **seeds)
 
 
-def get_params(estimator: Any) -> dict[str, Any]:
+def get_params(estimator: "BaseEstimator") -> Params:
     """Return the parameters that a user may set."""
     return {n: v for n, v in estimator.get_params().items() if n not in _HIDDEN}
 
 
-def parse_params(given: Sequence[str] | None) -> dict[str, Any]:
+def parse_params(given: Sequence[str] | None) -> Params:
     """Return parameters from texts like ``n_modes=3``."""
     return {name: _parse_value(value) for name, value in _split("--param", given).items()}
 
 
-def parse_grid(given: Sequence[str] | None) -> dict[str, list[Any]]:
+def parse_grid(given: Sequence[str] | None) -> dict[str, list[Value]]:
     """Return values to try from texts like ``n_modes=1,3,10``."""
     texts = {name: values.split(",") for name, values in _split("--grid", given).items()}
     return {name: [_parse_value(value) for value in values] for name, values in texts.items()}
@@ -59,7 +63,7 @@ def _split(option: str, given: Sequence[str] | None) -> dict[str, str]:
     return params
 
 
-def _parse_value(text: str) -> Any:
+def _parse_value(text: str) -> Value:
     text = text.strip()
     words = {"none": None, "true": True, "false": False}
     if text.lower() in words:
@@ -88,14 +92,14 @@ def check_usage(method: str, has_comparisons: bool, labels: str | None) -> None:
         raise CommandError(f"There is nothing to learn from: give {what}.")
 
 
-def choose_supervision(constraints: "Constraints | None", table: Table) -> dict[str, Any]:
+def choose_supervision(constraints: "Constraints | None", table: Table) -> Params:
     """Return what to pass to ``fit`` beside X."""
     if constraints is not None:
         return {"constraints": constraints}
     return {} if table.labels is None else {"y": table.encode_labels()}
 
 
-def save_model(model: Any, path: Path, table: Table) -> None:
+def save_model(model: "BaseEstimator", path: Path, table: Table) -> None:
     """Write a model with what it must know of its table."""
     from mdaml.estimators.pipelines import list_metrics
 
@@ -108,7 +112,7 @@ def save_model(model: Any, path: Path, table: Table) -> None:
         model.save(path)
 
 
-def load_model(path: Path) -> tuple[Any, Preparation | None]:
+def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":
     """Return a model, and how to prepare tables for it, if it knows.
 
     The names of its features are taken off the model, so that it takes arrays without a warning.
@@ -118,7 +122,7 @@ def load_model(path: Path) -> tuple[Any, Preparation | None]:
 
     check_file(path)
     with convert_errors(code=WORK_FAILED):
-        model: Any = load(path)
+        model: BaseEstimator = load(path)
     found = [vars(metric).pop("feature_names_in_", None) for metric in list_metrics(model)]
     plain = vars(model).pop("preparation_", None)
     if plain is not None:
@@ -137,7 +141,7 @@ def get_labels(labels: str | None, known: Preparation | None) -> str | None:
     return known.label_column if labels is None and known is not None else labels
 
 
-def check_width(model: Any, path: Path, table: Table) -> None:
+def check_width(model: "BaseEstimator", path: Path, table: Table) -> None:
     """Refuse a table of the wrong width; columns are chosen by name where both have names."""
     if len(table.features) != model.n_features_in_:
         raise CommandError(

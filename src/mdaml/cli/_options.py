@@ -1,11 +1,11 @@
 """Arguments and options that several commands share."""
 
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+from typer.models import OptionInfo
 
 from mdaml import estimators
 from mdaml.cli._help import make_argument
@@ -56,11 +56,13 @@ _HELP = {
 }
 
 
-def _option(name: str, metavar: str | None, panel: str | None = None, **settings: Any) -> Any:
+def _option(
+    name: str, metavar: str | None, panel: str | None = None, **settings: Any
+) -> OptionInfo:
     return typer.Option(name, metavar=metavar, help=_HELP[name], rich_help_panel=panel, **settings)
 
 
-# Estimators by their names in lower case; a hyphen parts what is written small: dml-eig, dml-dc.
+# Estimators by their names in lower case, with a hyphen before a suffix: dml-eig, dml-dc.
 METHODS = {re.sub("^DML(?=[a-z])", "DML-", name).lower(): name for name in estimators.__all__}
 
 
@@ -76,21 +78,6 @@ def _check_method(name: str) -> str:
     return name
 
 
-class Missing(StrEnum):
-    """What to do about empty cells."""
-
-    ERROR = "error"
-    DROP = "drop"
-    MEDIAN = "median"
-
-
-class HoldOut(StrEnum):
-    """What a search holds out to score by."""
-
-    COMPARISONS = "comparisons"
-    POINTS = "points"
-
-
 _Files: TypeAlias = list[Path] | None
 _Texts: TypeAlias = list[str] | None
 _COLUMNS, _COMPARISONS, _METHOD = "Columns of DATA", "Comparisons", "Method"
@@ -101,7 +88,9 @@ ModelOut: TypeAlias = Annotated[Path, _option("--out", "MODEL", show_default=Fal
 Id: TypeAlias = Annotated[str | None, _option("--id", "COLUMN", _COLUMNS)]
 Labels: TypeAlias = Annotated[str | None, _option("--labels", "COLUMN", _COLUMNS)]
 Drop: TypeAlias = Annotated[_Texts, _option("--drop", "COLUMNS", _COLUMNS)]
-MissingRule: TypeAlias = Annotated[Missing, _option("--missing", "error|drop|median", _COLUMNS)]
+MissingRule: TypeAlias = Annotated[
+    Literal["error", "drop", "median"], _option("--missing", "error|drop|median", _COLUMNS)
+]
 Categorical: TypeAlias = Annotated[_Texts, _option("--categorical", "COLUMNS", _COLUMNS)]
 Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISONS)]
 Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
@@ -126,6 +115,8 @@ Estimate: TypeAlias = Annotated[bool, _option("--estimate/--no-estimate", None, 
 Seed: TypeAlias = Annotated[int, _option("--seed", "N", _METHOD, min=0)]
 Grid: TypeAlias = Annotated[_Texts, _option("--grid", "NAME=V1,V2,...", _METHOD)]
 Folds: TypeAlias = Annotated[int, _option("--folds", "N", _METHOD, min=2)]
-HeldOut: TypeAlias = Annotated[HoldOut, _option("--hold-out", "comparisons|points", _METHOD)]
+HeldOut: TypeAlias = Annotated[
+    Literal["comparisons", "points"], _option("--hold-out", "comparisons|points", _METHOD)
+]
 Raw: TypeAlias = Annotated[bool, _option("--raw", None)]
 Json: TypeAlias = Annotated[bool, _option("--json", None)]

@@ -1,66 +1,47 @@
 """Queries, documents and relevant pairs of the commands ``adapt`` and ``evaluate``."""
 
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
-from mdaml._typing import IntArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml.cli._inputs import check_file, count
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.beir import read_pairs, read_vectors
 from mdaml.io.columns import Table
 
-_VECTORS = ".csv, .parquet, .npy, or .jsonl with the fields _id and embedding"
+if TYPE_CHECKING:
+    from mdaml.retrieval import RetrievalScores
 
-Queries: TypeAlias = Annotated[
-    Path,
-    typer.Argument(metavar="QUERIES", help=f"Vectors of queries: {_VECTORS}.", show_default=False),
-]
-Documents: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DOCUMENTS", help="Vectors of documents, in the same formats.", show_default=False
-    ),
-]
-Relevant: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RELEVANT",
-        help="Pairs of a query and a relevant document, optionally with a grade: .tsv like BEIR's "
-        "qrels, .csv, .parquet or .npy. Clicks can be used as they are.",
-        show_default=False,
-    ),
-]
-QueryVectors: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--query-vectors", metavar="FILE", help="Vectors of the lines of QUERIES, a .jsonl file."
-    ),
-]
-DocumentVectors: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--document-vectors",
-        metavar="FILE",
-        help="Vectors of the lines of DOCUMENTS, a .jsonl file.",
-    ),
-]
-SkipUnknown: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--skip-unknown", help="Skip pairs of unknown queries or documents, and count them."
-    ),
-]
+_HELP = {
+    "QUERIES": "Vectors of queries: .csv, .parquet, .npy, or .jsonl with the fields _id and "
+    "embedding.",
+    "DOCUMENTS": "Vectors of documents, in the same formats.",
+    "RELEVANT": "Pairs of a query and a relevant document, optionally with a grade: .tsv like "
+    "BEIR's qrels, .csv, .parquet or .npy. Clicks can be used as they are.",
+    "--query-vectors": "Vectors of the lines of QUERIES, a .jsonl file.",
+    "--document-vectors": "Vectors of the lines of DOCUMENTS, a .jsonl file.",
+    "--skip-unknown": "Skip pairs of unknown queries or documents, and count them.",
+}
 
 
-class Search(NamedTuple):
-    """What the files hold."""
+def _argument(name: str) -> ArgumentInfo:
+    return typer.Argument(metavar=name, help=_HELP[name], show_default=False)
 
-    queries: Table
-    documents: Table
-    relevant: Any  # (n_pairs, 3) rows of queries, rows of documents, grades
+
+def _option(name: str, metavar: str | None = None) -> OptionInfo:
+    return typer.Option(name, metavar=metavar, help=_HELP[name])
+
+
+Queries = Annotated[Path, _argument("QUERIES")]
+Documents = Annotated[Path, _argument("DOCUMENTS")]
+Relevant = Annotated[Path, _argument("RELEVANT")]
+QueryVectors = Annotated[Path | None, _option("--query-vectors", "FILE")]
+DocumentVectors = Annotated[Path | None, _option("--document-vectors", "FILE")]
+SkipUnknown = Annotated[bool, _option("--skip-unknown")]
 
 
 def read_search(
@@ -68,13 +49,14 @@ def read_search(
     vectors: tuple[Path | None, Path | None],
     skip_unknown: bool,
     screen: Screen,
-) -> Search:
-    """Read queries, documents and pairs, and describe them."""
+) -> tuple[Table, Table, FloatArray]:
+    """Return queries, documents, and rows of both with grades, (n_pairs, 3); describe them."""
     for path in (*files, *vectors):
         if path is not None:
             check_file(path)
     with screen.show_progress(f"reading {files[1]}"), convert_errors():
-        queries, documents = (read_vectors(*both) for both in zip(files, vectors, strict=False))
+        queries = read_vectors(files[0], vectors[0], "--query-vectors FILE.npy")
+        documents = read_vectors(files[1], vectors[1], "--document-vectors FILE.npy")
         pairs = read_pairs(files[2])
     if queries.X.shape[1] != documents.X.shape[1]:
         raise CommandError(
@@ -99,7 +81,7 @@ def read_search(
     grades = np.array([grade for _, _, grade in pairs])
     known = np.delete(np.column_stack([rows, grades]), unknown, axis=0)
     _describe(screen, queries, documents, known[:, 0].astype(int), len(unknown))
-    return Search(queries, documents, known)
+    return queries, documents, known
 
 
 def _find_rows(table: Table, names: list[str]) -> IntArray:
@@ -126,7 +108,7 @@ def _describe(
     )
 
 
-def print_scores(found: Any, names: Table, screen: Screen) -> None:
+def print_scores(found: "RetrievalScores", names: Table, screen: Screen) -> None:
     """Print scores beside those of the base, and the queries that lost most."""
     rows = []
     for name in found.measures:

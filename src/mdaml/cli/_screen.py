@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import typer
 from numpy.linalg import LinAlgError
@@ -37,7 +37,7 @@ class Screen:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.document: dict[str, Any] = {}
+        self.document: dict[str, object] = {}
         self.console = Console(highlight=False)
         self._facts: list[tuple[str, str]] = []
         self._warnings: list[str] = []
@@ -47,7 +47,7 @@ class Screen:
         if not self.as_json:
             typer.echo(line)
 
-    def add_fact(self, name: str, text: str, value: Any) -> None:
+    def add_fact(self, name: str, text: str, value: object) -> None:
         """Keep a fact, as text for people and as a value for the document."""
         self._facts.append((name, text))
         self.document[name] = value

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.models import OptionInfo
 
 from mdaml.cli import _options as options
 from mdaml.cli._retrieval import (
@@ -21,42 +21,31 @@ from mdaml.cli._retrieval import (
 )
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
+if TYPE_CHECKING:
+    from mdaml.retrieval import QueryAdapter
 
-class Similarity(StrEnum):
-    """By which an index ranks documents."""
+_HELP = {
+    "--out": "Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
+    "sentence-transformers, whose name has no suffix.",
+    "--similarity": "How the index ranks documents.",
+    "--rank": "Learn I + U V^T of this rank. By default any matrix.",
+    "--symmetric": "Map documents too: they must be stored again.",
+    "--anchor": "How strongly the map is kept near the identity. By default chosen on held-out "
+    "queries.",
+    "--device": "cuda, cpu or auto for torch. By default NumPy.",
+}
 
-    COSINE = "cosine"
-    DOT = "dot"
-    EUCLIDEAN = "euclidean"
+
+def _option(name: str, metavar: str | None = None, **settings: Any) -> OptionInfo:
+    return typer.Option(name, metavar=metavar, help=_HELP[name], **settings)
 
 
-_Out: TypeAlias = Annotated[
-    Path,
-    typer.Option(
-        metavar="MODEL",
-        help="Where to write: .mdaml, .safetensors, .onnx, .npy, or a folder for "
-        "sentence-transformers, whose name has no suffix.",
-        show_default=False,
-    ),
-]
-_Similarity: TypeAlias = Annotated[Similarity, typer.Option(help="How the index ranks documents.")]
-_Rank: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Learn I + U V^T of this rank. By default any matrix.")
-]
-_Symmetric: TypeAlias = Annotated[
-    bool, typer.Option("--symmetric", help="Map documents too: they must be stored again.")
-]
-_Anchor: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="How strongly the map is kept near the identity. By default chosen on held-out "
-        "queries.",
-    ),
-]
-_Device: TypeAlias = Annotated[
-    str | None, typer.Option(help="cuda, cpu or auto for torch. By default NumPy.")
-]
+_Out = Annotated[Path, _option("--out", "MODEL", show_default=False)]
+_Similarity = Annotated[Literal["cosine", "dot", "euclidean"], _option("--similarity")]
+_Rank = Annotated[int | None, _option("--rank", min=1)]
+_Symmetric = Annotated[bool, _option("--symmetric")]
+_Anchor = Annotated[float | None, _option("--anchor", min=0.0)]
+Device = Annotated[str | None, _option("--device")]
 
 
 def adapt(
@@ -64,11 +53,11 @@ def adapt(
     documents: Documents,
     relevant: Relevant,
     out: _Out,
-    similarity: _Similarity = Similarity.COSINE,
+    similarity: _Similarity = "cosine",
     rank: _Rank = None,
     symmetric: _Symmetric = False,
     anchor: _Anchor = None,
-    device: _Device = None,
+    device: Device = None,
     query_vectors: QueryVectors = None,
     document_vectors: DocumentVectors = None,
     skip_unknown: SkipUnknown = False,
@@ -89,22 +78,20 @@ def adapt(
         files = (queries, documents, relevant)
         inputs = (*files, query_vectors, document_vectors)
         part = resources.enter_context(_output(out, inputs))
-        search = read_search(files, (query_vectors, document_vectors), skip_unknown, screen)
+        asked, stored, pairs = read_search(
+            files, (query_vectors, document_vectors), skip_unknown, screen
+        )
         model = QueryAdapter(
             rank,
-            similarity.value,
+            similarity,
             symmetric=symmetric,
             anchor="auto" if anchor is None else anchor,
             device=device,  # type: ignore[arg-type]
             random_state=seed,
         )
         start = time.perf_counter()
-        with (
-            screen.follow_work("learning"),
-            screen.collect_warnings(),
-            convert_errors(ImportError),
-        ):
-            model.fit(search.queries.X, search.documents.X, search.relevant)
+        with screen.follow_work("learning"), screen.collect_warnings(), convert_errors(ImportError):
+            model.fit(asked.X, stored.X, pairs)
         _describe(model, time.perf_counter() - start, screen)
         model.set_params(device=None)  # of no use to who loads it
         _write(model, part, out.suffix.lower())
@@ -112,7 +99,7 @@ def adapt(
         screen.print_facts()
 
 
-def _describe(model: Any, seconds: float, screen: Screen) -> None:
+def _describe(model: "QueryAdapter", seconds: float, screen: Screen) -> None:
     """Say what was learned, and what held-out queries say of it."""
     held_out = model.held_out_
     outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
@@ -139,7 +126,7 @@ def _output(out: Path, inputs: Sequence[Path | None]) -> AbstractContextManager[
     return nullcontext(out)
 
 
-def _write(model: Any, part: Path, suffix: str) -> None:
+def _write(model: "QueryAdapter", part: Path, suffix: str) -> None:
     import numpy as np
 
     with convert_errors(ImportError):

@@ -2,42 +2,60 @@
 
 import tempfile
 import webbrowser
+from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+from typer.models import OptionInfo
 
 from mdaml.cli._inputs import check_file
 from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
 
 if TYPE_CHECKING:
+    from mdaml.ask.items import Items
+    from mdaml.ask.running import Running
     from mdaml.constraints import Constraints
 
+# What people are asked.
+Form: TypeAlias = Literal["triplet", "odd", "same", "pick"]
+_HELP = {
+    "--demo": "Compare 60 colours.",
+    "--answers": "Where to store answers; existing ones are kept.",
+    "--database": "Keep answers in PostgreSQL instead, for several servers.",
+    "COLUMN": "Column to show; repeat for more.",
+    "--id": "Column that names the items.",
+    "--features": "Features from another file: .npy, row by row, or a table with the same ids, "
+    "such as one written by mdaml features.",
+    "--folder": "Where the files are, if not beside ITEMS.",
+    "--scale/--no-scale": "Divide features by their standard deviations. This is the default "
+    "unless their names are numbered, such as f1, f2, …, or they come from .npy.",
+    "--form": "More like left or right; odd one out of three; same or different; pick some of "
+    "several.",
+    "--question": "The question in your own words.",
+    "--pick": "How many to pick …",
+    "--show": "… of how many.",
+    "--held-out": "Share of random questions, used for scores.",
+    "--repeats": "Share of questions that are repeated.",
+    "--gold": "Questions with known answers, asked every 20th time: columns a,b,c (odd: "
+    "item1,item2,item3,odd; same: a,b,label; pick: anchor,shown,picked, lists as x|y).",
+    "--intro": "Instructions and consent, which people accept before the first question.",
+    "--limit": "Maximum number of answers per person.",
+    "--host": "Address to listen on. Unless it is this machine, people need a personal link.",
+    "--port": "Port to listen on; 0 picks a free one.",
+    "--links": "Always require personal links.",
+    "--learn/--no-learn": "Learn while people answer. With several servers, let only one learn.",
+    "--browser/--no-browser": "Open the page in a browser.",
+}
 _ITEMS, _QUESTIONS, _SERVER = "Items", "Questions", "Server"
 
 
-class Form(StrEnum):
-    """What people are asked."""
-
-    TRIPLET = "triplet"
-    ODD = "odd"
-    SAME = "same"
-    PICK = "pick"
+def _option(name: str, metavar: str | None, panel: str | None, **settings: Any) -> OptionInfo:
+    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=_HELP[name], **settings)
 
 
-_Columns: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=_ITEMS, help="Column to show; repeat for more."),
-]
-
-
-def _option(*names: str, panel: str, text: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=panel, help=text, **more)
-
-
-_Items: TypeAlias = Annotated[
+_Items = Annotated[
     Path | None,
     typer.Argument(
         metavar="[ITEMS]",
@@ -46,107 +64,30 @@ _Items: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
-_Demo: TypeAlias = Annotated[bool, typer.Option("--demo", help="Compare 60 colours.")]
-_Answers: TypeAlias = Annotated[
-    Path, typer.Option(metavar="FILE", help="Where to store answers; existing ones are kept.")
+_Columns = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=_ITEMS, help=_HELP["COLUMN"])
 ]
-_Database: TypeAlias = Annotated[
-    str | None,
-    _option(
-        panel=_SERVER,
-        text="Keep answers in PostgreSQL instead, for several servers.",
-        metavar="postgresql://…",
-    ),
-]
-_IdColumn: TypeAlias = Annotated[
-    str | None,
-    _option("--id", panel=_ITEMS, metavar="COLUMN", text="Column that names the items."),
-]
-_Features: TypeAlias = Annotated[
-    Path | None,
-    _option(
-        panel=_ITEMS,
-        metavar="FILE",
-        text="Features from another file: .npy, row by row, or a table with the same ids, such "
-        "as one written by mdaml features.",
-    ),
-]
-_Folder: TypeAlias = Annotated[
-    Path | None,
-    _option(panel=_ITEMS, text="Where the files are, if not beside ITEMS.", metavar="FOLDER"),
-]
-_Scale: TypeAlias = Annotated[
-    bool | None,
-    _option(
-        "--scale/--no-scale",
-        panel=_ITEMS,
-        text="Divide features by their standard deviations. This is the default unless their "
-        "names are numbered, such as f1, f2, …, or they come from .npy.",
-        show_default=False,
-    ),
-]
-_FormOption: TypeAlias = Annotated[
-    Form,
-    _option(
-        panel=_QUESTIONS,
-        metavar="|".join(Form),
-        text="More like left or right; odd one out of three; same or different; pick some of "
-        "several.",
-    ),
-]
-_Question: TypeAlias = Annotated[
-    str | None, _option(panel=_QUESTIONS, text="The question in your own words.", metavar="TEXT")
-]
-_Pick: TypeAlias = Annotated[int, _option(panel=_QUESTIONS, text="How many to pick …", metavar="K")]
-_Show: TypeAlias = Annotated[int, _option(panel=_QUESTIONS, text="… of how many.", metavar="N")]
-_HeldOut: TypeAlias = Annotated[
-    float,
-    _option(panel=_QUESTIONS, text="Share of random questions, used for scores.", metavar="SHARE"),
-]
-_Repeats: TypeAlias = Annotated[
-    float, _option(panel=_QUESTIONS, text="Share of questions that are repeated.", metavar="SHARE")
-]
-_Gold: TypeAlias = Annotated[
-    Path | None,
-    _option(
-        panel=_QUESTIONS,
-        metavar="FILE",
-        text="Questions with known answers, asked every 20th time: columns a,b,c (odd: "
-        "item1,item2,item3,odd; same: a,b,label; pick: anchor,shown,picked, lists as x|y).",
-    ),
-]
-_Intro: TypeAlias = Annotated[
-    Path | None,
-    _option(
-        panel=_QUESTIONS,
-        metavar="FILE.md",
-        text="Instructions and consent, which people accept before the first question.",
-    ),
-]
-_Limit: TypeAlias = Annotated[
-    int | None, _option(panel=_QUESTIONS, text="Maximum number of answers per person.", metavar="N")
-]
-_Host: TypeAlias = Annotated[
-    str,
-    _option(
-        panel=_SERVER,
-        metavar="ADDRESS",
-        text="Address to listen on. Unless it is this machine, people need a personal link.",
-    ),
-]
-_Port: TypeAlias = Annotated[
-    int, _option(panel=_SERVER, text="Port to listen on; 0 picks a free one.")
-]
-_Links: TypeAlias = Annotated[
-    bool, _option("--links", panel=_SERVER, text="Always require personal links.")
-]
-_Learn: TypeAlias = Annotated[
-    bool,
-    _option(
-        panel=_SERVER, text="Learn while people answer. With several servers, let only one learn."
-    ),
-]
-_Browser: TypeAlias = Annotated[bool, _option(panel=_SERVER, text="Open the page in a browser.")]
+_Demo = Annotated[bool, _option("--demo", None, None)]
+_Answers = Annotated[Path, _option("--answers", "FILE", None)]
+_Database = Annotated[str | None, _option("--database", "postgresql://…", _SERVER)]
+_IdColumn = Annotated[str | None, _option("--id", "COLUMN", _ITEMS)]
+_Features = Annotated[Path | None, _option("--features", "FILE", _ITEMS)]
+_Folder = Annotated[Path | None, _option("--folder", "FOLDER", _ITEMS)]
+_Scale = Annotated[bool | None, _option("--scale/--no-scale", None, _ITEMS, show_default=False)]
+_FormOption = Annotated[Form, _option("--form", "triplet|odd|same|pick", _QUESTIONS)]
+_Question = Annotated[str | None, _option("--question", "TEXT", _QUESTIONS)]
+_Pick = Annotated[int, _option("--pick", "K", _QUESTIONS)]
+_Show = Annotated[int, _option("--show", "N", _QUESTIONS)]
+_HeldOut = Annotated[float, _option("--held-out", "SHARE", _QUESTIONS)]
+_Repeats = Annotated[float, _option("--repeats", "SHARE", _QUESTIONS)]
+_Gold = Annotated[Path | None, _option("--gold", "FILE", _QUESTIONS)]
+_Intro = Annotated[Path | None, _option("--intro", "FILE.md", _QUESTIONS)]
+_Limit = Annotated[int | None, _option("--limit", "N", _QUESTIONS)]
+_Host = Annotated[str, _option("--host", "ADDRESS", _SERVER)]
+_Port = Annotated[int, _option("--port", None, _SERVER)]
+_Links = Annotated[bool, _option("--links", None, _SERVER)]
+_Learn = Annotated[bool, _option("--learn/--no-learn", None, _SERVER)]
+_Browser = Annotated[bool, _option("--browser/--no-browser", None, _SERVER)]
 
 
 def ask(
@@ -162,7 +103,7 @@ def ask(
     features: _Features = None,
     folder: _Folder = None,
     scale: _Scale = None,
-    form: _FormOption = Form.TRIPLET,
+    form: _FormOption = "triplet",
     question: _Question = None,
     pick: _Pick = 2,
     show: _Show = 6,
@@ -196,7 +137,7 @@ def ask(
         columns = [(kind, name) for kind, names in shown.items() for name in names or ()]
         with convert_errors():
             plan = Plan(
-                form=str(form),
+                form=form,
                 question=question,
                 pick=pick,
                 show=show,
@@ -232,7 +173,7 @@ def _prepare_demo(stack: ExitStack) -> Path:
     return write_demo(Path(stack.enter_context(tempfile.TemporaryDirectory())))
 
 
-def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
+def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> "Items":
     from mdaml.ask.items import read_items
 
     if not items.is_dir():
@@ -241,13 +182,13 @@ def _read(items: Path, columns: list[tuple[str, str]], **options: Any) -> Any:
         return read_items(items, shown=columns, **options)
 
 
-def _read_gold(path: Path | None, ids: Any, form: Form) -> "Constraints | None":
+def _read_gold(path: Path | None, ids: Sequence[str], form: str) -> "Constraints | None":
     from mdaml.constraints import Constraints
 
     if path is None:
         return None
     check_file(path)
-    kinds = {Form.ODD: "odd_one_out", Form.PICK: "picks"}
+    kinds = {"odd": "odd_one_out", "pick": "picks"}
     return Constraints.read(path, ids=ids, form=kinds.get(form))
 
 
@@ -259,7 +200,7 @@ def _read_text(path: Path) -> str:
         raise CommandError(f"{path}: this is not UTF-8 text. Save it as UTF-8.") from None
 
 
-def _announce(screen: Screen, running: Any, items: Any, browser: bool) -> None:
+def _announce(screen: Screen, running: "Running", items: "Items", browser: bool) -> None:
     n_features = 0 if items.X is None else items.X.shape[1]
     what = f"{n_features} features" if n_features else "no features: questions are random"
     screen.print(f"{len(items.ids)} items, {what}.")

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -14,6 +14,9 @@ from mdaml.io.columns import Table
 from mdaml.io.writers import write_frame
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+    from sklearn.base import BaseEstimator
+
     from mdaml.constraints import Constraints
 
 _MEMBERS = ("a", "b", "c", "d")
@@ -43,8 +46,7 @@ _Top: TypeAlias = Annotated[
 _By: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN",
-        help="Column that says who made each comparison; persons are judged too.",
+        metavar="COLUMN", help="Column that says who made each comparison; persons are judged too."
     ),
 ]
 _Seconds: TypeAlias = Annotated[
@@ -124,8 +126,11 @@ def _check_named(named: dict[str, str | None], *, has_files: bool) -> None:
 
 
 def _audit(
-    model: Any, table: Table, compared: "Constraints | None", named: dict[str, Any]
-) -> tuple[Any, Any]:
+    model: "BaseEstimator",
+    table: Table,
+    compared: "Constraints | None",
+    named: dict[str, str | None],
+) -> "tuple[DataFrame, DataFrame | None]":
     """Return the frame of the comparisons or labels, and that of the persons if there are any."""
     from mdaml.inspection import audit as audit_comparisons
 
@@ -134,10 +139,13 @@ def _audit(
     frame = audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
     if named["who"] is None:
         return frame, None
-    return frame, audit_comparisons(model, table.X, constraints=compared, **named)
+    who, seconds, left = (named[name] for name in ("who", "seconds", "left"))
+    return frame, audit_comparisons(
+        model, table.X, constraints=compared, who=who, seconds=seconds, left=left
+    )
 
 
-def _audit_labels(model: Any, table: Table) -> Any:
+def _audit_labels(model: "BaseEstimator", table: Table) -> "DataFrame":
     """Return the frame of the labels, with ids for the rows."""
     from mdaml.inspection import audit_labels
 
@@ -152,16 +160,11 @@ def _audit_labels(model: Any, table: Table) -> Any:
     return frame
 
 
-def _print_persons(persons: Any, screen: Screen) -> None:
-    plain = persons.astype(object)
-    records = plain.where(plain.notna(), None).to_dict("records")
-    screen.document["persons"] = records
-    screen.print()
-    rows = [[_format_cell(value) for value in record.values()] for record in records]
-    screen.print_table("Persons", list(persons.columns), rows)
+def _print_persons(persons: "DataFrame", screen: Screen) -> None:
+    screen.document["persons"] = _print_records("Persons", persons, screen)
 
 
-def _print_counts(frame: Any, screen: Screen) -> None:
+def _print_counts(frame: "DataFrame", screen: Screen) -> None:
     counts = frame["category"].value_counts(sort=False)
     screen.document["categories"] = {str(name): int(n) for name, n in counts.items()}
     shares = {name: f"{n / len(frame):.1%}" for name, n in counts.items()}
@@ -171,23 +174,29 @@ def _print_counts(frame: Any, screen: Screen) -> None:
     screen.print_table("What became of them", ("category", "count", "share", "meaning"), rows)
 
 
-def _print_top(frame: Any, n: int, screen: Screen) -> None:
+def _print_top(frame: "DataFrame", n: int, screen: Screen) -> None:
     """Print the comparisons that are most likely wrong, the likeliest first."""
     first = frame.sort_values("suspicion", ascending=False, kind="stable").head(n)
     columns = [*(name for name in (*_MEMBERS, *_LABELLED) if name in frame)]
     columns += ["suspicion", "slack", "category"]
     if "kind" in frame and frame["kind"].nunique() > 1:
         columns = ["kind", *columns]
-    plain = first[columns].astype(object)
-    records = plain.where(plain.notna(), None).to_dict("records")
+    records = _print_records("Most likely wrong", first[columns], screen)
     screen.document["most_suspicious"] = records
+
+
+def _print_records(title: str, frame: "DataFrame", screen: Screen) -> list[dict[str, object]]:
+    """Print a data frame, if it has rows, and return its rows for the document."""
+    plain = frame.astype(object)
+    records: list[dict[str, object]] = plain.where(plain.notna(), None).to_dict("records")
     if records:
         screen.print()
         rows = [[_format_cell(value) for value in record.values()] for record in records]
-        screen.print_table("Most likely wrong", columns, rows)
+        screen.print_table(title, list(frame.columns), rows)
+    return records
 
 
-def _format_cell(value: Any) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     return "" if value is None else str(value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -14,13 +14,17 @@ import typer
 from mdaml._typing import FloatArray, IntArray
 from mdaml.cli._screen import Screen, StartBar, replace_output, run_command, show_progress
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from sklearn.base import BaseEstimator
+
 _BUNDLED = ("balance", "vehicle", "segment", "german", "sonar", "letter")
 _MAX_ROWS = {"letter": 2000}  # all 20000 take longer than everything else
 _TOY = "toy, 2-D"
 
 
 @dataclass
-class _Scores:
+class DemoScores:
     """What the splits of one data set gave; accuracies in percent."""
 
     name: str
@@ -51,7 +55,7 @@ def demo(
         screen.print(f"Picture: {out}")
 
 
-def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores], Any]:
+def _learn(start_bar: StartBar, n_splits: int, seed: int) -> "tuple[list[DemoScores], Figure]":
     """Return the scores of all data sets, and the figure of the toy."""
     done = start_bar("loading and compiling, which takes some seconds the first time", None)
     from mdaml.datasets import make_multimodal
@@ -71,7 +75,7 @@ def _learn(start_bar: StartBar, n_splits: int, seed: int) -> tuple[list[_Scores]
     return scores, learn_toy(seed, (mean(toy.euclidean), mean(toy.mdaml)))
 
 
-def _load(seed: int) -> list[_Scores]:
+def _load(seed: int) -> list[DemoScores]:
     """Return all data sets, the toy last; of the large ones a random part."""
     from mdaml.datasets import load_dataset, make_multimodal
 
@@ -79,11 +83,11 @@ def _load(seed: int) -> list[_Scores]:
     for name in _BUNDLED:
         X, y = load_dataset(name, return_X_y=True)
         kept = np.random.default_rng(seed).permutation(len(X))[: _MAX_ROWS.get(name)]
-        rows.append(_Scores(name, X[kept], y[kept]))
-    return [*rows, _Scores(_TOY, *make_multimodal(random_state=seed))]
+        rows.append(DemoScores(name, X[kept], y[kept]))
+    return [*rows, DemoScores(_TOY, *make_multimodal(random_state=seed))]
 
 
-def _score(row: _Scores, seed: int) -> None:
+def _score(row: DemoScores, seed: int) -> None:
     """Add the accuracies and the time of one split; the training part gives the scale."""
     from sklearn.model_selection import train_test_split
     from sklearn.neighbors import KNeighborsClassifier
@@ -109,7 +113,7 @@ def _score(row: _Scores, seed: int) -> None:
         accuracies.append(100.0 * float(knn.score(test, y_test)))
 
 
-def _fit(model: Any, X: FloatArray, y: IntArray) -> bool:
+def _fit(model: "BaseEstimator", X: FloatArray, y: IntArray) -> bool:
     """Fit, and return whether it warned; warnings are counted below the table."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -117,7 +121,7 @@ def _fit(model: Any, X: FloatArray, y: IntArray) -> bool:
     return bool(caught)
 
 
-def _print_scores(screen: Screen, scores: list[_Scores], n_splits: int, seed: int) -> None:
+def _print_scores(screen: Screen, scores: list[DemoScores], n_splits: int, seed: int) -> None:
     """Print the scores, one data set a row, and what was compared."""
     rows = [
         [

@@ -17,6 +17,7 @@ from mdaml.cli._retrieval import (
     read_search,
 )
 from mdaml.cli._screen import convert_errors, run_command
+from mdaml.cli.adapt import Device
 
 
 def evaluate(
@@ -33,9 +34,7 @@ def evaluate(
     query_vectors: QueryVectors = None,
     document_vectors: DocumentVectors = None,
     skip_unknown: SkipUnknown = False,
-    device: Annotated[
-        str | None, typer.Option(help="cuda, cpu or auto for torch. By default NumPy.")
-    ] = None,
+    device: Device = None,
     as_json: options.Json = False,
 ) -> None:
     """Score a search by relevant pairs: recall, precision, hit rate, MRR, MAP and nDCG.
@@ -51,17 +50,14 @@ def evaluate(
         estimator, _ = load_model(model)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
         files = (queries, documents, relevant)
-        search = read_search(files, (query_vectors, document_vectors), skip_unknown, screen)
-        check_width(estimator, model, search.queries)
+        asked, stored, pairs = read_search(
+            files, (query_vectors, document_vectors), skip_unknown, screen
+        )
+        check_width(estimator, model, asked)
         with screen.show_progress("searching"), convert_errors(ImportError):
             found = retrieval_scores(
-                estimator,
-                search.queries.X,
-                search.documents.X,
-                search.relevant,
-                k=depths or (1, 5, 10),
-                device=device,
+                estimator, asked.X, stored.X, pairs, k=depths or (1, 5, 10), device=device
             )
         screen.print_facts()
         screen.print()
-        print_scores(found, search.queries, screen)
+        print_scores(found, asked, screen)

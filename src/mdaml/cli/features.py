@@ -1,9 +1,8 @@
 """``mdaml features``: a folder of images to a table of features, one image a row."""
 
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import typer
@@ -21,13 +20,8 @@ from mdaml.cli._screen import (
 )
 from mdaml.io.writers import write_frame
 
-
-class Kind(StrEnum):
-    """Features to compute; both: GIST, then Lab, as in PubFig."""
-
-    GIST = "gist"
-    LAB = "lab"
-    BOTH = "both"
+# Features to compute; both: GIST, then Lab, as in PubFig.
+Kind: TypeAlias = Literal["gist", "lab", "both"]
 
 
 def features(
@@ -37,7 +31,7 @@ def features(
     ],
     kind: Annotated[
         Kind, typer.Option(help="512 GIST features, 30 of Lab colour, or both in this order.")
-    ] = Kind.GIST,
+    ] = "gist",
     recursive: Annotated[
         bool, typer.Option("--recursive", help="Look into the folders below as well.")
     ] = False,
@@ -62,7 +56,7 @@ def features(
 def _import_extras(out: Path, kind: Kind) -> None:
     """Fail now, not after the work, if a package is missing; `main` prints how to get it."""
     for_parquet = ["pyarrow"] if out.suffix.lower() == ".parquet" else []
-    for_lab = [] if kind is Kind.GIST else ["skimage"]
+    for_lab = [] if kind == "gist" else ["skimage"]
     for name in ("pandas", "PIL", *for_parquet, *for_lab):
         import_module(name)
 
@@ -73,12 +67,15 @@ def _listed(folder: Path, recursive: bool) -> list[Path]:
     try:
         return list_images(folder, recursive=recursive)
     except ValueError as error:
-        raise CommandError(str(error).replace("recursive=True", "--recursive")) from None
+        if folder.is_dir() and not recursive:
+            text = f"No image in {str(folder)!r} itself; --recursive looks into its folders too."
+            raise CommandError(text) from None
+        raise CommandError(str(error)) from None
 
 
 def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[Path]:
     """Return the files that can be read, once all have been tried; the others are named."""
-    from mdaml.features._images import unreadable
+    from mdaml.features import unreadable
 
     refused = unreadable(paths, n_jobs=-1, callback=start_bar("reading", len(paths)))
     kept = [path for path in paths if path not in refused]
@@ -97,15 +94,12 @@ def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[P
 def _compute(kind: Kind, paths: list[Path], start_bar: StartBar) -> FloatArray:
     from mdaml.features import gist, lab_histogram
 
-    kinds = (Kind.GIST, Kind.LAB) if kind is Kind.BOTH else (kind,)
-    functions: dict[Kind, Any] = {Kind.GIST: gist, Kind.LAB: lab_histogram}
-    titles = {Kind.GIST: "GIST", Kind.LAB: "Lab"}
-    return np.hstack(
-        [
-            functions[each](paths, n_jobs=-1, callback=start_bar(titles[each], len(paths)))
-            for each in kinds
-        ]
-    )
+    tables = []
+    if kind != "lab":
+        tables.append(gist(paths, n_jobs=-1, callback=start_bar("GIST", len(paths))))
+    if kind != "gist":
+        tables.append(lab_histogram(paths, n_jobs=-1, callback=start_bar("Lab", len(paths))))
+    return np.hstack(tables)
 
 
 def _write(path: Path, suffix: str, names: list[str], table: FloatArray, *, raw: bool) -> None:

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from mdaml._validation import has_unit_rows, warn
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
+    Params,
     check_usage,
     choose_supervision,
     get_params,
@@ -17,11 +18,11 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import Missing
 from mdaml.cli._screen import Screen, convert_errors, replace_output, run_command
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
     from sklearn.preprocessing import StandardScaler
 
     from mdaml.constraints import Constraints
@@ -42,7 +43,7 @@ def fit(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
-    missing: options.MissingRule = Missing.ERROR,
+    missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     param: options.Params = None,
@@ -61,9 +62,7 @@ def fit(
         params = parse_params(param)
         estimator = make_estimator(method, params, seed)
         screen.document["command"] = "fit"
-        columns = choose_columns(
-            id_column, drop, labels, missing=str(missing), categorical=categorical
-        )
+        columns = choose_columns(id_column, drop, labels, missing=missing, categorical=categorical)
         inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
@@ -88,7 +87,7 @@ def fit(
 
 
 def _learn(
-    estimator: Any, table: Table, supervision: dict[str, Any], screen: Screen, scale: bool
+    estimator: "BaseEstimator", table: Table, supervision: Params, screen: Screen, scale: bool
 ) -> "StandardScaler | None":
     """Fit the estimator, on scaled features if wanted; afterwards it takes them as they are."""
     from sklearn.preprocessing import StandardScaler
@@ -107,7 +106,7 @@ def _learn(
     return scaler
 
 
-def _describe_values(screen: Screen, model: Any) -> None:
+def _describe_values(screen: Screen, model: "BaseEstimator") -> None:
     """Add the row of the table of defaults that was used, and the values in force."""
     from mdaml.estimators.summary import list_values
 
@@ -124,7 +123,7 @@ def _describe_values(screen: Screen, model: Any) -> None:
     screen.add_fact("values", text, {"preset": model.preset_, **facts})
 
 
-def _describe_gain(screen: Screen, model: Any) -> None:
+def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
     gain = model.gain_
     what = "comparisons hold" if gain["score"] == "comparisons" else "rows get the right label"
@@ -136,7 +135,7 @@ def _describe_gain(screen: Screen, model: Any) -> None:
 
 def _describe_agreement(
     screen: Screen,
-    model: Any,
+    model: "BaseEstimator",
     scaler: "StandardScaler | None",
     table: Table,
     compared: "Constraints",
@@ -158,7 +157,7 @@ def _describe_agreement(
 
 
 def _describe_accuracy(
-    screen: Screen, estimator: Any, table: Table, scaler: "StandardScaler | None"
+    screen: Screen, estimator: "BaseEstimator", table: Table, scaler: "StandardScaler | None"
 ) -> None:
     """Add the 3-NN accuracy on rows that other fits have not seen, learned and before learning.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 import typer
@@ -15,6 +15,10 @@ from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
 from mdaml.io.columns import Table
 from mdaml.io.tables import slice_rows
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+Neighbor: TypeAlias = dict[str, str | float]  # of a query, for the document
 _DISTANCES = 1 << 25  # held at a time
 
 
@@ -86,8 +90,8 @@ def _read_names(path: Path) -> list[str]:
 
 
 def _search(
-    model: Any, table: Table, queries: FloatArray, own: Sequence[int | None], k: int
-) -> Iterator[list[dict[str, Any]]]:
+    model: "BaseEstimator", table: Table, queries: FloatArray, own: Sequence[int | None], k: int
+) -> Iterator[list[Neighbor]]:
     """Yield the neighbours of each query; the table is mapped in blocks and never as a whole."""
     step = max(1, _DISTANCES // len(table.X))
     for start in range(0, len(queries), step):
@@ -106,7 +110,7 @@ def _search(
 
 def _find_nearest(
     table: Table, own: int | None, learned: FloatArray, plain: FloatArray, k: int
-) -> list[dict[str, Any]]:
+) -> list[Neighbor]:
     """Return the k nearest rows, without the query itself; ties go to the earlier row."""
     n_others = len(learned)
     if own is not None:
@@ -128,7 +132,7 @@ def _find_nearest(
     ]
 
 
-def _print_found(names: list[str], found: list[list[dict[str, Any]]], screen: Screen) -> None:
+def _print_found(names: list[str], found: list[list[Neighbor]], screen: Screen) -> None:
     """Print a table for each query; into a pipe one for all, to be read by programs."""
     columns = ("rank", "id", "distance", "Euclidean rank")
     tables = [

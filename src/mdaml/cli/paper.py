@@ -12,12 +12,7 @@ from rich.console import Console
 from mdaml import experiments
 from mdaml._progress import make_bars
 from mdaml.cli._help import STYLE, Command, Group
-from mdaml.cli._screen import (
-    WORK_FAILED,
-    CommandError,
-    convert_errors,
-    run_command,
-)
+from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors, run_command
 from mdaml.experiments import CONFIRMATION, DATASETS, METHODS
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -14,6 +14,8 @@ from mdaml.cli._screen import convert_errors, run_command
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from mdaml.constraints import Constraints
 
 
@@ -74,7 +76,7 @@ def score(
 
 def _choose_measures(
     table: Table, compared: "Constraints | None", k: int
-) -> dict[str, Callable[[Any], float]]:
+) -> "dict[str, Callable[[BaseEstimator], float]]":
     """Return functions of a metric, by what they measure."""
     from mdaml.model_selection import knn_accuracy, pair_auc, triplet_accuracy
 
@@ -83,7 +85,7 @@ def _choose_measures(
         "quadruplets": ("quadruplets that hold", triplet_accuracy),
         "pairs": ("pair AUC", pair_auc),
     }
-    measures: dict[str, Callable[[Any], float]] = {}
+    measures: dict[str, Callable[[BaseEstimator], float]] = {}
     for kind, (name, scorer) in scorers.items():
         if compared is not None and len(getattr(compared, kind)):
             sizes = [len(getattr(compared, each)) for each in KINDS]

@@ -1,11 +1,10 @@
 """``mdaml search``: choose the parameters of a method by what is held out."""
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -13,6 +12,7 @@ from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
+    Value,
     check_usage,
     choose_supervision,
     make_estimator,
@@ -20,9 +20,13 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._options import HoldOut, Missing, get_class
+from mdaml.cli._options import get_class
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+Grid: TypeAlias = dict[str, list[Value]]
 _STEP = "metric"
 _Jobs: TypeAlias = Annotated[
     int, typer.Option(metavar="N", help="Folds to run at a time; -1 is one for every core.")
@@ -42,13 +46,13 @@ def search(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
-    missing: options.MissingRule = Missing.ERROR,
+    missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
     grid: options.Grid = None,
     param: options.Params = None,
     folds: options.Folds = 5,
-    hold_out: options.HeldOut = HoldOut.COMPARISONS,
+    hold_out: options.HeldOut = "comparisons",
     scale: options.Scale = True,
     seed: options.Seed = 0,
     jobs: _Jobs = 1,
@@ -71,9 +75,7 @@ def search(
         check_scored(files, labels)
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
-        columns = choose_columns(
-            id_column, drop, labels, missing=str(missing), categorical=categorical
-        )
+        columns = choose_columns(id_column, drop, labels, missing=missing, categorical=categorical)
         inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, (".mdaml",), inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
@@ -82,19 +84,19 @@ def search(
                 estimator = Pipeline([("scale", StandardScaler()), (_STEP, estimator)])
                 grids = [{f"{_STEP}__{name}": v for name, v in each.items()} for each in grids]
             supervision = choose_supervision(compared, table)
-            by_points = compared is None or hold_out is HoldOut.POINTS
+            by_points = compared is None or hold_out == "points"
             cv = (PointKFold if by_points else ConstraintKFold)(folds, random_state=seed)
             start = time.perf_counter()
             searched = MetricSearchCV(estimator, grids, cv=cv, n_jobs=jobs, random_state=seed)
             progress, warned = screen.follow_work("searching"), screen.collect_warnings()
-            with progress, warned, _name_options(), convert_errors():
+            with progress, warned, _name_folds(folds), convert_errors():
                 searched.fit(table.X, **supervision)
             seconds = time.perf_counter() - start
             save_model(_fold_scaling(searched.best_estimator_), part, table)
         _report(screen, out, searched, seconds, has_labels=compared is None)
 
 
-def _fold_scaling(best: Any) -> Any:
+def _fold_scaling(best: "BaseEstimator") -> "BaseEstimator":
     """Return a model of samples as they are."""
     from sklearn.pipeline import Pipeline
 
@@ -105,24 +107,26 @@ def _fold_scaling(best: Any) -> Any:
     return best
 
 
-def _choose_grids(method: str, grid: dict[str, list[Any]], seed: int) -> list[dict[str, list[Any]]]:
+def _choose_grids(method: str, grid: Grid, seed: int) -> list[Grid]:
     """Return the values to try, those of the method if none are given."""
     make_estimator(method, {name: values[0] for name, values in grid.items()}, seed)
     return [grid] if grid else get_class(method).default_grid
 
 
 @contextmanager
-def _name_options() -> Iterator[None]:
-    """Name the options in messages of the library that speak of its arguments."""
+def _name_folds(folds: int) -> Iterator[None]:
+    """Say which option is to blame if there is too little to be dealt to folds."""
     try:
         yield
     except CommandError as error:
-        message = re.sub(r"\w+\(n_splits=(\d+)\)", r"--folds \1", str(error))
-        message = message.replace("n_splits", "--folds").replace(f"{_STEP}__", "")
-        raise CommandError(message, code=error.code) from error
+        if "n_splits" in str(error):
+            raise CommandError(f"--folds {folds}: {error}", code=error.code) from error
+        raise
 
 
-def _report(screen: Screen, out: Path, searched: Any, seconds: float, *, has_labels: bool) -> None:
+def _report(
+    screen: Screen, out: Path, searched: "BaseEstimator", seconds: float, *, has_labels: bool
+) -> None:
     results = searched.cv_results_
     records: list[dict[str, Any]] = [
         {
@@ -159,5 +163,5 @@ def _report(screen: Screen, out: Path, searched: Any, seconds: float, *, has_lab
     screen.print(f"Best of {len(records)} in {seconds:.1f} s, fitted to everything: {out}")
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)

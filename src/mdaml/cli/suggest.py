@@ -1,16 +1,22 @@
 """``mdaml suggest``: questions whose answers would teach a model most, for other tools."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
+from mdaml._typing import FloatArray, IntArray
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_file
 from mdaml.cli._models import load_model
 from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
 from mdaml.io.writers import write_frame
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from mdaml.ask.items import Items
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
@@ -66,13 +72,15 @@ def suggest(
         screen.print(f"{n} questions: {out}")
 
 
-def _suggest(model: Any, X: Any, n: int, asked: Any, seed: int) -> Any:
+def _suggest(
+    model: "BaseEstimator", X: FloatArray, n: int, asked: IntArray | None, seed: int
+) -> IntArray:
     from mdaml.inspection import suggest_queries
 
     return suggest_queries(model, X, n, asked=asked, training_rows=False, random_state=seed)
 
 
-def _take_features(known: Any, names: tuple[str, ...] | None, n_wanted: int) -> Any:
+def _take_features(known: "Items", names: tuple[str, ...] | None, n_wanted: int) -> FloatArray:
     """Return the columns that the model was fitted to, by name if it knows them."""
     if known.X is None:
         raise CommandError("The items have no features: give --features FILE.")
@@ -88,7 +96,7 @@ def _take_features(known: Any, names: tuple[str, ...] | None, n_wanted: int) -> 
     return known.X
 
 
-def _read_asked(answers: str, known: Any) -> Any:
+def _read_asked(answers: str, known: "Items") -> IntArray | None:
     """Return the triplets that were asked, from a database or a table."""
     from mdaml.constraints import Constraints
 
@@ -99,9 +107,9 @@ def _read_asked(answers: str, known: Any) -> Any:
         if "://" not in answers:
             check_file(Path(answers))
         storage = Storage(answers)
-        said = to_constraints(storage.answers(), known.ids)
+        supervision = to_constraints(storage.answers(), known.ids)
         storage.close()
     else:
         check_file(Path(answers))
-        said = Constraints.read(answers, ids=known.ids)
-    return None if said is None or not len(said.triplets) else said.triplets
+        supervision = Constraints.read(answers, ids=known.ids)
+    return None if supervision is None or not len(supervision.triplets) else supervision.triplets

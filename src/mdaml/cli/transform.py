@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import typer
@@ -18,12 +17,8 @@ from mdaml.io.columns import Table
 from mdaml.io.tables import read_blocks, slice_rows
 from mdaml.io.writers import SUFFIXES, write_blocks
 
-
-class Precision(StrEnum):
-    """Numbers that are written."""
-
-    SINGLE = "float32"
-    DOUBLE = "float64"
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 
 def transform(
@@ -38,7 +33,7 @@ def transform(
         ),
     ],
     dtype: Annotated[
-        Precision | None,
+        Literal["float32", "float64"] | None,
         typer.Option(
             metavar="float32|float64", help="Precision of the numbers; by default that of the data."
         ),
@@ -75,10 +70,10 @@ def transform(
 
 
 def _map_blocks(
-    estimator: Any,
+    estimator: "BaseEstimator",
     model: Path,
     blocks: Iterable[Table],
-    dtype: Precision | None,
+    dtype: str | None,
     changes: Counter[str],
 ) -> Iterator[Table]:
     """Yield mapped rows, few enough at a time for a memory map that is larger than memory.
@@ -93,7 +88,7 @@ def _map_blocks(
             Y = estimator.transform(block.X[rows])
             if dtype is not None:
                 with np.errstate(over="ignore"):
-                    Y = Y.astype(dtype.value, copy=False)
+                    Y = Y.astype(dtype, copy=False)
             if not np.isfinite(Y).all():
                 raise CommandError("Mapped rows exceed this precision. Pass --dtype float64.")
             ids = None if block.ids is None else block.ids[rows]

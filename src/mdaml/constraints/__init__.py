@@ -1,10 +1,15 @@
 """Which samples are alike: constraints as users have them, and their grouping for the solver."""
 
-from mdaml.constraints._counts import ConstraintCounts
-from mdaml.constraints._files import read_constraints
-from mdaml.constraints._table import Problem
+from typing import TYPE_CHECKING
+
+from mdaml._lazy import attach
 from mdaml.constraints.labels import neighbor_triplets, sample_triplets
+from mdaml.constraints.reading import read_constraints
 from mdaml.constraints.value import Constraints
+
+if TYPE_CHECKING:
+    from mdaml.constraints.counts import ConstraintCounts
+    from mdaml.constraints.problems import Problem
 
 __all__ = [
     "ConstraintCounts",
@@ -14,3 +19,9 @@ __all__ = [
     "read_constraints",
     "sample_triplets",
 ]
+
+if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
+    __getattr__, __dir__ = attach(
+        __name__,
+        {"ConstraintCounts": "mdaml.constraints.counts", "Problem": "mdaml.constraints.problems"},
+    )

@@ -1,13 +1,13 @@
 """What may be passed to ``fit`` and its relatives: labels or constraints, checked once, here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
 from mdaml._samples import explain_samples
-from mdaml._typing import FloatArray
+from mdaml._typing import Array, ArrayLike, FloatArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index, to_array
 from mdaml.constraints.persons import Persons, column_of
@@ -20,7 +20,7 @@ _FORMS = {
     "quadruplets": "quadruplets, fit(X, quadruplets=Q)",
 }
 EVERY_FORM = tuple(_FORMS)
-# What goes with the forms or stands for them, and the form a method must take to take it.
+# Arguments that go with a form or replace the forms, and the form a method must accept for them.
 _COMPANIONS = {
     "pair_labels": "pairs",
     "constraints": "quadruplets",
@@ -30,7 +30,7 @@ Supervision = Classes | Constraints
 
 
 def check_supervision(
-    estimator: object, takes: Sequence[str], X: Any, y: Any, **given: Any
+    estimator: object, takes: Sequence[str], X: ArrayLike, y: ArrayLike | None, **given: Any
 ) -> tuple[FloatArray, Supervision]:
     """Return samples, and the labels or constraints that were passed, if the method takes them.
 
@@ -44,7 +44,7 @@ def check_supervision(
         As passed to fit.
     **given
         All other arguments of fit: triplets, pairs, pair_labels, quadruplets, constraints,
-        constraint_weight, or what the method has not got.
+        constraint_weight, or arguments that the method does not have.
     """
     name = type(estimator).__name__
     given = {form: value for form, value in given.items() if value is not None}
@@ -58,11 +58,11 @@ def check_supervision(
 def constraints_of(
     n_samples: int,
     constraints: Any = None,
-    constraint_weight: Any = None,
+    constraint_weight: ArrayLike | None = None,
     names: Names = None,
     **arrays: Any,
 ) -> Constraints:
-    """Return constraints as they were passed, or arrays of them, about at most so many rows of X.
+    """Return constraints of at most `n_samples` rows of X, passed as a value or as arrays.
 
     Arrays are checked and not copied; a :class:`Constraints` was checked when it was made. With
     names of the rows of X, arrays may hold names, and constraints with ids are matched by them.
@@ -91,8 +91,10 @@ def constraints_of(
     return constraints.about(n_samples)
 
 
-def check_ignored(name: str, X: Any, n_samples: int, given: dict[str, Any]) -> None:
-    """Refuse comparisons that are none, and unknown arguments, though nothing is learned."""
+def check_ignored(
+    name: str, X: ArrayLike, n_samples: int, given: Mapping[str, ArrayLike | None]
+) -> None:
+    """Check comparisons and arguments of a method that learns nothing from them."""
     given = {form: value for form, value in given.items() if value is not None}
     if given:
         check_forms(name, EVERY_FORM, None, given)
@@ -100,7 +102,7 @@ def check_ignored(name: str, X: Any, n_samples: int, given: dict[str, Any]) -> N
 
 
 def match_names(constraints: Constraints, names: Names) -> Constraints:
-    """Return constraints of the rows of an X, found by their ids, if both have names."""
+    """Return constraints whose points are found by name in the rows of X, if both have names."""
     ids = constraints.ids
     if names is None or ids is None or ids.dtype.kind != "U" or np.array_equal(ids, names):
         return constraints
@@ -123,25 +125,29 @@ def match_names(constraints: Constraints, names: Names) -> Constraints:
     return constraints._replaced(**parts, n_points=len(names), ids=check_ids(names))
 
 
-def persons_of(said: Supervision, who: Any) -> Persons:
+def persons_of(supervision: Supervision, who: ArrayLike) -> Persons:
     """Return who gave each comparison; labels and pairs have no persons."""
-    if isinstance(said, Classes) or len(said.pairs):
-        what = "labels" if isinstance(said, Classes) else "pairs"
+    if isinstance(supervision, Classes) or len(supervision.pairs):
+        what = "labels" if isinstance(supervision, Classes) else "pairs"
         raise ValueError(
             f"who= names the person behind each triplet and quadruplet; got {what}. Pass "
             "comparisons, or leave who= out."
         )
-    return Persons.from_who(column_of(said, who), said.n_constraints)
+    return Persons.from_who(column_of(supervision, who), supervision.n_constraints)
 
 
-def weighable(said: Supervision, persons: Persons | None) -> Supervision:
-    """Return what a fit learns from: with persons all comparisons as quadruplets, with weights."""
-    if persons is None or isinstance(said, Classes):
-        return said
-    return Constraints.of_quadruplets(said.comparisons(), said.weights, said.n_points)
+def weighable(supervision: Supervision, persons: Persons | None) -> Supervision:
+    """Return supervision that can be weighed: with persons, all comparisons as quadruplets."""
+    if persons is None or isinstance(supervision, Classes):
+        return supervision
+    return Constraints.of_quadruplets(
+        supervision.comparisons(), supervision.weights, supervision.n_points
+    )
 
 
-def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) -> None:
+def check_forms(
+    name: str, takes: Sequence[str], y: ArrayLike | None, given: Mapping[str, ArrayLike | None]
+) -> None:
     """Refuse what the method does not take, and what does not go together."""
     for form in given:
         if form not in _FORMS and form not in _COMPANIONS:
@@ -164,17 +170,20 @@ def check_forms(name: str, takes: Sequence[str], y: Any, given: dict[str, Any]) 
         )
     if isinstance(y, Constraints):
         raise ValueError("y must be one label per row. Pass constraints by name: constraints=...")
-    if getattr(y, "shape", ())[1:] in [(2,), (3,), (4,)]:
+    shape = getattr(y, "shape", ())
+    if shape[1:] in [(2,), (3,), (4,)]:
         raise ValueError(
-            f"y must be one label per row, got shape {y.shape}. If these are comparisons, pass "
+            f"y must be one label per row, got shape {shape}. If these are comparisons, pass "
             "them by name: fit(X, triplets=...), fit(X, pairs=..., pair_labels=...) or "
             "fit(X, quadruplets=...)."
         )
 
 
-def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
+def _check_arrays(
+    estimator: object, X: ArrayLike, y: ArrayLike | None
+) -> tuple[FloatArray, Array | None]:
     if _is_plain(X, y):
-        return X, y
+        return np.asarray(X), None if y is None else np.asarray(y)
     takes_sparse = bool(getattr(estimator, "takes_sparse", False))
     options = {
         "dtype": [np.float64, np.float32],
@@ -188,7 +197,7 @@ def _check_arrays(estimator: object, X: Any, y: Any) -> tuple[FloatArray, Any]:
         return check_X_y(X, to_array(y), **options)
 
 
-def _is_plain(X: Any, y: Any) -> bool:
+def _is_plain(X: ArrayLike, y: ArrayLike | None) -> bool:
     """Say whether scikit-learn's checks would pass and change nothing.
 
     They take longer than a closed form on a thousand samples.

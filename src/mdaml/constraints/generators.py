@@ -4,18 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_number
-from mdaml.constraints.labels import Classes, _distinct_integers, neighbor_triplets
+from mdaml.constraints.checks import Seed, check_count
+from mdaml.constraints.labels import Classes, distinct_integers, neighbor_triplets
 from mdaml.constraints.names import to_array
 
 if TYPE_CHECKING:  # the class takes its methods from here
     from mdaml.constraints.value import Constraints
-
-Seed = int | np.random.Generator | None
 
 PER_POINT = 10  # constraints for each point where no number is given
 
@@ -62,7 +60,7 @@ def from_labels(
     rng = np.random.default_rng(random_state)
     classes = Classes.from_labels("Constraints.from_labels", labels)
     paired = np.flatnonzero(classes.size[classes.of] > 1)  # places with a partner in their class
-    n = PER_POINT * len(paired) if n is None else _check_count("n", n)
+    n = PER_POINT * len(paired) if n is None else check_count("n", n)
     return cls(**_draw_from_classes(classes, paired, kind, n, rng), n_points=len(labels))
 
 
@@ -96,11 +94,7 @@ def _random_partners(classes: Classes, places: IntArray, rng: np.random.Generato
 
 
 def from_neighbors(
-    cls: type["Constraints"],
-    X: FloatArray,
-    y: ArrayLike,
-    n_similar: int = 3,
-    n_dissimilar: int = 3,
+    cls: type["Constraints"], X: FloatArray, y: ArrayLike, n_similar: int = 3, n_dissimilar: int = 3
 ) -> "Constraints":
     """Form triplets of each point, its nearest of the same class and its nearest of the others.
 
@@ -132,15 +126,15 @@ def from_neighbors(
         raise ValueError(
             f"y must hold one label for each of the {len(X)} rows of X, got shape {labels.shape}."
         )
-    n_similar = _check_count("n_similar", n_similar)
-    n_dissimilar = _check_count("n_dissimilar", n_dissimilar)
+    n_similar = check_count("n_similar", n_similar)
+    n_dissimilar = check_count("n_dissimilar", n_dissimilar)
     triplets = neighbor_triplets(X, labels, n_similar, n_dissimilar)
     return cls(triplets=triplets, n_points=len(X))
 
 
 def from_chunks(
     cls: type["Constraints"],
-    groups: Any,
+    groups: ArrayLike | Sequence[ArrayLike],
     *,
     n_pairs: int | None = None,
     n_points: int | None = None,
@@ -168,8 +162,8 @@ def from_chunks(
     Examples
     --------
     >>> from mdaml.constraints import Constraints
-    >>> said = Constraints.from_chunks([[0, 1], [2, 3, 4]], random_state=0)
-    >>> said.pairs[said.pair_labels > 0].tolist()
+    >>> answers = Constraints.from_chunks([[0, 1], [2, 3, 4]], random_state=0)
+    >>> answers.pairs[answers.pair_labels > 0].tolist()
     [[0, 1], [2, 3], [2, 4], [3, 4]]
     """
     rng = np.random.default_rng(random_state)
@@ -194,7 +188,7 @@ def _draw_from_chunks(
         n_similar = min(within, PER_POINT * len(rows))
         n_dissimilar = min(between, n_similar)
     else:
-        n_pairs = _check_count("n_pairs", n_pairs, within + between, " pairs there are")
+        n_pairs = check_count("n_pairs", n_pairs, within + between, " pairs there are")
         n_similar = min(within, max(n_pairs - n_pairs // 2, n_pairs - between))
         n_dissimilar = n_pairs - n_similar
     similar = _pairs_at(_distinct_below(within, n_similar, rng), places + 1, n_within)
@@ -214,7 +208,7 @@ def _distinct_below(high: int, n: int, rng: np.random.Generator) -> IntArray:
     return np.sort(rng.choice(high, n, replace=False)) if n else np.empty(0, np.int64)
 
 
-def _chunk_of_points(groups: Any, n_points: int | None) -> IntArray:
+def _chunk_of_points(groups: ArrayLike | Sequence[ArrayLike], n_points: int | None) -> IntArray:
     """Return the chunk of each point, -1 for none, from such an array or from lists of rows."""
     wanted = (
         "groups must be integers, the chunk of each point or -1 for none, or a list of chunks, "
@@ -237,14 +231,12 @@ def _chunk_of_points(groups: Any, n_points: int | None) -> IntArray:
     return _chunk_of_members([np.asarray(members) for members in groups], n_points, wanted)
 
 
-def _chunk_of_members(
-    chunks: Sequence[npt.NDArray[Any]], n_points: int | None, wanted: str
-) -> IntArray:
+def _chunk_of_members(chunks: Sequence[Array], n_points: int | None, wanted: str) -> IntArray:
     chunks = [members for members in chunks if members.size]
     if not chunks or any(c.ndim != 1 or c.dtype.kind not in "iu" for c in chunks):
         raise TypeError(f"{wanted}; got other things in a chunk, or no member at all.")
     rows = np.concatenate(chunks).astype(np.int64)
-    n_points = int(rows.max()) + 1 if n_points is None else _check_count("n_points", n_points)
+    n_points = int(rows.max()) + 1 if n_points is None else check_count("n_points", n_points)
     if rows.min() < 0 or rows.max() >= n_points:
         bad = rows[(rows < 0) | (rows >= n_points)][0]
         raise ValueError(f"groups name row {bad}, but there are {n_points} points from 0 on.")
@@ -258,7 +250,7 @@ def _chunk_of_members(
 
 def from_oracle(
     cls: type["Constraints"],
-    oracle: Callable[[IntArray, IntArray, IntArray], Any],
+    oracle: Callable[[IntArray, IntArray, IntArray], ArrayLike],
     n_points: int,
     n: int,
     *,
@@ -299,9 +291,9 @@ def from_oracle(
         raise TypeError(
             f"oracle must be a function of three arrays of row numbers, got {oracle!r}."
         )
-    n_points = _check_count("n_points", n_points)
+    n_points = check_count("n_points", n_points)
     questions = n_points * (n_points - 1) * (n_points - 2) // 2
-    n = _check_count("n", n, questions, f" different questions about {n_points} points")
+    n = check_count("n", n, questions, f" different questions about {n_points} points")
     triples = _distinct_triples(n_points, n, np.random.default_rng(random_state))
     answers = np.asarray(oracle(*triples.T.copy()))
     if answers.shape != (n,) or answers.dtype != bool:
@@ -318,7 +310,7 @@ def _distinct_triples(n_points: int, n: int, rng: np.random.Generator) -> IntArr
     """Draw n triples of distinct points, no two with the same anchor and the same two others."""
     triples = np.empty((0, 3), np.int64)
     while len(triples) < n:
-        more = _distinct_integers(rng, np.full(n, n_points), 3)
+        more = distinct_integers(rng, np.full(n, n_points), 3)
         triples = np.concatenate([triples, more])
         low, high = np.sort(triples[:, 1:], axis=1).T
         # One number for each question; to compare rows takes far longer. Beyond two million points
@@ -368,15 +360,3 @@ def with_noise(
         quadruplets=np.where(of_quadruplets[:, None], reverse, self.quadruplets),
     )
     return noisy, flipped
-
-
-_MOST = 2**31
-
-
-def _check_count(name: str, value: Any, high: int | None = None, what: str = "") -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
-    if not 1 <= value <= (_MOST if high is None else high):
-        most = f" and at most {_MOST}" if high is None else f" and at most the {high}{what}"
-        raise ValueError(f"{name} must be at least 1{most}, got {value}.")
-    return int(value)

@@ -2,8 +2,8 @@
 
 Comparisons are often made from classes that nobody passes on: triplets drawn from labels, clicks on
 things of one topic, duplicates. Then each says "same group, other group", and the groups can be
-told from the comparisons alone, wrong ones among them. Who wants right neighbours learns far more
-from the groups than from the comparisons, most of which are about things that lie far apart anyway.
+told from the comparisons alone, even if some of them are wrong. If the goal is right neighbours,
+the groups teach far more than the comparisons, most of which are about things that are far apart.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _NUMBERS = (0, 2, 4, 8, 16, 32, 64)  # of groups to begin with; some are joined 
 _MOST_POINTS = 100_000  # more are only told apart by what was never called near
 
 
-def find_groups(said: Constraints) -> IntArray | None:
+def find_groups(supervision: Constraints) -> IntArray | None:
     """Return the group of every point, or None if the comparisons do not follow groups.
 
     They do if groups told from most near pairs fit at least 60 % of the comparisons with the other
@@ -34,7 +34,7 @@ def find_groups(said: Constraints) -> IntArray | None:
     the group ``-1``. The same comparisons always give the same groups.
     """
     rng = np.random.RandomState(0)
-    compared = to_comparisons("MDaML", said, rng).comparisons()
+    compared = to_comparisons("MDaML", supervision, rng).comparisons()
     named, places = np.unique(compared, return_inverse=True)
     places, n = places.reshape(-1, 4), len(named)
     keys = np.sort(places[:, :2], axis=1) @ np.array([n, 1])
@@ -53,7 +53,7 @@ def find_groups(said: Constraints) -> IntArray | None:
     if most < _FOLLOWED:
         return None
     found = next(_splits(_votes(places, n), [best]))
-    groups = np.full(said.n_points, -1)
+    groups = np.full(supervision.n_points, -1)
     groups[named] = np.unique(found, return_inverse=True)[1]
     return groups
 

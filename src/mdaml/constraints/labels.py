@@ -3,13 +3,12 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.names import to_array
 from mdaml.kernels.neighbors import nearest
 from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
@@ -128,7 +127,7 @@ def neighbor_triplets(
     return classes.neighbor_triplets(near, far, pairing)
 
 
-def _check_partners(n_similar: Any, n_dissimilar: Any, pairing: Any) -> None:
+def _check_partners(n_similar: object, n_dissimilar: object, pairing: object) -> None:
     for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
@@ -175,16 +174,11 @@ class Classes:
         A class is a range of places: leaving it out is a shift of those behind it.
         """
         own, first = self.size[self.of[places]], self.first[self.of[places]]
-        drawn = _distinct_integers(rng, len(self.rows) - own, n)
+        drawn = distinct_integers(rng, len(self.rows) - own, n)
         return drawn + np.where(drawn >= first[:, None], own[:, None], 0)
 
     def nearest(
-        self,
-        X: FloatArray,
-        n_nearest: int,
-        *,
-        same: bool,
-        queries: tuple[int, int] | None = None,
+        self, X: FloatArray, n_nearest: int, *, same: bool, queries: tuple[int, int] | None = None
     ) -> tuple[IntArray, FloatArray]:
         """Return the nearest places of each place, in its class or outside, and squared distances.
 
@@ -202,7 +196,7 @@ class Classes:
         own, first = self.size[self.of[anchors]], self.first[self.of[anchors]]
         # Members of a class are neighbours in rows: leaving one's own place out of the draw is a
         # shift of the places behind it.
-        similar = _distinct_integers(rng, own - 1, n_similar)
+        similar = distinct_integers(rng, own - 1, n_similar)
         similar += similar >= (anchors - first)[:, None]
         dissimilar = self.random_others(anchors, n_dissimilar, rng)
         rows = self.rows
@@ -229,7 +223,7 @@ class Classes:
         return cls(rows[order], codes[order], np.cumsum(size) - size, size)
 
 
-def _distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
+def distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntArray:
     """Draw n integers below pool[i] for each i; distinct where the pool is large enough.
 
     Floyd's algorithm for all rows at once: step s draws below ``pool - n + s + 1`` and, on meeting
@@ -272,7 +266,7 @@ def _combine(
     return triplets.reshape(-1, 3)
 
 
-def find_labelled(y: npt.NDArray[Any]) -> BoolArray:
+def find_labelled(y: Array) -> BoolArray:
     """Return which rows have a label, not ``-1``; refuse what is no list of labels."""
     if y.ndim != 1:
         raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
@@ -292,13 +286,13 @@ def find_labelled(y: npt.NDArray[Any]) -> BoolArray:
     return known
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: object) -> bool:
     """Say whether an object stands for nothing: None, NaN, or the NA of pandas."""
     equal = label == label  # NaN is not equal to itself, NA neither equal nor not
     return label is None or not isinstance(equal, bool | np.bool) or not equal
 
 
-def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
     """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
 
     Refuse labels from which nothing can be learned.
@@ -333,7 +327,7 @@ def check_labels(caller: str, y: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
     return rows, codes
 
 
-def _number_classes(labels: npt.NDArray[Any]) -> tuple[int, IntArray]:
+def _number_classes(labels: Array) -> tuple[int, IntArray]:
     """Return how many distinct labels there are, and the place of each label among them.
 
     Integers of a small range are looked up in a table, in a tenth of the time of a sort.

@@ -5,6 +5,7 @@ import numpy as np
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.comparisons import PairSet
+from mdaml.constraints.forms.pairs import check_both_kinds as check_both_kinds
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import pair_sq_dists
 
@@ -14,68 +15,66 @@ N_MATCHES = 10
 _BLOCK = 65536
 
 
-def to_comparisons(name: str, said: Constraints, rng: np.random.RandomState) -> Constraints:
+def to_comparisons(name: str, supervision: Constraints, rng: np.random.RandomState) -> Constraints:
     """Return triplets of equal weight as they are, and all else as weighted quadruplets.
 
     A triplet ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``; pairs are matched with each other.
     """
-    if has_triplets_only(said):
-        return said
-    of_triplets, of_pairs, of_quadruplets = split_weights(said)
-    matched, of_matched = _match_kinds(name, said, of_pairs, rng)
-    parts = [said.triplets[:, [0, 1, 0, 2]], matched, said.quadruplets]
+    if has_triplets_only(supervision):
+        return supervision
+    of_triplets, of_pairs, of_quadruplets = split_weights(supervision)
+    matched, of_matched = _match_kinds(name, supervision, of_pairs, rng)
+    parts = [supervision.triplets[:, [0, 1, 0, 2]], matched, supervision.quadruplets]
     weights = np.concatenate([of_triplets, of_matched, of_quadruplets])
-    return Constraints.of_quadruplets(np.concatenate(parts), weights, said.n_points)
+    return Constraints.of_quadruplets(np.concatenate(parts), weights, supervision.n_points)
 
 
-def has_triplets_only(said: Constraints) -> bool:
+def has_triplets_only(supervision: Constraints) -> bool:
     """Return whether these are triplets of equal weight and nothing else."""
-    alike = bool(np.all(said.weights == said.weights[0]))
-    return alike and said.n_constraints == len(said.triplets)
+    alike = bool(np.all(supervision.weights == supervision.weights[0]))
+    return alike and supervision.n_constraints == len(supervision.triplets)
 
 
-def split_weights(said: Constraints) -> list[FloatArray]:
+def split_weights(supervision: Constraints) -> list[FloatArray]:
     """Return the weights of triplets, of pairs and of quadruplets."""
-    return np.split(said.weights, np.cumsum([len(said.triplets), len(said.pairs)]))
+    return np.split(
+        supervision.weights, np.cumsum([len(supervision.triplets), len(supervision.pairs)])
+    )
 
 
-def to_pair_sets(said: Constraints) -> tuple[PairSet, PairSet]:
+def to_pair_sets(supervision: Constraints) -> tuple[PairSet, PairSet]:
     """Return similar and dissimilar pairs, those of triplets and quadruplets among them.
 
     Weights are scaled to one on average, those of either kind by themselves.
     """
-    of_triplets, of_pairs, of_quadruplets = split_weights(said)
+    of_triplets, of_pairs, of_quadruplets = split_weights(supervision)
     sets = []
     for last, sign, pair in ((1, 1, [0, 1]), (2, -1, [2, 3])):
-        kind = said.pair_labels == sign
-        rows = [said.triplets[:, [0, last]], said.pairs[kind], said.quadruplets[:, pair]]
+        kind = supervision.pair_labels == sign
+        rows = [
+            supervision.triplets[:, [0, last]],
+            supervision.pairs[kind],
+            supervision.quadruplets[:, pair],
+        ]
         weights = np.concatenate([of_triplets, of_pairs[kind], of_quadruplets])
         weights = weights * (len(weights) / max(weights.sum(), 1e-100))
-        sets.append(PairSet.from_pairs(np.concatenate(rows), said.n_points, weights))
+        sets.append(PairSet.from_pairs(np.concatenate(rows), supervision.n_points, weights))
     return sets[0], sets[1]
 
 
-def check_both_kinds(name: str, n_similar: float, n_dissimilar: float, advice: str) -> None:
-    """Refuse pairs that are all similar or all dissimilar."""
-    for count, kind in ((n_similar, "similar"), (n_dissimilar, "dissimilar")):
-        if count == 0:
-            raise ValueError(
-                f"{name} needs similar and dissimilar pairs, got no {kind} pair. {advice}"
-            )
-
-
 def _match_kinds(
-    name: str, said: Constraints, weights: FloatArray, rng: np.random.RandomState
+    name: str, supervision: Constraints, weights: FloatArray, rng: np.random.RandomState
 ) -> tuple[IntArray, FloatArray]:
     """Return the pairs as comparisons of similar with dissimilar ones, and their weights."""
-    kinds = [said.pair_labels > 0, said.pair_labels < 0]
+    kinds = [supervision.pair_labels > 0, supervision.pair_labels < 0]
     n_similar, n_dissimilar = (int(kind.sum()) for kind in kinds)
-    n_others = len(said.triplets) + len(said.quadruplets)
+    n_others = len(supervision.triplets) + len(supervision.quadruplets)
     if n_similar and n_dissimilar:
         similar, dissimilar = (
-            PairSet.from_pairs(said.pairs[kind], said.n_points, weights[kind]) for kind in kinds
+            PairSet.from_pairs(supervision.pairs[kind], supervision.n_points, weights[kind])
+            for kind in kinds
         )
-        comparisons, of_matched = match_pairs(similar, dissimilar, said.n_points, rng)
+        comparisons, of_matched = match_pairs(similar, dissimilar, supervision.n_points, rng)
         if len(comparisons) or n_others:
             return comparisons, of_matched
         raise ValueError(
@@ -85,11 +84,11 @@ def _match_kinds(
     if n_others == 0:
         advice = "Add some, or pass triplets or quadruplets as well."
         check_both_kinds(name, n_similar, n_dissimilar, advice)
-    if len(said.pairs):
+    if len(supervision.pairs):
         kind, other = ("similar", "dissimilar") if n_similar else ("dissimilar", "similar")
         warn(
-            f"All {len(said.pairs)} pairs are {kind}: without {other} ones to compare them with "
-            "they are left out.",
+            f"All {len(supervision.pairs)} pairs are {kind}: without {other} ones to compare them "
+            "with they are left out."
         )
     return np.empty((0, 4), np.int64), np.empty(0)
 
@@ -128,8 +127,8 @@ def _match(
         some = queries[begin : begin + _BLOCK]
         sharing, shares = _sharing(some, targets, k, touching, rng)
         sizes = np.full((len(some), 1), len(targets))
-        # Where fewer than k share a sample, one more than k of all must hold k others: those that
-        # share one, at most k - 1, are here already, and the query itself is no partner.
+        # If fewer than k targets share a sample, k + 1 of all are enough: at most k - 1 of these
+        # share a sample and are listed already, and one may be the query itself.
         other = shuffled[_round(sizes, min(k + 1, len(targets)), rng)]
         touches = targets[other][..., None] == some[:, None, None, :]
         wanted = np.hstack([shares, ~touches.any(axis=(2, 3))])
@@ -181,13 +180,13 @@ def _round(sizes: IntArray, width: int, rng: np.random.RandomState) -> IntArray:
     return (start + np.arange(width)) % np.maximum(sizes, 1)
 
 
-def nearest_was_near(Y: FloatArray, said: Constraints) -> tuple[IntArray, BoolArray]:
+def nearest_was_near(Y: FloatArray, supervision: Constraints) -> tuple[IntArray, BoolArray]:
     """Return points that were compared, and whether the nearest of their partners is a near one.
 
     The partners of a point are those in its triplets (as the reference), pairs and quadruplets; it
     counts if it has near and far ones. ``Y`` holds the samples where Euclidean distance counts.
     """
-    near, far = (_closest(Y, partners) for partners in _partners(said))
+    near, far = (_closest(Y, partners) for partners in _partners(supervision))
     counts = np.isfinite(near) & np.isfinite(far)
     return np.flatnonzero(counts), (near < far)[counts]
 
@@ -199,11 +198,14 @@ def _closest(Y: FloatArray, partners: IntArray) -> FloatArray:
     return closest
 
 
-def _partners(said: Constraints) -> tuple[IntArray, IntArray]:
+def _partners(supervision: Constraints) -> tuple[IntArray, IntArray]:
     """Return (point, partner) in near pairs, and in far pairs."""
     both = []
     for last, sign, members in ((1, 1, [0, 1]), (2, -1, [2, 3])):
-        pairs = [said.pairs[said.pair_labels == sign], said.quadruplets[:, members]]
+        pairs = [
+            supervision.pairs[supervision.pair_labels == sign],
+            supervision.quadruplets[:, members],
+        ]
         mutual = np.concatenate(pairs)
-        both.append(np.concatenate([said.triplets[:, [0, last]], mutual, mutual[:, ::-1]]))
+        both.append(np.concatenate([supervision.triplets[:, [0, last]], mutual, mutual[:, ::-1]]))
     return both[0], both[1]

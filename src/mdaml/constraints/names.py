@@ -1,38 +1,37 @@
-"""Points by their names: rows of X that texts stand for, and what was meant by one that is none."""
+"""Points by their names: which rows of X texts stand for, and suggestions for unknown names."""
 
-import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import DTypeLike
 
-from mdaml._typing import ArrayLike
+from mdaml._typing import Array, ArrayLike
+from mdaml.io.messages import find_meant
 
-_MOST_NAMES = 20_000  # compared with a name that is none of them
-_LONGEST = 200  # letters of such a name
 NOBODY = -1  # in place of a row where a cell is empty
-Names = npt.NDArray[Any] | None
+# Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
+MOST_POINTS = 2**31
+Names: TypeAlias = Array | None
 
 
-def frozen(values: ArrayLike, dtype: Any) -> npt.NDArray[Any]:
+def frozen(values: ArrayLike, dtype: DTypeLike | None) -> Array:
     """Return a read-only copy of an array."""
     copy = np.array(values, dtype=dtype)
     copy.setflags(write=False)
     return copy
 
 
-def to_array(values: Any) -> npt.NDArray[Any]:
+def to_array(values: object) -> Array:
     """Return an array of values that keeps 1 and "1", or 1 and True, apart in a plain list."""
     array = np.asarray(values)
-    is_plain = isinstance(values, list | tuple)
-    if not is_plain or array.ndim != 1 or array.dtype.kind not in "Uiuf":
+    if not isinstance(values, list | tuple) or array.ndim != 1 or array.dtype.kind not in "Uiuf":
         return array
     kinds = {str if isinstance(v, str) else bool if isinstance(v, bool) else None for v in values}
     return array if len(kinds) <= 1 else np.array(list(values), dtype=object)
 
 
-def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
+def check_ids(ids: ArrayLike) -> Array:
     """Return the ids of the points, distinct strings or distinct integers, as a read-only array."""
     wanted = "ids must be a sequence of distinct strings or distinct integers, one for each point"
     given = np.asarray(ids, dtype=object)  # NumPy alone would turn 1 among strings into "1"
@@ -55,12 +54,12 @@ def check_ids(ids: ArrayLike) -> npt.NDArray[Any]:
     return values
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Say whether a value of a table stands for nothing: None, NaN or NA."""
     return value is None or str(value) in ("nan", "NaT", "<NA>")
 
 
-def get_index(X: Any) -> npt.NDArray[Any] | None:
+def get_index(X: object) -> Array | None:
     """Return the names of the rows of a data frame, or None if they are only numbers."""
     index = getattr(X, "index", None)
     if index is None or not hasattr(X, "iloc"):
@@ -69,7 +68,7 @@ def get_index(X: Any) -> npt.NDArray[Any] | None:
     return values if len(values) and isinstance(values[0], str) else None
 
 
-def are_names(given: Any) -> bool:
+def are_names(given: object) -> bool:
     """Say whether an argument holds texts, rather than row numbers."""
     values = np.asarray(given)
     return values.dtype.kind in "UT" or (
@@ -77,9 +76,7 @@ def are_names(given: Any) -> bool:
     )
 
 
-def to_rows(
-    what: str, given: ArrayLike, ids: ArrayLike | None, *, may_miss: bool = False
-) -> npt.NDArray[Any]:
+def to_rows(what: str, given: ArrayLike, ids: ArrayLike | None, *, may_miss: bool = False) -> Array:
     """Return row numbers for names, in the same shape; row numbers come back as they are.
 
     Parameters
@@ -106,7 +103,7 @@ def to_rows(
             "of the rows in their order, or an X whose index they are."
         )
     names = list(map(str, check_ids(ids).tolist()))
-    known: dict[Any, int] = dict(zip(names, range(len(names)), strict=True))
+    known: dict[str, int] = dict(zip(names, range(len(names)), strict=True))
     cells = [cell if isinstance(cell, str) else _to_name(cell) for cell in values.ravel().tolist()]
     if may_miss:
         known[""] = NOBODY
@@ -125,11 +122,11 @@ def _count(n: int) -> str:
     return "a name" if n == 1 else f"{n} names"
 
 
-def _to_name(cell: Any) -> str:
+def _to_name(cell: object) -> str:
     return "" if is_missing(cell) else str(cell)
 
 
-def _to_integers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _to_integers(values: Array) -> Array:
     """Return whole numbers with gaps, as data frames hold them, as integers; gaps become -1."""
     if values.dtype == object and values.size:
         values = np.array(
@@ -142,18 +139,6 @@ def _to_integers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def describe_unknown(name: str, names: Sequence[str]) -> str:
-    """Return a name that is none of the others, with the one that was probably meant."""
+    """Return an unknown name, with the known one that was probably meant."""
     meant = find_meant(name, names)
     return f"{name!r}" + (f" (did you mean {meant!r}?)" if meant else "")
-
-
-def find_meant(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that was probably meant: without spaces and capitals, or nearly the same."""
-    if len(name) > _LONGEST:
-        return None
-    plain = name.strip().casefold()
-    for other in names:
-        if other.strip().casefold() == plain:
-            return other
-    close = difflib.get_close_matches(name, names[:_MOST_NAMES], 1, 0.65)
-    return close[0] if close else None

@@ -95,11 +95,7 @@ def _nearest_unknown(Z: FloatArray, anchors: IntArray, known: IntArray, n: int) 
 
 
 def _list_the_rest(
-    negatives: IntArray,
-    anchor: IntArray,
-    known: IntArray,
-    n_points: int,
-    rng: np.random.Generator,
+    negatives: IntArray, anchor: IntArray, known: IntArray, n_points: int, rng: np.random.Generator
 ) -> None:
     """Fill in what chance did not find, for the few rows with nearly all points known."""
     points = np.arange(n_points)

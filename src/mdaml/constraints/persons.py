@@ -1,20 +1,22 @@
 """Who gave each answer."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.names import to_array
+
+if TYPE_CHECKING:
+    from mdaml.constraints.value import Constraints
 
 
 @dataclass(frozen=True)
 class Persons:
-    """The names of persons, sorted, and the place in them of whoever gave each answer."""
+    """Sorted names of persons, and for each answer the place of its person among them."""
 
-    names: npt.NDArray[Any]  # (P,) strings or integers
+    names: Array  # (P,) strings or integers
     codes: IntArray  # (n,)
 
     @classmethod
@@ -38,17 +40,21 @@ class Persons:
         return np.bincount(self.codes, values, len(self.names)).astype(np.float64)
 
 
-def column_of(said: Any, values: Any) -> Any:
+Values = TypeVar("Values", bound="ArrayLike | None")
+
+
+def column_of(supervision: "Constraints", values: Values) -> Values | Array:
     """Return values as they were passed, or the column of the constraints that a string names."""
     if not isinstance(values, str):
         return values
-    if values not in said.columns:
-        known = f"they have {', '.join(said.columns)}" if said.columns else "they have none"
+    columns = supervision.columns
+    if values not in columns:
+        known = f"they have {', '.join(columns)}" if columns else "they have none"
         raise ValueError(f"The comparisons have no column {values!r}; {known}.")
-    return said.columns[values]
+    return columns[values]
 
 
-def _of_one_kind(given: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
+def _of_one_kind(given: Array, wanted: str) -> Array:
     values = given.tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, dtype=np.str_)

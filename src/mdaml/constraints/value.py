@@ -4,22 +4,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
-from mdaml.constraints import _files as files
-from mdaml.constraints import answers, generators
-from mdaml.constraints._counts import (
-    ConstraintCounts,
-    count_repeated_comparisons,
-    count_repeated_pairs,
-    find_ties,
-)
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+from mdaml.constraints import generators, joining, reading
 from mdaml.constraints.checks import (
-    MOST_POINTS,
     check_all,
     check_columns,
     check_points,
@@ -27,7 +18,11 @@ from mdaml.constraints.checks import (
     nothing,
     same_column,
 )
-from mdaml.constraints.names import frozen
+from mdaml.constraints.forms import grades, odd_one_out, picks, positives, rankings, votes
+from mdaml.constraints.names import MOST_POINTS, frozen
+
+if TYPE_CHECKING:
+    from mdaml.constraints.counts import ConstraintCounts
 
 _ARRAYS = ("triplets", "pairs", "pair_labels", "quadruplets", "weights")
 _FIELDS = (*_ARRAYS, "n_points", "ids", "columns")
@@ -79,10 +74,10 @@ class Constraints:
     Examples
     --------
     >>> from mdaml.constraints import Constraints
-    >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
-    >>> said
+    >>> answers = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
+    >>> answers
     Constraints(2 triplets, 1 pair, n_points=4)
-    >>> said.restrict([3, 2, 0]).triplets
+    >>> answers.restrict([3, 2, 0]).triplets
     array([[0, 1, 2]])
     """
 
@@ -92,8 +87,8 @@ class Constraints:
     quadruplets: IntArray
     weights: FloatArray
     n_points: int
-    ids: npt.NDArray[Any] | None
-    columns: Mapping[str, npt.NDArray[Any]]
+    ids: Array | None
+    columns: Mapping[str, Array]
 
     def __init__(
         self,
@@ -122,12 +117,19 @@ class Constraints:
         self._set(own, limit, names, check_columns(columns, len(own["weights"])))
 
     @classmethod
-    def borrow(cls, n_points: int, weights_name: str = "weights", **arrays: Any) -> "Constraints":
+    def borrow(
+        cls,
+        n_points: int,
+        weights_name: str = "weights",
+        *,
+        names: Array | None = None,
+        **arrays: ArrayLike | None,
+    ) -> "Constraints":
         """Check arrays as they were passed to a call, and use them without a copy.
 
-        For the time of the call only: whoever has the arrays can still change them.
+        Only for the duration of the call: the caller can still change the arrays.
         """
-        return cls._of(n_points, **check_all(n_points, weights_name, **arrays))
+        return cls._of(n_points, **check_all(n_points, weights_name, names=names, **arrays))
 
     @classmethod
     def of_triplets(cls, triplets: IntArray, n_points: int) -> "Constraints":
@@ -151,8 +153,8 @@ class Constraints:
         self,
         parts: Mapping[str, Any],
         n_points: int | None,
-        ids: npt.NDArray[Any] | None,
-        columns: Mapping[str, npt.NDArray[Any]],
+        ids: Array | None,
+        columns: Mapping[str, Array],
     ) -> None:
         """Store what is known to be right."""
         for name in _ARRAYS:
@@ -164,7 +166,7 @@ class Constraints:
         object.__setattr__(self, "columns", MappingProxyType(columns))
 
     def about(self, n_points: int) -> "Constraints":
-        """Return the same constraints of an X with more rows, which none of them names."""
+        """Return the same constraints for an X with more rows."""
         if n_points == self.n_points:
             return self
         return self._of(n_points, **{k: v for k, v in self._parts().items() if k != "n_points"})
@@ -202,7 +204,7 @@ class Constraints:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Rebuild through arrays that cannot be written to, which pickle alone would not."""
         return _restore, (self._parts(),)
 
@@ -210,7 +212,7 @@ class Constraints:
         """Return itself: nothing in it can change."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Constraints":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Constraints":
         """Return itself: nothing in it can change."""
         return self
 
@@ -219,7 +221,7 @@ class Constraints:
         """The number of triplets, pairs and quadruplets together."""
         return sum(map(len, self._members()))
 
-    def counts(self) -> ConstraintCounts:
+    def counts(self) -> "ConstraintCounts":
         """Count constraints by kind, points, repetitions and contradictions.
 
         Returns
@@ -230,33 +232,13 @@ class Constraints:
         Examples
         --------
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(pairs=[[0, 1], [1, 0], [1, 2]], pair_labels=[1, -1, 1])
-        >>> said.counts().contradictions
+        >>> answers = Constraints(pairs=[[0, 1], [1, 0], [1, 2]], pair_labels=[1, -1, 1])
+        >>> answers.counts().contradictions
         1
         """
-        named = np.zeros(self.n_points, bool)
-        for part in self._members():
-            named[part] = True
-        compared, n_ties = self.comparisons(), 0
-        if answers.ANSWER in self.columns:
-            answer = np.delete(
-                self.columns[answers.ANSWER],
-                slice(len(self.triplets), -len(self.quadruplets) or None),
-            )
-            is_tie, n_ties = find_ties(compared, answer, self.n_points)
-            compared = compared[~is_tie]
-        again, opposite = count_repeated_comparisons(compared, self.n_points)
-        pairs_again, both = count_repeated_pairs(self.pairs, self.pair_labels, self.n_points)
-        return ConstraintCounts(
-            triplets=len(self.triplets),
-            similar_pairs=int(np.sum(self.pair_labels > 0)),
-            dissimilar_pairs=int(np.sum(self.pair_labels < 0)),
-            quadruplets=len(self.quadruplets),
-            points=int(named.sum()),
-            duplicates=again + pairs_again,
-            contradictions=opposite + both,
-            ties=n_ties,
-        )
+        from mdaml.constraints.counts import count
+
+        return count(self)
 
     def comparisons(self) -> IntArray:
         """Return the near and the far pair of each triplet and quadruplet, in this order.
@@ -295,8 +277,8 @@ class Constraints:
         Examples
         --------
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
-        >>> said.select([2, 0])
+        >>> answers = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], pairs=[[0, 3]], pair_labels=[-1])
+        >>> answers.select([2, 0])
         Constraints(1 triplet, 1 pair, n_points=4)
         """
         kept = check_selection("which", which, self.n_constraints, distinct=False)
@@ -330,8 +312,8 @@ class Constraints:
         Examples
         --------
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], ids=["p", "q", "r", "s"])
-        >>> few = said.restrict([3, 2, 0])
+        >>> answers = Constraints(triplets=[[0, 1, 2], [3, 2, 0]], ids=["p", "q", "r", "s"])
+        >>> few = answers.restrict([3, 2, 0])
         >>> few.triplets, few.ids
         (array([[0, 1, 2]]), array(['s', 'r', 'p'], dtype='<U1'))
         """
@@ -344,18 +326,19 @@ class Constraints:
         ids = None if self.ids is None else self.ids[rows]
         return kept._replaced(**parts, n_points=len(rows), ids=ids)
 
+    concat = classmethod(joining.concat)
     from_labels = classmethod(generators.from_labels)
     from_neighbors = classmethod(generators.from_neighbors)
     from_chunks = classmethod(generators.from_chunks)
     from_oracle = classmethod(generators.from_oracle)
-    from_odd_one_out = classmethod(answers.from_odd_one_out)
-    from_picks = classmethod(answers.from_picks)
-    from_rankings = classmethod(answers.from_rankings)
-    from_votes = classmethod(answers.from_votes)
-    from_grades = classmethod(answers.from_grades)
-    from_positives = classmethod(answers.from_positives)
+    from_odd_one_out = classmethod(odd_one_out.from_odd_one_out)
+    from_picks = classmethod(picks.from_picks)
+    from_rankings = classmethod(rankings.from_rankings)
+    from_votes = classmethod(votes.from_votes)
+    from_grades = classmethod(grades.from_grades)
+    from_positives = classmethod(positives.from_positives)
     with_noise = generators.with_noise
-    read = classmethod(files.read)
+    read = classmethod(reading.read)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file in the format of its suffix: .csv, .parquet or .npz.
@@ -373,19 +356,21 @@ class Constraints:
         --------
         >>> import tempfile, pathlib
         >>> from mdaml.constraints import Constraints
-        >>> said = Constraints(triplets=[[0, 1, 2], [2, 1, 0]], ids=["cat", "lion", "car"])
+        >>> answers = Constraints(triplets=[[0, 1, 2], [2, 1, 0]], ids=["cat", "lion", "car"])
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = pathlib.Path(folder) / "said.csv"
-        ...     said.write(path)
-        ...     print(path.read_text(), Constraints.read(path, ids=said.ids) == said)
+        ...     path = pathlib.Path(folder) / "answers.csv"
+        ...     answers.write(path)
+        ...     print(path.read_text(), Constraints.read(path, ids=answers.ids) == answers)
         a,b,c
         cat,lion,car
         car,lion,cat
          True
         """
+        from mdaml.constraints.files import write
+
         if self.n_constraints == 0:
             raise ValueError(f"There is nothing to write to {path}: {self!r}.")
-        files.write_arrays(path, self._parts())
+        write(self, path)
 
 
 def _restore(parts: Mapping[str, Any]) -> Constraints:

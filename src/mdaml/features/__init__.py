@@ -6,5 +6,6 @@ Image files and Lab colours need ``pip install 'mdaml[images]'``; GIST of arrays
 from mdaml.features._color import lab_histogram
 from mdaml.features._gist import gist
 from mdaml.features._images import list_images
+from mdaml.features._images import unreadable as unreadable
 
 __all__ = ["gist", "lab_histogram", "list_images"]

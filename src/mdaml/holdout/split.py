@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from mdaml._typing import BoolArray, IntArray
-from mdaml.constraints.answers import ANSWER
+from mdaml.constraints.forms.answers import ANSWER
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.units import same_rows
 from mdaml.solver.store import Store

@@ -1,4 +1,4 @@
-"""Constraints of all forms side by side: which pair is said to be nearer than which."""
+"""Constraints of all forms side by side: which pair should be nearer than which."""
 
 from typing import NamedTuple
 
@@ -21,15 +21,19 @@ class Columns(NamedTuple):
     far: IntArray  # (n, 2) of a pair: nobody, a threshold stands for it
 
 
-def columns_of(said: Constraints) -> Columns:
+def columns_of(supervision: Constraints) -> Columns:
     """Return constraints of all forms side by side."""
-    abc, ab, abcd = said.triplets, said.pairs, said.quadruplets
-    members = np.full((said.n_constraints, 4), NOBODY)
+    abc, ab, abcd = supervision.triplets, supervision.pairs, supervision.quadruplets
+    members = np.full((supervision.n_constraints, 4), NOBODY)
     begin = 0
     for given in (abc, ab, abcd):
         members[begin : begin + len(given), : given.shape[1]] = given
         begin += len(given)
-    kinds = [np.zeros(len(abc), int), np.where(said.pair_labels > 0, 1, 2), np.full(len(abcd), 3)]
+    kinds = [
+        np.zeros(len(abc), int),
+        np.where(supervision.pair_labels > 0, 1, 2),
+        np.full(len(abcd), 3),
+    ]
     return Columns(
         np.concatenate(kinds),
         members,
@@ -39,9 +43,9 @@ def columns_of(said: Constraints) -> Columns:
 
 
 def compared_sq_dists(Y: FloatArray, given: Columns) -> tuple[FloatArray, FloatArray]:
-    """Return squared distances of what is said to be near and far, for mapped samples.
+    """Return squared distances of the pairs that should be near and far, for mapped samples.
 
-    A similar pair is said to be nearer than a threshold, a dissimilar one farther: the threshold
+    A similar pair should be nearer than a threshold, a dissimilar one farther: the threshold
     that parts the two kinds best, each kind counting one half.
     """
     near, far = pair_sq_dists(Y, given.near), pair_sq_dists(Y, np.maximum(given.far, 0))

@@ -1,8 +1,10 @@
 """What became of each comparison."""
 
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints import Constraints
@@ -31,7 +33,7 @@ _SUSPICIOUS = 0.5
 
 
 def audit(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     *,
     triplets: ArrayLike | None = None,
@@ -173,7 +175,7 @@ def audit(
     names = get_index(X) if ids is None else check_ids(ids)
     metric, X = metric_and_samples("audit", model, X)
     Y = mapped_samples(metric, X)
-    said = constraints_of(
+    supervision = constraints_of(
         len(Y),
         constraints,
         triplets=triplets,
@@ -182,14 +184,14 @@ def audit(
         quadruplets=quadruplets,
         names=names,
     )
-    names = said.ids if names is None else names
-    given = columns_of(said)
+    names = supervision.ids if names is None else names
+    given = columns_of(supervision)
     weights = mode_weights("audit", metric, Y, training_rows)
     near, far = compared_sq_dists(Y, given)
     satisfied = near < far
     if who is not None:
-        names, times, sides = (column_of(said, values) for values in (who, seconds, left))
-        persons = Persons.from_who(names, said.n_constraints)
+        times, sides = (column_of(supervision, values) for values in (seconds, left))
+        persons = Persons.from_who(column_of(supervision, who), supervision.n_constraints)
         margins = relative_margins(near, far)
         return pandas.DataFrame(person_columns(given, satisfied, margins, persons, times, sides))
     if seconds is not None or left is not None:
@@ -222,10 +224,7 @@ def _suspicion(given: Columns, margins: FloatArray) -> FloatArray:
 
 
 def _categories(
-    given: Columns,
-    satisfied: BoolArray,
-    self_weight: FloatArray,
-    suspicion: FloatArray,
+    given: Columns, satisfied: BoolArray, self_weight: FloatArray, suspicion: FloatArray
 ) -> IntArray:
     near, far = pair_numbers(given)
     redundant = np.zeros(len(near), bool)
@@ -234,18 +233,15 @@ def _categories(
     redundant[again] = True
     redundant[compared] = implied(near[compared], far[compared])
     return np.select(
-        [
-            satisfied & redundant,
-            satisfied,
-            self_weight < _ACROSS_MODES,
-            suspicion >= _SUSPICIOUS,
-        ],
+        [satisfied & redundant, satisfied, self_weight < _ACROSS_MODES, suspicion >= _SUSPICIOUS],
         [_REDUNDANT, _KEPT, _IGNORED, _SUSPECTED],
         _VIOLATED,
     )
 
 
-def _name_members(columns: dict[str, Any], names: Names, members: IntArray) -> dict[str, Any]:
+def _name_members(
+    columns: dict[str, ArrayLike], names: Names, members: IntArray
+) -> dict[str, ArrayLike]:
     """Return members by their names, None where a comparison has none."""
     if names is None:
         return columns
@@ -253,7 +249,9 @@ def _name_members(columns: dict[str, Any], names: Names, members: IntArray) -> d
     return {name: known[members[:, "abcd".index(name)]] for name in columns}
 
 
-def _by_member(pandas: Any, members: IntArray, name: str, values: IntArray) -> dict[str, Any]:
+def _by_member(
+    pandas: ModuleType, members: IntArray, name: str, values: IntArray
+) -> dict[str, ArrayLike]:
     """Return one column for each member that some comparison has; missing where it has none."""
     columns = {}
     for place, letter in enumerate("abcd"):

@@ -1,12 +1,12 @@
-"""Distances for every row that its own label did not shape: of metrics learned without it."""
+"""Distances that the label of a row did not influence, from metrics learned without it."""
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
@@ -16,6 +16,7 @@ from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.holdout.units import same_rows
 from mdaml.inspection._model import mapped_samples, metric_and_samples
 
+Seed: TypeAlias = int | np.random.RandomState | None
 N_FOLDS = 3  # metrics that were learned without a third of the labels; more share more wrong ones
 UNLABELLED = -1
 _FOLLOWED = 0.9  # share of a model's triplets that follow the labels, if it learned from them
@@ -24,14 +25,14 @@ _ROUNDING = 1e-9
 _QUIET = {"callback": None, "verbose": 0, "warm_start": False}
 
 
-def learner_of(model: Any, random_state: Any) -> Any:
+def learner_of(model: BaseEstimator, random_state: Seed) -> BaseEstimator | None:
     """Return an unfitted copy of what learned the metric, or None if it cannot learn again.
 
     Of a search this is the estimator that it chose.
     """
     if not isinstance(model, Pipeline | MahalanobisTransformer):
         model = getattr(model, "best_estimator_", model)
-    learner: Any = clone(model)
+    learner = clone(model)
     metric = learner[-1] if isinstance(learner, Pipeline) else learner
     if isinstance(metric, FoldedMetric):
         return None
@@ -44,7 +45,7 @@ def learner_of(model: Any, random_state: Any) -> Any:
     return learner.set_params(**dict.fromkeys(unseeded, random_state))
 
 
-def samples_of(metric: Any, X: ArrayLike) -> Any:
+def samples_of(metric: BaseEstimator, X: ArrayLike) -> ArrayLike:
     """Return samples as the metric was fitted to them, before steps were folded into it."""
     scale = getattr(metric, "input_map_", None)
     if scale is None:
@@ -54,7 +55,9 @@ def samples_of(metric: Any, X: ArrayLike) -> Any:
     return inner * scale if scale.ndim == 1 else inner @ scale.T
 
 
-def has_learned_from(metric: Any, learner: Any, X: Any, codes: IntArray) -> bool:
+def has_learned_from(
+    metric: BaseEstimator, learner: BaseEstimator, X: ArrayLike, codes: IntArray
+) -> bool:
     """Say whether a metric was learned from these labels of these rows.
 
     The triplets that a model keeps tell; otherwise a fit to the labels does, which gives the metric
@@ -78,7 +81,7 @@ def has_learned_from(metric: Any, learner: Any, X: Any, codes: IntArray) -> bool
     return bool(np.abs(now - before).max() <= _SAME * np.abs(now).max())
 
 
-def deal(codes: IntArray, units: IntArray, rng: Any) -> IntArray:
+def deal(codes: IntArray, units: IntArray, rng: np.random.RandomState) -> IntArray:
     """Return the fold of each row: rows of a unit in one, each class in all of them alike."""
     first, unit_of = np.unique(units, return_inverse=True)
     order = rng.permutation(len(first))
@@ -88,18 +91,18 @@ def deal(codes: IntArray, units: IntArray, rng: Any) -> IntArray:
     return fold[unit_of]
 
 
-def find_units(X: Any, mapped: FloatArray) -> IntArray:
+def find_units(X: ArrayLike, mapped: FloatArray) -> IntArray:
     """Return for each row the first that is the same; of sparse samples by their images."""
     dense = mapped if issparse(X) else check_array(X, dtype=[np.float64, np.float32])
     return same_rows(dense, _ROUNDING)
 
 
 def maps_without(
-    learner: Any, X: Any, codes: IntArray, fold: IntArray, left_out: BoolArray
+    learner: BaseEstimator, X: ArrayLike, codes: IntArray, fold: IntArray, left_out: BoolArray
 ) -> Iterator[tuple[BoolArray, FloatArray]]:
-    """Yield the rows of each fold, and all samples under a metric that their labels did not shape.
+    """Yield the rows of each fold, and all samples under a metric learned without their labels.
 
-    Nor did the labels of rows that are left out.
+    Labels of rows that are left out are not learned from either.
     """
     for number in range(N_FOLDS):
         held = fold == number
@@ -109,7 +112,7 @@ def maps_without(
         yield held, mapped_samples(metric, seen)
 
 
-def _fit(learner: Any, X: Any, codes: IntArray) -> Any:
+def _fit(learner: BaseEstimator, X: ArrayLike, codes: IntArray) -> BaseEstimator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to all rows has shown them
         return learner.fit(X, codes)

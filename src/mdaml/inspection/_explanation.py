@@ -1,12 +1,13 @@
 """What a metric looks at: features, directions and modes."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
-from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import get_index
 from mdaml.inspection._model import (
     are_training_rows,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 
-def feature_relevance(model: Any, X: ArrayLike) -> "Series":
+def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     r"""Return the share of each feature in the mean squared learned distance.
 
     The mean squared distance of two points of X is :math:`2 \sum_{fg} M_{fg} \mathrm{Cov}_{fg}`.
@@ -78,7 +79,7 @@ def feature_relevance(model: Any, X: ArrayLike) -> "Series":
     return pandas.Series(parts / total, index=feature_names(metric), name="relevance")
 
 
-def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
+def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataFrame":
     """Return what each feature adds to the squared learned distance of two points.
 
     With :math:`z = a - b` feature f adds :math:`z_f (M z)_f`; together they are the squared
@@ -141,7 +142,7 @@ def explain_distance(model: Any, a: ArrayLike, b: ArrayLike) -> "DataFrame":
     )
 
 
-def effective_rank(model: Any) -> float:
+def effective_rank(model: BaseEstimator) -> float:
     r"""Return how many directions the metric uses: the exponential of the entropy of its spectrum.
 
     With the shares :math:`p_k` of the eigenvalues of M in their sum,
@@ -215,7 +216,7 @@ class ModeMap:
 
 
 def mode_map(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     *,
     triplets: ArrayLike | None = None,

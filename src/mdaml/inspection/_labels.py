@@ -1,10 +1,12 @@
 """Which labels are probably wrong."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
@@ -13,6 +15,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.names import to_array
 from mdaml.inspection._crossfit import (
     UNLABELLED,
+    Seed,
     deal,
     find_units,
     has_learned_from,
@@ -27,20 +30,23 @@ from mdaml.kernels.products import one_blas_thread
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# How distances judge labelled rows, in the order of the classes: the slack, the class that is most
+# frequent among the nearest of other classes, and whether no other row has the class.
+_Judgement: TypeAlias = tuple[FloatArray, IntArray, BoolArray]
 _SUSPICIOUS = 0.5
 LABEL_CATEGORIES = ("kept", "violated", "suspected wrong")
 
 
 def audit_labels(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike,
     *,
     n_neighbors: int = 5,
     refit: bool | str = "auto",
-    random_state: Any = 0,
+    random_state: Seed = 0,
 ) -> "DataFrame":
-    """Report which labels are probably wrong, by distances that the label of a row did not shape.
+    """Report which labels are probably wrong, by distances that these labels did not influence.
 
     A metric that learned from a wrong label has moved the row to where the label says, and then
     finds nothing wrong. So copies of the model are fitted without the labels of a third of the
@@ -120,21 +126,30 @@ def audit_labels(
             f"y must be one label per row of X, which has {len(Y)}; got shape {labels.shape}."
         )
     classes = Classes.from_labels("audit_labels", labels)
+    judge = partial(_judge, classes=classes, n_neighbors=n_neighbors)
     found = None
-    if refit is not False:
-        units = find_units(seen, Y)
-        found = _cross_fit(
-            model, metric, X, _Task(classes, units, n_neighbors, refit, random_state)
-        )
-    found = _measure(Y, classes, n_neighbors) if found is None else found
-    suspicion = found.suspicion
-    codes = np.where(found.slack > 0, 0, np.where(suspicion >= _SUSPICIOUS, 2, 1))
+    learner = None if refit is False else learner_of(model, random_state)
+    if refit is not False and learner is None:
+        _warn_of_own_labels("it was made by fold_pipeline; pass the pipeline")
+    elif refit is not False:
+        codes = np.full(len(Y), UNLABELLED)
+        codes[classes.rows] = classes.of
+        inner, units = samples_of(metric, X), find_units(seen, Y)
+        try:
+            if refit is True or has_learned_from(metric, learner, inner, codes):
+                fold = deal(codes, units, check_random_state(random_state))
+                found = _cross_fit(learner, inner, classes, fold, judge)
+        except ValueError as error:  # too few labels of a class, or none, in a part
+            _warn_of_own_labels(str(error).rstrip("."))
+    slack, other, is_alone = judge(Y) if found is None else found
+    suspicion = _suspicion(slack, is_alone)
+    codes = np.where(slack > 0, 0, np.where(suspicion >= _SUSPICIOUS, 2, 1))
     frame = pandas.DataFrame(
         {
             "row": classes.rows,
             "label": labels[classes.rows],
-            "other": labels[classes.rows[classes.first]][found.other],
-            "slack": found.slack,
+            "other": labels[classes.rows[classes.first]][other],
+            "slack": slack,
             "suspicion": suspicion,
             "category": pandas.Categorical.from_codes(codes, LABEL_CATEGORIES),
         }
@@ -142,31 +157,12 @@ def audit_labels(
     return frame.sort_values("row", ignore_index=True)
 
 
-class _Task(NamedTuple):
-    """Labels to judge, and how."""
-
-    classes: Classes
-    units: IntArray  # (n_samples,) rows that are the same
-    n_neighbors: int
-    refit: bool | str
-    random_state: Any
+def _suspicion(slack: FloatArray, is_alone: BoolArray) -> FloatArray:
+    """Return the probability that each label is wrong."""
+    return FlipModel.from_margins(slack[~is_alone]).suspicion(slack)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """How distances judge labelled rows, in the order of the classes."""
-
-    slack: FloatArray
-    other: IntArray  # the class most frequent among the nearest of other classes
-    is_alone: BoolArray  # without another row of the class
-
-    @property
-    def suspicion(self) -> FloatArray:
-        """The probability that each label is wrong."""
-        return FlipModel.from_margins(self.slack[~self.is_alone]).suspicion(self.slack)
-
-
-def _measure(Y: FloatArray, classes: Classes, n_neighbors: int) -> _Judged:
+def _judge(Y: FloatArray, classes: Classes, n_neighbors: int) -> _Judgement:
     """Judge labels by the distances of mapped samples."""
     samples = np.ascontiguousarray(Y[classes.rows])
     with one_blas_thread():  # the search has threads of its own
@@ -178,51 +174,34 @@ def _measure(Y: FloatArray, classes: Classes, n_neighbors: int) -> _Judged:
     votes = np.zeros((len(places), len(classes.size)), np.int64)
     who, which = np.nonzero(places >= 0)
     np.add.at(votes, (who, classes.of[places[who, which]]), 1)
-    return _Judged(slack, votes.argmax(axis=1), is_alone)
+    return slack, votes.argmax(axis=1), is_alone
 
 
-def _cross_fit(model: Any, metric: Any, X: ArrayLike, task: _Task) -> _Judged | None:
-    """Judge each label by a metric that did not learn from it; None if the model is to judge."""
-    classes = task.classes
-    codes = np.full(len(task.units), UNLABELLED)
+def _cross_fit(
+    learner: BaseEstimator,
+    X: ArrayLike,
+    classes: Classes,
+    fold: IntArray,
+    judge: Callable[[FloatArray], _Judgement],
+) -> _Judgement:
+    """Judge each label by a metric that did not learn from it."""
+    codes = np.full(len(fold), UNLABELLED)
     codes[classes.rows] = classes.of
-    learner = learner_of(model, task.random_state)
-    if learner is None:
-        _warn_of_own_labels("it was made by fold_pipeline; pass the pipeline")
-        return None
-    inner = samples_of(metric, X)
     left_out = np.zeros(len(codes), bool)
-    try:
-        if task.refit == "auto" and not has_learned_from(metric, learner, inner, codes):
-            return None
-        fold = deal(codes, task.units, check_random_state(task.random_state))
-        for _ in range(2):
-            parts = [
-                (held[classes.rows], _measure(Y, classes, task.n_neighbors))
-                for held, Y in maps_without(learner, inner, codes, fold, left_out)
-            ]
-            judged = _join(parts)
-            left_out[classes.rows] = _suspected(judged, classes)
-    except ValueError as error:  # too few labels of a class, or none, in a part
-        _warn_of_own_labels(str(error).rstrip("."))
-        return None
-    return judged
+    for _ in range(2):
+        slack = np.empty(len(classes.rows))
+        other, is_alone = np.zeros(len(slack), np.int64), np.zeros(len(slack), bool)
+        for held, Y in maps_without(learner, X, codes, fold, left_out):
+            rows = held[classes.rows]
+            for part, judged in zip((slack, other, is_alone), judge(Y), strict=True):
+                part[rows] = judged[rows]
+        left_out[classes.rows] = _suspected(slack, is_alone, classes)
+    return slack, other, is_alone
 
 
-def _join(parts: list[tuple[BoolArray, _Judged]]) -> _Judged:
-    """Return the judgement of each row by the part that it belongs to."""
-    belongs = np.array([rows for rows, _ in parts]).argmax(axis=0)
-    every = np.arange(len(belongs))
-    slack, other, is_alone = (
-        np.array([getattr(judged, name) for _, judged in parts])[belongs, every]
-        for name in ("slack", "other", "is_alone")
-    )
-    return _Judged(slack, other, is_alone)
-
-
-def _suspected(judged: _Judged, classes: Classes) -> BoolArray:
+def _suspected(slack: FloatArray, is_alone: BoolArray, classes: Classes) -> BoolArray:
     """Return which rows are suspected; none of a class that would lose more than half."""
-    suspected = (judged.slack <= 0) & (judged.suspicion >= _SUSPICIOUS)
+    suspected = (slack <= 0) & (_suspicion(slack, is_alone) >= _SUSPICIOUS)
     share = np.bincount(classes.of, suspected, len(classes.size)) / classes.size
     return suspected & (share[classes.of] <= 0.5)
 

@@ -1,18 +1,18 @@
 """What inspection reads from a fitted model: mapped samples, weights in the modes, names."""
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
-import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 
 
-def fitted_metric(caller: str, model: Any) -> Any:
+def fitted_metric(caller: str, model: BaseEstimator) -> BaseEstimator:
     """Return the fitted learner; of a search, the one it chose."""
     metric = getattr(model, "best_estimator_", model)
     if not isinstance(metric, MahalanobisTransformer):
@@ -25,7 +25,9 @@ def fitted_metric(caller: str, model: Any) -> Any:
     return metric
 
 
-def metric_and_samples(caller: str, model: Any, X: ArrayLike) -> tuple[Any, ArrayLike]:
+def metric_and_samples(
+    caller: str, model: BaseEstimator, X: ArrayLike
+) -> tuple[BaseEstimator, ArrayLike]:
     """Return the fitted learner, and samples as it sees them: after other steps of a pipeline."""
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
@@ -33,7 +35,7 @@ def metric_and_samples(caller: str, model: Any, X: ArrayLike) -> tuple[Any, Arra
     return fitted_metric(caller, model), X
 
 
-def require_pandas(caller: str) -> Any:
+def require_pandas(caller: str) -> ModuleType:
     """Return pandas, or say which extra has it."""
     try:
         import pandas
@@ -43,12 +45,12 @@ def require_pandas(caller: str) -> Any:
     return pandas
 
 
-def mapped_samples(metric: Any, X: ArrayLike) -> FloatArray:
+def mapped_samples(metric: BaseEstimator, X: ArrayLike) -> FloatArray:
     """Return samples under the learned map, in double precision."""
     return metric.transform(X).astype(np.float64)
 
 
-def before_the_map(caller: str, metric: Any, X: FloatArray) -> FloatArray:
+def before_the_map(caller: str, metric: BaseEstimator, X: FloatArray) -> FloatArray:
     """Return samples as the linear map of the metric sees them, with one column for each feature.
 
     A metric behind steps that bring rows to unit length sees these rows. Where the steps mix
@@ -68,7 +70,7 @@ def before_the_map(caller: str, metric: Any, X: FloatArray) -> FloatArray:
 
 
 def mode_weights(
-    caller: str, metric: Any, Y: FloatArray, training_rows: bool | None
+    caller: str, metric: BaseEstimator, Y: FloatArray, training_rows: bool | None
 ) -> FloatArray | None:
     """Return the weights of mapped samples in the modes, or None for a metric without modes.
 
@@ -83,7 +85,9 @@ def mode_weights(
     return weights_from_centers(sq_dists, metric.eta_)
 
 
-def are_training_rows(caller: str, metric: Any, Y: FloatArray, training_rows: bool | None) -> bool:
+def are_training_rows(
+    caller: str, metric: BaseEstimator, Y: FloatArray, training_rows: bool | None
+) -> bool:
     """Return whether samples are the training rows: as the user says, else if as many."""
     weights = getattr(metric, "weights_", None)
     if weights is None:  # saved without what describes the training data
@@ -115,7 +119,7 @@ def weights_from_centers(sq_dists: FloatArray, eta: float) -> FloatArray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def self_weights(metric: Any, weights: FloatArray | None, pairs: npt.NDArray[Any]) -> FloatArray:
+def self_weights(metric: BaseEstimator, weights: FloatArray | None, pairs: IntArray) -> FloatArray:
     """How far the two members of each pair share their modes, between the floor and 1.
 
     ``sum_k (w_ik w_jk)**eta``, the weight of Eq. (6), over the geometric mean of the same sum for
@@ -130,7 +134,7 @@ def self_weights(metric: Any, weights: FloatArray | None, pairs: npt.NDArray[Any
     return floor + (1.0 - floor) * np.clip(shared, 0.0, 1.0)
 
 
-def feature_names(metric: Any) -> list[str]:
+def feature_names(metric: BaseEstimator) -> list[str]:
     """Return the names of the features, or x0, x1, ... where X had none."""
     names = getattr(metric, "feature_names_in_", None)
     if names is None:
@@ -138,7 +142,7 @@ def feature_names(metric: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def _like_training(metric: Any) -> Any:
+def _like_training(metric: BaseEstimator) -> ArrayLike:
     """Return the centres in the form of X: with names where X had them, or transform warns."""
     if not hasattr(metric, "feature_names_in_"):
         return metric.centers_

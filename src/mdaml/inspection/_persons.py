@@ -1,16 +1,14 @@
 """Who gave answers that can be relied on: a table with one row for each person."""
 
-from typing import Any
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml.constraints._table import parse_number
+from mdaml.constraints.lines import parse_number
 from mdaml.constraints.persons import Persons
 from mdaml.inspection._answers import Columns, pair_numbers
 from mdaml.inspection._suspicion import PRIOR_RIGHT, PRIOR_WRONG, FlipModel
 
-_SURE = 1000.0  # times more likely is what is said of a person than what is not
+_SURE = 1000.0  # a remark must be this many times more likely than its opposite
 _HARDLY = 3.0  # log likelihood ratio that chance exceeds once in seventy times
 _ONE_SIDE = 0.95  # share of answers on the left of somebody who always answers there
 _ROUNDS = 50
@@ -23,11 +21,11 @@ def person_columns(
     persons: Persons,
     seconds: ArrayLike | None,
     left: ArrayLike | None,
-) -> dict[str, Any]:
+) -> dict[str, ArrayLike]:
     """Return the columns of the table of persons; see :func:`mdaml.audit`."""
     counts, n = persons.sums(), len(satisfied)
     agreement = persons.sums(satisfied) / counts
-    columns: dict[str, Any] = {"who": persons.names, "answers": counts.astype(np.int64)}
+    columns: dict[str, ArrayLike] = {"who": persons.names, "answers": counts.astype(np.int64)}
     columns |= {"agreement": agreement, "with_others": agreement_with_others(given, persons)}
     columns |= {"error": person_errors(margins, persons)}
     remarks = [list[str]() for _ in persons.names]
@@ -65,8 +63,8 @@ def person_errors(margins: FloatArray, persons: Persons) -> FloatArray:
     """Return the share of answers of each person that are turned round, (P,).
 
     The posterior mode of the model of :class:`FlipModel`, by EM: ``e_p = (2 + sum_t s_t) / (20 +
-    n_p)`` with the suspicion ``s_t`` of each answer t under ``e_p``. One scale for all, that of the
-    better half of the persons: errors of the others would pass for a blunt metric.
+    n_p)`` with the suspicion ``s_t`` of each answer t under ``e_p``. All persons
+    share one scale, that of the better half: errors of the others would look like a blunt metric.
     """
     better = _better_half(persons.sums(margins > 0.0), persons.sums())
     model = FlipModel.from_margins(margins[better[persons.codes]])
@@ -146,5 +144,5 @@ def _check_column(name: str, given: ArrayLike, n: int, what: str) -> FloatArray:
     if numbers.shape != (n,):
         raise ValueError(f"{wanted}; got shape {numbers.shape}.")
     if not np.all(np.isfinite(numbers)) or (name == "left" and not np.isin(numbers, (0, 1)).all()):
-        raise ValueError(f"{wanted}. Leave out answers of which it is not known.")
+        raise ValueError(f"{wanted}. Leave out answers for which it is not known.")
     return numbers

@@ -1,14 +1,14 @@
 """Which comparisons to ask next."""
 
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
+from sklearn.base import BaseEstimator
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_random_state
-from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import check_ids, get_index
 from mdaml.inspection._model import (
     are_training_rows,
@@ -18,11 +18,12 @@ from mdaml.inspection._model import (
     self_weights,
 )
 
+Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 _CANDIDATES_PER_QUERY, _MIN_CANDIDATES = 50, 2000
 
 
 def suggest_queries(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     n: int,
     *,
@@ -30,8 +31,8 @@ def suggest_queries(
     asked: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     training_rows: bool | None = None,
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
-) -> npt.NDArray[Any]:
+    random_state: Seed = None,
+) -> Array:
     """Propose comparisons whose answers would teach the metric the most.
 
     The queries are near ties under the learned distance. They differ from
@@ -120,7 +121,13 @@ def suggest_queries(
     return ordered[chosen] if names is None else names.astype(object)[ordered[chosen]]
 
 
-def _pool(candidates: Any, n_samples: int, n: int, taken: IntArray, random_state: Any) -> IntArray:
+def _pool(
+    candidates: IntArray | int | np.integer | None,
+    n_samples: int,
+    n: int,
+    taken: IntArray,
+    random_state: Seed,
+) -> IntArray:
     """Return the distinct comparisons to choose from, those asked left out."""
     if candidates is None or isinstance(candidates, int | np.integer):
         many = max(_MIN_CANDIDATES, _CANDIDATES_PER_QUERY * n)

@@ -1,7 +1,6 @@
 """How likely each answer is wrong, given by how much the learned distances contradict it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -26,7 +25,7 @@ class FlipModel:
     err where they are nearly equal; a share ``flip_rate`` of the answers is then turned round.
     """
 
-    flip_rate: Any  # below 1/2; or an array, one for each answer
+    flip_rate: float | FloatArray  # below 1/2; or an array, one for each answer
     scale: float
 
     @classmethod

@@ -1,6 +1,6 @@
 """Decide whether the two points of a pair are the same, by a learned distance."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import check_choice, check_number
-from mdaml.constraints.checks import check_pairs
+from mdaml.constraints.forms.pairs import check_pairs
 from mdaml.constraints.names import get_index
 from mdaml.estimators.base import page_of
 from mdaml.inspection._calibration import Tradeoff, fit_curve
@@ -81,7 +81,7 @@ class PairVerifier(BaseEstimator):
 
     def __init__(
         self,
-        metric: Any,
+        metric: BaseEstimator,
         *,
         threshold: Literal["eer", "cost", "fbeta"] | float = "eer",
         beta: float = 1.0,

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mdaml.io.messages import check_readable
 from mdaml.io.tables import SUFFIXES, read_table
 from mdaml.io.texts import check_suffix, read_texts
 
+JsonLine: TypeAlias = dict[str, Any]  # anything, until it is checked
 VECTOR_SUFFIXES = (*SUFFIXES, ".jsonl")
 PAIR_SUFFIXES = (".tsv", ".csv", ".parquet", ".npy")
 _ID_FIELDS = ("_id", "id")
@@ -22,7 +23,7 @@ _VECTOR_FIELDS = ("embedding", "vector")
 _QUERY_NAMES = ("query-id", "query_id", "query", "qid")
 
 
-def read_vectors(path: Path, vectors: Path | None = None) -> Table:
+def read_vectors(path: Path, vectors: Path | None = None, setting: str = "vectors=") -> Table:
     """Read vectors with ids from a table, or from JSON lines.
 
     Parameters
@@ -32,6 +33,8 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
         and ``embedding``, as BEIR's ``corpus.jsonl`` and ``queries.jsonl`` with vectors added.
     vectors : Path or None
         A table whose rows are the vectors of the lines of ``path``, in their order.
+    setting : str
+        How whoever calls gives that table, for messages.
 
     Returns
     -------
@@ -49,7 +52,7 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
             raise ValueError(f"{path}:{line}: there is no id; the field _id is wanted.")
         ids.append(str(name))
         if vectors is None:
-            rows.append(_get_vector(path, line, item, rows))
+            rows.append(_get_vector(path, line, item, rows, setting))
     if not ids:
         raise ValueError(f"{path}: the file is empty. Write at least one line into it.")
     if len(set(ids)) < len(ids):
@@ -65,7 +68,7 @@ def read_vectors(path: Path, vectors: Path | None = None) -> Table:
     return Table(path, X, features, "_id", is_named=False, ids=np.array(ids, dtype=object))
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, JsonLine]]:
     check_readable(path)
     with path.open("rb") as file:
         for line, text in enumerate(file, 1):
@@ -81,13 +84,13 @@ def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _get_vector(
-    path: Path, line: int, item: dict[str, Any], before: Sequence[list[float]]
+    path: Path, line: int, item: JsonLine, before: Sequence[list[float]], setting: str
 ) -> list[float]:
     vector = next((item[field] for field in _VECTOR_FIELDS if field in item), None)
     if vector is None:
         raise ValueError(
-            f"{path}:{line}: there is no vector. Add the field embedding to every line, or give "
-            "the vectors of all lines by --query-vectors or --document-vectors FILE.npy."
+            f"{path}:{line}: there is no vector. Add the field embedding to every line, or pass "
+            f"the vectors of all lines in a file of their own: {setting}."
         )
     is_list = isinstance(vector, list) and len(vector) > 0
     if not is_list or not all(_is_finite(value) for value in vector):
@@ -99,8 +102,10 @@ def _get_vector(
     return vector
 
 
-def _is_finite(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def _is_finite(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return math.isfinite(value)
 
 
 def read_pairs(path: Path) -> list[tuple[str, str, float]]:

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray
-from mdaml.io.messages import shorten
+from mdaml.io.formats import is_fraction
+from mdaml.io.messages import Naming, name_argument, shorten, suggest_name
 from mdaml.io.preparation import MISSING, Preparation
-from mdaml.io.problems import CONTINUOUS, is_fraction, suggest_name
 from mdaml.io.texts import Texts
 
+CONTINUOUS = "labels are classes. Cut the values into classes, or learn from comparisons."
 # Data frames write their index like this; it is never a feature.
 _INDEX = re.compile(r"|__index_level_\d+__")
 
@@ -46,6 +47,8 @@ class Table:
         How columns became features.
     changes : mapping of str to int
         How many rows were left out, cells filled in, cells of unknown categories found.
+    naming : callable
+        How whoever reads the table gives a setting a value, for messages.
     """
 
     path: Path
@@ -59,6 +62,7 @@ class Table:
     texts: Mapping[str, Texts] = field(default_factory=dict)
     preparation: Preparation | None = None
     changes: Mapping[str, int] = field(default_factory=dict)
+    naming: Naming = name_argument
 
     def get_name(self, row: int) -> str:
         """Return the id of a row, or its number."""
@@ -67,8 +71,9 @@ class Table:
     def describe_names(self) -> str:
         """Return a sentence on how rows are named."""
         if self.ids is None:
-            n = len(self.X)
-            return f"The rows of {self.path} are numbered 0 to {n - 1}; --id names a column of ids."
+            setting = self.naming("id_column", "")
+            numbers = f"The rows of {self.path} are numbered 0 to {len(self.X) - 1}"
+            return f"{numbers}; {setting} names a column of ids."
         shown = ", ".join(map(repr, self.ids[:3].tolist()))
         return f"The ids of {self.path} are such as {shown}."
 
@@ -99,9 +104,10 @@ class Table:
             return codes
         fractions = list(filter(is_fraction, values))
         if fractions:
+            setting = self.naming("label_column", self.label_column or "")
             raise ValueError(
-                f"--labels {self.label_column}: {self.path} holds continuous values there, such as "
-                f"{fractions[0]}; {CONTINUOUS}"
+                f"{setting}: {self.path} holds continuous values there, such as {fractions[0]}; "
+                f"{CONTINUOUS}"
             )
         codes[known] = np.unique(numbers, return_inverse=True)[1]
         if np.abs(numbers).max(initial=0) < 2**53:
@@ -119,6 +125,8 @@ class Wanted:
     categorical: Sequence[str] = ()
     missing: str = "error"
     known: Preparation | None = None
+    distinct_ids: bool = False
+    naming: Naming = name_argument
 
 
 def choose_columns(
@@ -161,7 +169,7 @@ def choose_columns(
         raise ValueError(f"{path}: there is no column left that could be a feature.")
     X = np.empty((0, len(preparation.numeric)))
     table = Table(path, X, preparation.numeric, id_column, label_column, named)
-    return replace(table, preparation=preparation)
+    return replace(table, preparation=preparation, naming=wanted.naming)
 
 
 def _check_names(path: Path, names: Sequence[str], wanted: Wanted, features: Sequence[str]) -> None:
@@ -172,10 +180,11 @@ def _check_names(path: Path, names: Sequence[str], wanted: Wanted, features: Seq
         for name, n_times in known.items()
         if n_times > 1
     ]
-    options = [(wanted.id_column, "--id"), (wanted.label_column, "--labels")]
-    options += [(name, "--drop") for name in wanted.drop]
-    options += [(n, "--categorical") for n in wanted.categorical if wanted.categorical != ["auto"]]
-    asked = [(name, f"{option} {name}") for name, option in options if name is not None]
+    settings = [("id_column", wanted.id_column), ("label_column", wanted.label_column)]
+    settings += [("drop", name) for name in wanted.drop]
+    if wanted.categorical != ["auto"]:
+        settings += [("categorical", name) for name in wanted.categorical]
+    asked = [(name, wanted.naming(what, name)) for what, name in settings if name is not None]
     asked += [(name, "a feature of the model") for name in features]
     unknown = [(name, what) for name, what in asked if name not in known]
     for name, what in unknown[:10]:
@@ -184,7 +193,7 @@ def _check_names(path: Path, names: Sequence[str], wanted: Wanted, features: Seq
     if unknown:
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         problems[-1] += f" Its columns are {shown}."
-    chosen = [name for name, _ in options if name is not None]
+    chosen = [name for _, name in settings if name is not None]
     twice = [name for name, n_times in Counter(chosen).items() if n_times > 1]
     if twice and not problems:
         problems.append(f"{path}: the column {twice[0]!r} is asked for by two options. Choose one.")

@@ -4,17 +4,14 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mdaml._typing import Array
 from mdaml.io.atomic import replace_file
 
 
-def write_safetensors(
-    path: str | os.PathLike[str], tensors: Mapping[str, npt.NDArray[Any]]
-) -> None:
+def write_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Array]) -> None:
     """Write matrices to a safetensors file, in single precision.
 
     The format is the length of a header, the header in JSON, and the numbers; no library is needed.
@@ -37,7 +34,7 @@ def write_safetensors(
     ...     Path(folder, "eye.safetensors").read_bytes()[-16:].hex()
     '0000803f00000000000000000000803f'
     """
-    header: dict[str, Any] = {}
+    header: dict[str, object] = {}
     data = bytearray()
     for name, tensor in tensors.items():
         values = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
@@ -50,7 +47,7 @@ def write_safetensors(
         part.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def write_dense_module(folder: str | os.PathLike[str], weight: npt.NDArray[Any]) -> None:
+def write_dense_module(folder: str | os.PathLike[str], weight: Array) -> None:
     """Write a matrix as a ``Dense`` module of sentence-transformers, without bias or activation.
 
     Parameters

@@ -5,18 +5,21 @@ All of it is made from the matrix ``components_``; methods of the estimators cal
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import Array, ArrayLike, FloatArray
 from mdaml.io.atomic import replace_file
-from mdaml.io.front import Step, cast, n_inputs, onnx_front, prepend_faiss_front, torch_front
 
+Step: TypeAlias = Mapping[str, Any]  # before the map; see mdaml.io.front
+Exported: TypeAlias = Any  # an object of faiss, onnx or torch
+Precision: TypeAlias = np.dtype[np.float32] | np.dtype[np.float64]
 _EMBEDDED = 1 << 16  # values of the samples embedded at a time: half a megabyte in double precision
 _INDEXED = 1 << 20  # values added to an index at a time
 # Old enough for every runtime of the last years; a product of matrices has not changed since.
@@ -97,7 +100,7 @@ class MahalanobisMetric:
 
 
 def embed_blocks(
-    transform: Callable[[Any], FloatArray],
+    transform: Callable[[ArrayLike], FloatArray],
     X: Any,
     n_components: int,
     out: npt.NDArray[np.float32] | None = None,
@@ -149,7 +152,7 @@ def embed_blocks(
     return out
 
 
-def _check_out(out: Any, shape: tuple[int, int]) -> None:
+def _check_out(out: Array, shape: tuple[int, int]) -> None:
     fits = isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:
         got = type(out).__name__
@@ -162,9 +165,21 @@ def _check_out(out: Any, shape: tuple[int, int]) -> None:
         )
 
 
+def cast(array: Array, dtype: npt.DTypeLike = "float32") -> Array:
+    """Return an array in another precision, in C order, unless it does not fit."""
+    with np.errstate(over="ignore"):  # checked below
+        made = np.ascontiguousarray(array, dtype=dtype)
+    if not np.all(np.isfinite(made)):
+        raise ValueError(
+            f"Values up to {np.abs(array).max():.1e} do not fit into {dtype}. Scale the features, "
+            "for instance by StandardScaler, and fit again."
+        )
+    return made
+
+
 def make_faiss_index(
     components: FloatArray, X: FloatArray | None = None, *, front: Sequence[Step] = ()
-) -> Any:
+) -> Exported:
     """Return a faiss index of untransformed vectors that searches by the learned distance.
 
     Parameters
@@ -191,6 +206,8 @@ def make_faiss_index(
     (array([[1.]], dtype=float32), array([[0]]))
     """
     faiss = _import("faiss")
+    from mdaml.io.front import prepend_faiss_front
+
     n_components, n_features = components.shape
     linear = faiss.LinearTransform(n_features, n_components, X is not None)
     faiss.copy_array_to_vector(cast(components).ravel(), linear.A)
@@ -210,9 +227,9 @@ def make_onnx_model(
     components: FloatArray,
     path: str | os.PathLike[str] | None = None,
     *,
-    dtype: Any = "float32",
+    dtype: object = "float32",
     front: Sequence[Step] = (),
-) -> Any:
+) -> Exported:
     """Return an ONNX model that maps ``X`` of shape (any, n_features) to ``embedding``.
 
     Parameters
@@ -240,6 +257,8 @@ def make_onnx_model(
     """
     precision = _check_precision(dtype)
     onnx = _import("onnx")
+    from mdaml.io.front import n_inputs, onnx_front
+
     helper = onnx.helper
     weight = cast(components.T, precision)
     element = helper.np_dtype_to_tensor_dtype(precision)
@@ -264,8 +283,8 @@ def make_onnx_model(
 
 
 def make_torch_layer(
-    components: FloatArray, *, dtype: Any = "float32", front: Sequence[Step] = ()
-) -> Any:
+    components: FloatArray, *, dtype: object = "float32", front: Sequence[Step] = ()
+) -> Exported:
     """Return a linear layer without bias, frozen; with steps before it a sequence.
 
     Parameters
@@ -290,6 +309,8 @@ def make_torch_layer(
     """
     precision = _check_precision(dtype)
     torch = _import("torch")
+    from mdaml.io.front import torch_front
+
     n_components, n_features = components.shape
     weight = torch.tensor(cast(components, precision))
     layer = torch.nn.Linear(n_features, n_components, bias=False, dtype=weight.dtype, device="meta")
@@ -297,7 +318,7 @@ def make_torch_layer(
     return torch.nn.Sequential(*torch_front(torch, front, precision), layer) if front else layer
 
 
-def _check_precision(dtype: Any) -> np.dtype[Any]:
+def _check_precision(dtype: Any) -> Precision:
     try:
         # torch's own dtypes are known by their names only: it need not be imported for this.
         name = str(dtype).removeprefix("torch.")
@@ -309,7 +330,7 @@ def _check_precision(dtype: Any) -> np.dtype[Any]:
     return precision
 
 
-def _import(library: str) -> Any:
+def _import(library: str) -> ModuleType:
     try:
         return import_module(library)
     except ImportError as error:

@@ -1,11 +1,12 @@
 """How a table is written down: compression, encoding, delimiter, decimal mark; and Excel sheets.
 
-Nothing of it has to be said: it is found out from the first part of the file.
+All of it is detected from the first part of the file.
 """
 
 import csv
 import gzip
 import io
+import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from mdaml.io.model_zip import ARRAY_DAMAGE
 
@@ -22,6 +23,7 @@ _SAMPLE_BYTES = 1 << 16
 _NUMBER_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _NUMBER_WITH_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+_DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T].*)?")
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,30 @@ def _detect_decimal(lines: Sequence[str], delimiter: str) -> str:
     return ","
 
 
+def is_number(cell: str, decimal: str = ".") -> bool:
+    """Return whether a cell holds a finite number."""
+    if decimal == ",":
+        cell = cell.replace(".", "_").replace(",", ".")
+    try:
+        # Python knows the digits of all scripts, the readers of tables those of ASCII.
+        return math.isfinite(float(cell)) and "_" not in cell and cell.isascii()
+    except ValueError:
+        return False
+
+
+def is_fraction(cell: str) -> bool:
+    """Return whether a cell holds a number, but not a whole one."""
+    try:
+        return not float(cell.replace(",", ".")).is_integer()
+    except (ValueError, OverflowError):
+        return False
+
+
+def is_date(cell: str) -> bool:
+    """Return whether a cell looks like a date."""
+    return _DATE.fullmatch(cell) is not None
+
+
 @contextmanager
 def open_text(path: Path, form: TextFormat) -> Iterator[TextIO]:
     """Open the text of a file, with the ends of its lines as they are."""
@@ -148,7 +174,7 @@ def find_undecodable_line(path: Path, form: TextFormat) -> int:
         return next(n for n, text in lines if text.decode(errors="ignore").encode() != text)
 
 
-def _open_binary(path: Path, is_gzip: bool) -> Any:
+def _open_binary(path: Path, is_gzip: bool) -> io.BufferedReader | gzip.GzipFile:
     return gzip.open(path, "rb") if is_gzip else path.open("rb")
 
 
@@ -187,7 +213,7 @@ def read_sheet(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _write_value(value: Any) -> str:
+def _write_value(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):  # numbers of Excel are floats; ids should not end in .0

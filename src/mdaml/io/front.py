@@ -4,25 +4,12 @@ A step is a mapping: ``x -> (matrix x + offset) / norm``, with ``norm`` one of "
 Without matrix and offset, which are then None, rows are brought to length one and nothing else.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
-import numpy.typing as npt
 
-Step = Mapping[str, Any]
-
-
-def cast(array: npt.NDArray[Any], dtype: npt.DTypeLike = "float32") -> npt.NDArray[Any]:
-    """Return an array in another precision, in C order, unless it does not fit."""
-    with np.errstate(over="ignore"):  # checked below
-        made = np.ascontiguousarray(array, dtype=dtype)
-    if not np.all(np.isfinite(made)):
-        raise ValueError(
-            f"Values up to {np.abs(array).max():.1e} do not fit into {dtype}. Scale the features, "
-            "for instance by StandardScaler, and fit again."
-        )
-    return made
+from mdaml.io.export import Exported, Precision, Step, cast
 
 
 def n_inputs(front: Sequence[Step], n_inner: int) -> int:
@@ -32,7 +19,7 @@ def n_inputs(front: Sequence[Step], n_inner: int) -> int:
     return n_inner
 
 
-def prepend_faiss_front(faiss: Any, index: Any, front: Sequence[Step]) -> Any:
+def prepend_faiss_front(faiss: ModuleType, index: Exported, front: Sequence[Step]) -> Exported:
     """Return an index of vectors before some steps, given one of vectors after them."""
     if any(step["norm"] != "l2" for step in front):
         raise ValueError("faiss brings rows to length 1 by the norm 'l2' only. Use embed instead.")
@@ -49,8 +36,8 @@ def prepend_faiss_front(faiss: Any, index: Any, front: Sequence[Step]) -> Any:
 
 
 def onnx_front(
-    onnx: Any, front: Sequence[Step], precision: np.dtype[Any]
-) -> tuple[list[Any], list[Any], str]:
+    onnx: ModuleType, front: Sequence[Step], precision: Precision
+) -> tuple[list[Exported], list[Exported], str]:
     """Return the nodes and constants of steps, and the name of what comes out."""
     make, constant = onnx.helper.make_node, onnx.numpy_helper.from_array
     nodes, last = [], "X"
@@ -74,13 +61,13 @@ def onnx_front(
     return nodes, constants, last
 
 
-def torch_front(torch: Any, front: Sequence[Step], precision: np.dtype[Any]) -> list[Any]:
+def torch_front(torch: ModuleType, front: Sequence[Step], precision: Precision) -> list[Exported]:
     """Return the layers of steps, frozen."""
     if not front:
         return []
     from mdaml.io.torch_layers import RowNorm
 
-    layers = list[Any]()
+    layers = list[Exported]()
     for step in front:
         if step["matrix"] is not None:
             n_out, n_in = step["matrix"].shape

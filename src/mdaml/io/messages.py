@@ -3,12 +3,15 @@
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+# Returns how whoever calls gives a setting a value, for messages that say what to pass.
+Naming: TypeAlias = Callable[[str, str], str]
 
-_FULL = "the disk is full. Free some space, or write to another disk"
+_SPACE = "Free some space, or write to another disk"
 # What became of a file, and what to do about it.
 _REASONS = {
     errno.ENOENT: "there is no such file. Check the name and the folder",
@@ -19,13 +22,47 @@ _REASONS = {
     errno.EROFS: "the disk is read-only. Write to another one",
     errno.ELOOP: "it is a symbolic link that leads back to itself. Name the file it should lead to",
     errno.ENAMETOOLONG: "the name is longer than the disk allows. Choose a shorter one",
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL.replace("the disk is full", "your share of the disk is full"),
+    errno.ENOSPC: f"the disk is full. {_SPACE}",
+    errno.EDQUOT: f"your share of the disk is full. {_SPACE}",
     errno.EFBIG: "the file would be larger than allowed. Raise the limit, or write less",
     errno.EIO: "the disk reports an error. Try again, and check the disk",
     errno.EMFILE: "too many files are open. Close some, or raise the limit (ulimit -n)",
 }
 _WHILE_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, None)
+
+
+_MOST_NAMES = 20_000  # compared with a name that is none of them
+_LONGEST = 200  # letters of such a name
+
+
+def name_argument(name: str, value: str) -> str:
+    """Return an argument of a function with its value, if that is known.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import name_argument
+    >>> name_argument("drop", "day")
+    "drop='day'"
+    """
+    return f"{name}={value!r}" if value else f"{name}="
+
+
+def find_meant(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that was probably meant: the same but for capitals, or nearly the same."""
+    from difflib import get_close_matches
+
+    plain = name.strip().casefold()
+    by_plain = {each.strip().casefold(): each for each in reversed([*known])}
+    if plain in by_plain or len(name) > _LONGEST:
+        return by_plain.get(plain)
+    close = get_close_matches(plain, [*reversed(by_plain)][:_MOST_NAMES], 1, 0.6)
+    return by_plain[close[0]] if close else None
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a question for what was meant, to be added to a message, or nothing."""
+    meant = find_meant(name, known)
+    return f" Did you mean {meant!r}?" if meant else ""
 
 
 def shorten(text: str, most: int = 200) -> str:
@@ -56,7 +93,7 @@ def name_os_error(error: OSError, path: AnyPath, action: str) -> OSError:
 
 
 def check_readable(path: AnyPath) -> None:
-    """Refuse, with the error that opening it would raise, a path that is no file to be read.
+    """Refuse a path that cannot be read as a file, with the error that opening it would raise.
 
     It is not opened: a pipe could be read only once.
 
@@ -81,13 +118,13 @@ def check_readable(path: AnyPath) -> None:
         if not os.access(path, os.R_OK, effective_ids=by_effective):
             raise PermissionError(errno.EACCES, "")
     except OSError as error:
-        if error.errno is None:  # has its words
+        if error.errno is None:  # the message is complete
             raise
         raise name_os_error(error, path, "read") from None
 
 
 def find_status(path: AnyPath) -> os.stat_result | None:
-    """Return what the system knows of a file, None if there is none; refuse what is no name."""
+    """Return the status of a file, None if there is no file; refuse a name that cannot be one."""
     try:
         return Path(path).stat()
     except FileNotFoundError:

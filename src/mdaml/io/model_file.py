@@ -24,18 +24,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._typing import Array
 from mdaml.io import model_zip
 from mdaml.io.atomic import replace_file
 from mdaml.io.messages import check_readable
-from mdaml.io.model_zip import DAMAGE, DTYPES, Array, Described, ZipReader, get_dtype
+from mdaml.io.model_zip import DAMAGE, DTYPES, Described, ZipReader, get_dtype
 
-Build = Callable[[str, dict[str, Any], dict[str, Any]], Any]
+Value: TypeAlias = Any  # of a model or a document: anything, until it is checked
+Attributes: TypeAlias = dict[str, Value]  # parameters or learned attributes, by name
+Build: TypeAlias = Callable[[str, Attributes, Attributes], BaseEstimator]
 
 FORMAT = "mdaml model"
 FORMAT_VERSION = 1
@@ -45,7 +48,9 @@ _PACKAGES = ("mdaml.estimators", "mdaml.retrieval")  # only classes from here ca
 _MAX_DEPTH = 16
 
 
-def write_model(path: str | os.PathLike[str], model: Any, *, compact: bool = False) -> None:
+def write_model(
+    path: str | os.PathLike[str], model: BaseEstimator, *, compact: bool = False
+) -> None:
     """Write a fitted model; see ``MahalanobisTransformer.save``.
 
     Parameters
@@ -81,13 +86,13 @@ def write_model(path: str | os.PathLike[str], model: Any, *, compact: bool = Fal
 
 
 def _encode(
-    value: Any, where: str, arrays: dict[str, Described], compact: bool, depth: int = 0
-) -> Any:
+    value: Value, where: str, arrays: dict[str, Described], compact: bool, depth: int = 0
+) -> Value:
     """Return the JSON of a value; ``where`` names it in errors and in the names of its arrays."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"{where} is nested too deeply to be saved.")
 
-    def encode_fields(fields: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    def encode_fields(fields: Mapping[str, object], prefix: str) -> dict[str, object]:
         return {k: _encode(v, prefix + k, arrays, compact, depth + 1) for k, v in fields.items()}
 
     if value is None or type(value) in (bool, int, str):
@@ -116,7 +121,7 @@ def _encode(
     return {"model": {"class": type(value).__name__, "params": settings, "fitted": fitted}}
 
 
-def _encode_array(value: Array, where: str, arrays: dict[str, Described]) -> dict[str, Any]:
+def _encode_array(value: Array, where: str, arrays: dict[str, Described]) -> dict[str, object]:
     if value.dtype == object and value.ndim == 1 and all(type(v) is str for v in value):
         return {"strings": value.tolist()}
     if get_dtype(value) not in DTYPES:
@@ -128,7 +133,7 @@ def _encode_array(value: Array, where: str, arrays: dict[str, Described]) -> dic
     return {"array": arrays[f"{name}.npy"][1]}
 
 
-def _refusal(value: Any, where: str) -> TypeError:
+def _refusal(value: object, where: str) -> TypeError:
     what = type(value).__name__
     if isinstance(value, np.ndarray):
         what = f"{what} of dtype {value.dtype}"
@@ -142,9 +147,7 @@ def _refusal(value: Any, where: str) -> TypeError:
     )
 
 
-def _split_model(
-    model: BaseEstimator, where: str, compact: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_model(model: BaseEstimator, where: str, compact: bool) -> tuple[Attributes, Attributes]:
     """Return the parameters and the learned attributes of a model."""
     name = type(model).__name__
     if type(model).__module__.rpartition(".")[0] not in _PACKAGES:
@@ -176,7 +179,7 @@ def is_learned_name(name: str) -> bool:
     return name.isidentifier() and name.endswith("_") and not name.startswith("_")
 
 
-def read_model(path: str | os.PathLike[str], build: Build) -> Any:
+def read_model(path: str | os.PathLike[str], build: Build) -> BaseEstimator:
     """Read a model, or refuse the file with a ValueError; nothing in it is executed.
 
     Parameters
@@ -218,7 +221,7 @@ def read_model(path: str | os.PathLike[str], build: Build) -> Any:
         raise ValueError(message) from error
 
 
-def _check_format(document: Any) -> dict[str, Any]:
+def _check_format(document: object) -> Attributes:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError("it is a zip file, but no model of mdaml")
     number = document.get("format_version")
@@ -234,15 +237,15 @@ def _check_format(document: Any) -> dict[str, Any]:
     return document
 
 
-def _decode(tree: Any, reader: ZipReader, build: Build, depth: int = 0) -> Any:
+def _decode(tree: object, reader: ZipReader, build: Build, depth: int = 0) -> object:
     """Return the value of some JSON; refuse all that :func:`_encode` never writes."""
     if depth > _MAX_DEPTH:
         raise ValueError("a value is nested too deeply")
 
-    def decode_all(items: list[Any]) -> list[Any]:
+    def decode_all(items: list[object]) -> list[object]:
         return [_decode(item, reader, build, depth + 1) for item in items]
 
-    def decode_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    def decode_fields(fields: dict[str, object]) -> dict[str, object]:
         return dict(zip(fields, decode_all(list(fields.values())), strict=True))
 
     if isinstance(tree, float) and not math.isfinite(tree):
@@ -251,7 +254,7 @@ def _decode(tree: Any, reader: ZipReader, build: Build, depth: int = 0) -> Any:
         return decode_all(tree)
     if not isinstance(tree, dict):
         return tree
-    items: list[tuple[str, Any]] = list(tree.items())
+    items: list[tuple[str, Value]] = list(tree.items())
     kind, value = items[0] if len(items) == 1 else ("", {})
     match kind, value:
         case "float", "nan" | "inf" | "-inf":
@@ -271,7 +274,7 @@ def _decode(tree: Any, reader: ZipReader, build: Build, depth: int = 0) -> Any:
     raise ValueError(f"a value is of an unknown kind or form, {', '.join(tree)[:60]!r}")
 
 
-def _decode_number(dtype: str, number: Any) -> Any:
+def _decode_number(dtype: str, number: object) -> np.generic:
     kind = np.dtype(dtype).kind
     if type(number) is not {"b": bool, "f": float}.get(kind, int):
         raise ValueError(f"a number of dtype {dtype} is not")
@@ -281,7 +284,7 @@ def _decode_number(dtype: str, number: Any) -> Any:
         return np.dtype(dtype).type(number)
 
 
-def check_learned(learned: Mapping[str, Any]) -> None:
+def check_learned(learned: Mapping[str, Value]) -> None:
     """Refuse attributes that do not fit together or are not finite, in the name of the first.
 
     Parameters
@@ -327,7 +330,7 @@ def check_learned(learned: Mapping[str, Any]) -> None:
             raise ValueError("triplets_ must be row numbers of the training samples")
 
 
-def _check_front(front: Any, d: int) -> int:
+def _check_front(front: object, d: int) -> int:
     """Return the width of what comes out of the steps before a map, or refuse them."""
     wanted = "front_ must be steps, each with matrix, offset and norm, that fit together"
     if not isinstance(front, list) or not all(isinstance(step, dict) for step in front):
@@ -349,7 +352,7 @@ def _check_front(front: Any, d: int) -> int:
 
 
 def _check_matrix(
-    learned: Mapping[str, Any], name: str, kinds: str, n_rows: str, n_columns: int | str
+    learned: Mapping[str, Value], name: str, kinds: str, n_rows: str, n_columns: int | str
 ) -> Array | None:
     """Return an attribute, if there, as a matrix; a string stands for any number of columns."""
     if name not in learned:

@@ -15,13 +15,14 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Described = tuple[Array, dict[str, Any]]  # an array, and what the document says of it
+from mdaml._typing import Array
+
+Fields: TypeAlias = Mapping[str, Any]  # of JSON, checked before they are used
+Described: TypeAlias = tuple[Array, Fields]  # an array, and what the document says of it
 
 # Numbers and truth values of fixed size; objects, strings, dates and long doubles are left out.
 DTYPES = ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8")
@@ -48,7 +49,7 @@ _LARGE = 1 << 31  # from here on the zip needs fields of 64 bits
 _ENCRYPTED = 0x1
 
 
-def get_dtype(values: Any) -> str:
+def get_dtype(values: Array | np.generic) -> str:
     """Return the dtype of an array or a scalar as files have it; it may be none of DTYPES."""
     return values.dtype.newbyteorder("<").str
 
@@ -64,7 +65,9 @@ def describe_array(name: str, array: Array) -> Described:
     return array, fields | {"sha256": digest.hexdigest()}
 
 
-def write_zip(file: BinaryIO, document: Mapping[str, Any], arrays: Collection[Described]) -> None:
+def write_zip(
+    file: BinaryIO, document: Mapping[str, object], arrays: Collection[Described]
+) -> None:
     """Write a document and arrays with their descriptions; equal contents give equal bytes."""
     text = json.dumps(document, indent=1, allow_nan=False).encode("ascii")
     if len(text) > _MAX_TEXT or len(arrays) >= _MAX_ENTRIES:
@@ -87,7 +90,7 @@ def _new_entry(name: str, n_bytes: int) -> zipfile.ZipInfo:
     return entry
 
 
-def _header(fields: Mapping[str, Any]) -> bytes:
+def _header(fields: Fields) -> bytes:
     """Return the first bytes of the file of an array, version 1.0 of NumPy's format."""
     text = (
         f"{{'descr': '{fields['dtype']}', 'fortran_order': {fields['order'] == 'F'}, "
@@ -97,11 +100,11 @@ def _header(fields: Mapping[str, Any]) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii")
 
 
-def _count_bytes(fields: Mapping[str, Any]) -> int:
+def _count_bytes(fields: Fields) -> int:
     return len(_header(fields)) + math.prod(fields["shape"]) * np.dtype(fields["dtype"]).itemsize
 
 
-def _to_chunks(array: Array, fields: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
+def _to_chunks(array: Array, fields: Fields) -> Iterator[bytes | memoryview]:
     yield _header(fields)
     flat = array.astype(fields["dtype"], copy=False).reshape(-1, order=fields["order"])
     data = np.ascontiguousarray(flat).view(np.uint8).data
@@ -118,7 +121,7 @@ class ZipReader:
         self._zip = zipfile.ZipFile(file)
         self._unread = _check_entries(self._zip.infolist(), size)
 
-    def read_document(self) -> Any:
+    def read_document(self) -> object:
         """Return the JSON document."""
         entry = self._unread.pop(_DOCUMENT)
         if entry.file_size > _MAX_TEXT:
@@ -133,7 +136,7 @@ class ZipReader:
         except ValueError as error:
             raise ValueError(f"{_DOCUMENT} is not valid: {error}") from None
 
-    def read_array(self, fields: Mapping[str, Any]) -> Array:
+    def read_array(self, fields: Fields) -> Array:
         """Return the array that the document describes, each only once."""
         _check_description(fields)
         name, dtype, shape = fields["file"], fields["dtype"], tuple(fields["shape"])
@@ -169,7 +172,7 @@ class ZipReader:
             raise ValueError(f"it holds unknown entries such as {min(self._unread)!r}")
 
 
-def _check_description(fields: Mapping[str, Any]) -> None:
+def _check_description(fields: Fields) -> None:
     if set(fields) != {"file", "dtype", "shape", "order", "sha256"}:
         raise ValueError("an array must have the fields file, dtype, shape, order and sha256")
     dtype, shape, order = fields["dtype"], fields["shape"], fields["order"]
@@ -223,12 +226,12 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> dict[str, zipfi
     return found
 
 
-def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _to_dict(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is there twice")
     return found
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import BoolArray, FloatArray
+from mdaml._typing import Array, BoolArray, FloatArray
+from mdaml.io.messages import Naming
 
-Texts = npt.NDArray[Any]  # Python strings
+Texts: TypeAlias = Array  # Python strings
 
 # Cells of features and labels that hold nothing, as spreadsheets and statistics programs write it.
 MISSING = (
@@ -47,7 +47,7 @@ class Preparation:
     id_column: str | None = None
     label_column: str | None = None
     missing: str = "error"
-    fills: Mapping[str, Any] = field(default_factory=dict)
+    fills: Mapping[str, float | str] = field(default_factory=dict)
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -68,14 +68,15 @@ class Preparation:
             )
         )
 
-    def learn(self, X: FloatArray, texts: Mapping[str, Texts]) -> "Preparation":
+    def learn(self, X: FloatArray, texts: Mapping[str, Texts], naming: Naming) -> "Preparation":
         """Return a preparation with the categories of a table and what its gaps are filled with."""
-        categories = {name: _list_categories(name, cells) for name, cells in texts.items()}
-        fills: dict[str, Any] = {}
+        categories = {name: _list_categories(name, cells, naming) for name, cells in texts.items()}
+        fills: dict[str, float | str] = {}
         if self.missing == "median":
             for name, cells in zip(self.numeric, X.T, strict=True):
                 if np.isnan(cells).all():
-                    raise ValueError(f"column {name!r} has no value at all. Pass --drop {name}.")
+                    drop = naming("drop", name)
+                    raise ValueError(f"column {name!r} has no value at all. Pass {drop}.")
                 fills[name] = float(np.nanmedian(cells))
             for name, cells in texts.items():
                 values, counts = np.unique(cells[cells != ""].astype(str), return_counts=True)
@@ -106,7 +107,7 @@ class Preparation:
         if not self.categories:
             return X, 0
         numbers = dict(zip(self.numeric, X.T, strict=True))
-        features, n_unknown = list[Any](), 0
+        features, n_unknown = list[Array](), 0
         for name in self.columns:
             if name in self.categories:
                 cells = texts[name]
@@ -120,7 +121,7 @@ class Preparation:
         known = self.categories[name]
         return known[1:] if len(known) == 2 else known
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return plain values that a model file can hold."""
         plain = asdict(self)
         plain["categories"] = {name: list(known) for name, known in self.categories.items()}
@@ -157,15 +158,14 @@ def _is_consistent(known: Preparation) -> bool:
     )
 
 
-def _list_categories(name: str, cells: Texts) -> tuple[str, ...]:
+def _list_categories(name: str, cells: Texts, naming: Naming) -> tuple[str, ...]:
     known = tuple(np.unique(cells[cells != ""].astype(str)).tolist())
+    setting, drop = naming("categorical", name), naming("drop", name)
     if len(known) > _MAX_CATEGORIES:
         raise ValueError(
-            f"--categorical {name}: there are {len(known)} different values, such as {known[0]!r}; "
-            f"at most {_MAX_CATEGORIES} can be learned from. Group them, or pass --drop {name}."
+            f"{setting}: there are {len(known)} different values, such as {known[0]!r}; at most "
+            f"{_MAX_CATEGORIES} can be learned from. Group them, or pass {drop}."
         )
     if len(known) < 2:
-        raise ValueError(
-            f"--categorical {name}: all rows have the same value. Pass --drop {name} instead."
-        )
+        raise ValueError(f"{setting}: all rows have the same value. Pass {drop} instead.")
     return known

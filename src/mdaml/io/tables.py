@@ -1,27 +1,25 @@
-"""Tables in files become numbers, with ids and labels, whole or in blocks.
-
-Messages name the options of the command line, by which people choose the columns.
-"""
+"""Tables in files become numbers, with ids and labels, whole or in blocks."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mdaml._typing import Array
 from mdaml.io.columns import Table, Wanted, choose_columns
-from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix
+from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix, is_date, is_number
 from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
-from mdaml.io.preparation import MISSING
-from mdaml.io.problems import Reading, is_date, is_number, report_problems
+from mdaml.io.preparation import MISSING, Preparation
+from mdaml.io.problems import report_problems
 from mdaml.io.texts import (
     BLOCK_ROWS,
     TABLE_SUFFIXES,
+    ArrowBatch,
     Texts,
     check_suffix,
     load_arrow,
@@ -32,7 +30,7 @@ from mdaml.io.texts import (
 )
 
 SUFFIXES = (*TABLE_SUFFIXES, ".npy")
-_NO_ROW = "{}: every row has an empty cell, and such rows are left out (--missing drop)."
+_NO_ROW = "{}: every row has an empty cell, and such rows are left out."
 _BLOCK_BYTES = 8 << 20  # of a text file, parsed at a time
 
 
@@ -41,14 +39,14 @@ def read_table(path: Path, **columns: Any) -> Table:
 
     Without a known preparation, categories and medians are those of the table.
     """
-    wanted = Wanted(**columns)
-    blocks: list[Any] = list(_read_raw(path, wanted, distinct_ids=True))
-    preparation = blocks[0].preparation
+    wanted = Wanted(**columns, distinct_ids=True)
+    blocks = list(_read_raw(path, wanted))
+    preparation = _get_preparation(blocks[0])
     if wanted.known is None:
         texts = {n: np.concatenate([b.texts[n] for b in blocks]) for n in blocks[0].texts}
         X = _join([block.X for block in blocks]) if wanted.missing == "median" else blocks[0].X
         try:
-            preparation = preparation.learn(X, texts)
+            preparation = preparation.learn(X, texts, wanted.naming)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     n_rows = 0
@@ -59,8 +57,10 @@ def read_table(path: Path, **columns: Any) -> Table:
     X = _map_npy(path) if is_mapped else _join([block.X for block in blocks])
     if not len(X):
         raise ValueError(_NO_ROW.format(path))
-    ids = None if blocks[0].ids is None else _join([b.ids for b in blocks])
-    labels = None if blocks[0].labels is None else _join([b.labels for b in blocks])
+    ids, labels = (
+        _join(parts) if (parts := [part for part in each if part is not None]) else None
+        for each in ([block.ids for block in blocks], [block.labels for block in blocks])
+    )
     changes = sum((Counter(block.changes) for block in blocks), Counter[str]())
     return replace(blocks[0], X=X, ids=ids, labels=labels, changes=changes)
 
@@ -86,8 +86,8 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
     block : Table
     """
     wanted, n_rows, n_left = Wanted(**columns), 0, 0
-    for block in _read_raw(path, wanted, distinct_ids=False):
-        prepared = _prepare(block, block.preparation, n_rows)
+    for block in _read_raw(path, wanted):
+        prepared = _prepare(block, _get_preparation(block), n_rows)
         n_rows += len(block.X)
         n_left += len(prepared.X)
         yield prepared
@@ -95,23 +95,23 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
         raise ValueError(_NO_ROW.format(path))
 
 
-def _join(parts: list[Any]) -> Any:
+def _join(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _read_raw(path: Path, wanted: Wanted, *, distinct_ids: bool) -> Iterator[Table]:
+def _read_raw(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read blocks in which X has the columns of numbers, NaN where there is none."""
     suffix = check_suffix(path, SUFFIXES)
     check_readable(path)
     if suffix == ".npy":
         yield from _read_npy(path, wanted)
     elif suffix in (".parquet", ".feather"):
-        yield from _read_columns(path, wanted, distinct_ids)
+        yield from _read_columns(path, wanted)
     else:
-        yield from _read_lines(path, wanted, distinct_ids)
+        yield from _read_lines(path, wanted)
 
 
-def _prepare(block: Table, preparation: Any, n_before: int) -> Table:
+def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
     """Return the block with features in place of columns."""
     X, texts, changes = block.X, block.texts, {}
     gaps = preparation.find_gaps(X, texts)
@@ -135,7 +135,7 @@ def _prepare(block: Table, preparation: Any, n_before: int) -> Table:
 
 def _check_block(block: Table) -> None:
     """Refuse a block with what cannot be prepared; what it is will be looked for."""
-    preparation: Any = block.preparation
+    preparation = _get_preparation(block)
     is_bad = np.isinf(block.X).any() or (block.ids is not None and not all(block.ids))
     if preparation.missing == "error":
         is_bad |= preparation.find_gaps(block.X, block.texts).any()
@@ -143,7 +143,7 @@ def _check_block(block: Table) -> None:
         raise ValueError("some cells cannot be used")
 
 
-def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
+def _to_block(table: Table, batch: ArrowBatch, *, trim: bool = False) -> Table:
     """Return rows as Arrow holds them, NaN and empty texts where there is nothing."""
     X = np.empty((batch.num_rows, len(table.features)))
     for place, name in enumerate(table.features):
@@ -160,30 +160,30 @@ def _to_block(table: Table, batch: Any, *, trim: bool = False) -> Table:
     return replace(table, X=X, ids=ids, labels=labels, texts=texts)
 
 
+def _get_preparation(table: Table) -> Preparation:
+    assert table.preparation is not None  # chosen before any row is read
+    return table.preparation
+
+
 def _get_categories(table: Table) -> Mapping[str, Sequence[str]]:
     return {} if table.preparation is None else table.preparation.categories
 
 
-def _check_distinct(seen: set[str], block: Table) -> None:
-    names = [] if block.ids is None else block.ids.tolist()
-    n_before = len(seen)
-    seen.update(names)
-    if len(seen) < n_before + len(names):
-        raise ValueError("an id is there twice")
-
-
-def _describe_reading(table: Table, names: Sequence[str], **more: Any) -> Reading:
-    preparation: Any = table.preparation
-    return Reading(
-        table.path,
-        names,
-        numeric=table.features,
-        categorical=list(preparation.categories),
-        id_column=table.id_column,
-        label_column=table.label_column,
-        may_be_empty=preparation.missing != "error",
-        **more,
-    )
+def _to_blocks(
+    table: Table, batches: Iterable[ArrowBatch], wanted: Wanted, *, trim: bool = False
+) -> Iterator[Table]:
+    """Yield the rows of Arrow's batches, each block checked before it is used."""
+    seen = set[str]()
+    for batch in batches:
+        if batch.num_rows:
+            block = _to_block(table, batch, trim=trim)
+            _check_block(block)
+            if wanted.distinct_ids and block.ids is not None:
+                n_before = len(seen)
+                seen.update(block.ids.tolist())
+                if len(seen) < n_before + batch.num_rows:
+                    raise ValueError("an id is there twice")
+            yield block
 
 
 def _detect(path: Path) -> TextFormat:
@@ -193,29 +193,22 @@ def _detect(path: Path) -> TextFormat:
     return detect_format(path)
 
 
-def _read_lines(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Table]:
+def _read_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read with Arrow, and once more line by line if something is wrong."""
     form = _detect(path)
     names, n_skipped, is_header = _read_head(path, form)
     texts = _find_texts(path, form, names, n_skipped) if wanted.categorical == ["auto"] else ()
     table = choose_columns(path, names, wanted, texts, named=is_header)
-    seen, n_rows = set[str](), 0
+    block = None
     try:
-        for batch in _open_csv(table, form, names, n_skipped):
-            if batch.num_rows:
-                block = _to_block(table, batch, trim=True)
-                _check_block(block)
-                if distinct_ids:
-                    _check_distinct(seen, block)
-                n_rows += batch.num_rows
-                yield block
+        batches = _open_csv(table, form, names, n_skipped)
+        for block in _to_blocks(table, batches, wanted, trim=True):
+            yield block
     except ValueError as error:  # errors of Arrow are ValueErrors too
         if "Empty CSV file" not in str(error):
-            settings = {"n_skipped": n_skipped, "decimal": form.decimal}
-            settings |= {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
-            report = report_problems(_describe_reading(table, names, **settings))
+            report = report_problems(table, names, wanted, n_skipped, form.decimal)
             raise ValueError(report or f"{path}: it cannot be read: {error}") from None
-    if n_rows == 0:
+    if block is None:
         raise ValueError(f"{path}: there is a header, but no row under it.")
 
 
@@ -230,7 +223,9 @@ def _find_texts(path: Path, form: TextFormat, names: Sequence[str], n_skipped: i
     return [name for name in names if any(is_text(row.get(name, "")) for row in some)]
 
 
-def _open_csv(table: Table, form: TextFormat, names: Sequence[str], n_skipped: int) -> Any:
+def _open_csv(
+    table: Table, form: TextFormat, names: Sequence[str], n_skipped: int
+) -> Iterable[ArrowBatch]:
     """Return Arrow's batches of the rows of a text file or sheet."""
     arrow = load_arrow()
     is_sheet = get_suffix(table.path, (".xlsx",))
@@ -276,7 +271,7 @@ def _read_head(path: Path, form: TextFormat) -> tuple[tuple[str, ...], int, bool
     return tuple(cells), line, True
 
 
-def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Table]:
+def _read_columns(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read a Parquet or Feather file."""
     types = load_arrow().types
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
@@ -286,41 +281,40 @@ def _read_columns(path: Path, wanted: Wanted, distinct_ids: bool) -> Iterator[Ta
         texts = [name for name, kind in kinds.items() if any(is_word(kind) for is_word in words)]
         table = choose_columns(path, schema.names, wanted, texts, named=True)
         used = {*table.features, *_get_categories(table), table.id_column, table.label_column}
-        seen, n_rows = set[str](), 0
+        block = None
         try:
             for name in table.features:
                 if not any(is_kind(kinds[name]) for is_kind in numbers):
                     raise ValueError(f"column {name!r} holds {kinds[name]}, not numbers")
-            for batch in iterate([name for name in used if name is not None]):
-                block = _to_block(table, batch)
-                _check_block(block)
-                if distinct_ids:
-                    _check_distinct(seen, block)
-                n_rows += batch.num_rows
+            batches = iterate([name for name in used if name is not None])
+            for block in _to_blocks(table, batches, wanted):
                 yield block
         except ValueError as error:
-            settings = {"is_fitted": wanted.known is not None, "distinct_ids": distinct_ids}
-            report = report_problems(_describe_reading(table, schema.names, **settings))
+            report = report_problems(table, schema.names, wanted)
             why = str(error).strip().rstrip(".") or "Arrow does not say where it is damaged"
             raise ValueError(report or f"{path}: it cannot be read: {why}.") from None
-        if n_rows == 0:
+        if block is None:
             raise ValueError(f"{path}: there are columns, but no row.")
 
 
 def _read_npy(path: Path, wanted: Wanted) -> Iterator[Table]:
-    for option, names in (("--drop", wanted.drop), ("--categorical", wanted.categorical)):
+    for setting, names in (("drop", wanted.drop), ("categorical", wanted.categorical)):
         if names:
-            raise ValueError(
-                f"{path}: {option} is for tables with named columns, not for NPY files."
-            )
+            what = wanted.naming(setting, "")
+            raise ValueError(f"{path}: {what} is for tables with named columns, not for NPY files.")
     array = _map_npy(path)
     if array.ndim != 2 or array.dtype.kind not in "fiub" or 0 in array.shape:
         raise ValueError(
             f"{path}: it must hold numbers of shape (rows, features); got {array.dtype} of shape "
             f"{array.shape}."
         )
-    ids = _read_npy_texts(array, path, "--id", wanted.id_column)
-    labels = _read_npy_texts(array, path, "--labels", wanted.label_column)
+    ids, labels = (
+        None if name is None else _read_npy_texts(array, path, wanted.naming(setting, name), name)
+        for setting, name in (
+            ("id_column", wanted.id_column),
+            ("label_column", wanted.label_column),
+        )
+    )
     names = tuple(f"x{n}" for n in range(array.shape[1]))
     table = choose_columns(
         path, names, replace(wanted, id_column=None, label_column=None), named=False
@@ -351,18 +345,17 @@ def _describe_npy_fault(block: Table, n_before: int, wanted: Wanted) -> str:
     where = f"{where} {n_before + row} (from 0), column {block.features[place]!r}"
     if np.isinf(block.X[row, place]):
         return f"{where}: {block.X[row, place]} is not finite."
-    advice = "" if wanted.known is not None else " Pass --missing median or --missing drop."
+    rules = (wanted.naming("missing", rule) for rule in ("median", "drop"))
+    advice = "" if wanted.known is not None else f" Pass {' or '.join(rules)}."
     return f"{where}: empty cell (NaN).{advice}"
 
 
-def _read_npy_texts(array: Texts, path: Path, option: str, name: str | None) -> Texts | None:
+def _read_npy_texts(array: Texts, path: Path, setting: str, name: str) -> Texts:
     """Return the entries of another file, one for each row of an array."""
-    if name is None:
-        return None
     other = Path(name)
     if other.suffix.lower() != ".npy" or not other.is_file():
         raise ValueError(
-            f"{option} {name}: with vectors in an NPY file, this must be another .npy file that "
+            f"{setting}: with vectors in an NPY file, this must be another .npy file that "
             "holds one entry for each row."
         )
     texts = _map_npy(other)
@@ -374,7 +367,7 @@ def _read_npy_texts(array: Texts, path: Path, option: str, name: str | None) -> 
     return texts.astype(np.str_).astype(object)
 
 
-def _map_npy(path: Path) -> npt.NDArray[Any]:
+def _map_npy(path: Path) -> Array:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from types import ModuleType
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
-import numpy.typing as npt
-
+from mdaml._typing import Array
 from mdaml.io.formats import (
     TEXT_SUFFIXES,
     TextFormat,
@@ -22,7 +22,9 @@ from mdaml.io.formats import (
 )
 from mdaml.io.messages import check_readable
 
-Texts = npt.NDArray[Any]  # Python strings
+Texts: TypeAlias = Array  # Python strings
+ArrowBatch: TypeAlias = Any  # pyarrow has no types of its own
+ArrowSchema: TypeAlias = Any
 
 BLOCK_ROWS = 1 << 16  # held at a time
 COLUMN_SUFFIXES = (".parquet", ".feather")
@@ -152,7 +154,9 @@ def _blank_comments(file: TextIO) -> Iterator[str]:
 
 
 @contextmanager
-def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterator[Any]]]]:
+def open_columns(
+    path: Path,
+) -> Iterator[tuple[ArrowSchema, Callable[[list[str]], Iterator[ArrowBatch]]]]:
     """Open a Parquet or Feather file: its schema, and a function from columns to Arrow batches.
 
     Errors of Arrow become ones that name the file.
@@ -175,7 +179,7 @@ def open_columns(path: Path) -> Iterator[tuple[Any, Callable[[list[str]], Iterat
         ) from None
 
 
-def to_source(path: Path) -> Any:
+def to_source(path: Path) -> str | BinaryIO:
     """Return what Arrow opens: the name, or the content if the name is not UTF-8."""
     try:
         str(path).encode()
@@ -184,7 +188,9 @@ def to_source(path: Path) -> Any:
     return str(path)
 
 
-def _iterate_feather(arrow: Any, stream: BinaryIO, schema: Any, names: list[str]) -> Iterator[Any]:
+def _iterate_feather(
+    arrow: ModuleType, stream: BinaryIO, schema: ArrowSchema, names: list[str]
+) -> Iterator[ArrowBatch]:
     """Yield some columns of a Feather file, which is a file of Arrow batches, in blocks."""
     places = [schema.get_field_index(name) for name in names]
     options = arrow.ipc.IpcReadOptions(included_fields=places)
@@ -195,7 +201,7 @@ def _iterate_feather(arrow: Any, stream: BinaryIO, schema: Any, names: list[str]
             yield batch.slice(first, BLOCK_ROWS)
 
 
-def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
+def to_texts(path: Path, batch: ArrowBatch, name: str, *, trim: bool = False) -> Texts:
     """Return a column of an Arrow batch as text, empty where there is no value."""
     arrow, column = load_arrow(), batch.column(name)
     if arrow.types.is_floating(column.type):  # whole numbers with gaps, as data frames hold them
@@ -210,7 +216,7 @@ def to_texts(path: Path, batch: Any, name: str, *, trim: bool = False) -> Texts:
     return texts.to_numpy(zero_copy_only=False)
 
 
-def load_arrow() -> Any:
+def load_arrow() -> ModuleType:
     """Return pyarrow with the parts that are used here."""
     try:
         for part in ("compute", "csv", "ipc", "parquet"):

@@ -8,13 +8,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import numpy as np
 
 from mdaml.io.columns import Table
-from mdaml.io.texts import load_arrow
+from mdaml.io.texts import ArrowBatch, load_arrow
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Cell = TypeVar("Cell")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 SUFFIXES = (".csv", ".parquet", ".feather", ".npy")
 _NEEDS_QUOTES = re.compile(r'[",\r\n]')
@@ -47,7 +51,7 @@ def write_blocks(path: Path, suffix: str, blocks: Iterable[Table], *, raw: bool 
     return n_rows
 
 
-def write_frame(path: Path, suffix: str, frame: Any, *, raw: bool = False) -> None:
+def write_frame(path: Path, suffix: str, frame: "DataFrame", *, raw: bool = False) -> None:
     """Write a data frame without its index, as CSV or Parquet; ``raw`` as in `write_blocks`."""
     if suffix == ".csv":
         frame = frame if raw else frame.map(disarm)
@@ -56,7 +60,7 @@ def write_frame(path: Path, suffix: str, frame: Any, *, raw: bool = False) -> No
         frame.to_parquet(path, index=False, engine="pyarrow")
 
 
-def disarm(cell: Any) -> Any:
+def disarm(cell: Cell) -> Cell | str:
     """Return a text that a spreadsheet would take for a formula with a ' in front; all else as is.
 
     Examples
@@ -124,7 +128,7 @@ def _write_npy_header(file: BinaryIO, block: Table, n_rows: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _to_batch(block: Table) -> Any:
+def _to_batch(block: Table) -> ArrowBatch:
     arrow = load_arrow()
     names = list(block.features)
     columns = [arrow.array(np.ascontiguousarray(column)) for column in block.X.T]

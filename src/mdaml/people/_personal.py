@@ -13,7 +13,7 @@ from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_integer, check_number
 from mdaml.constraints.arguments import check_supervision, constraints_of
-from mdaml.constraints.checks import check_triplets
+from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import get_index
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints

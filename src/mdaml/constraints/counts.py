@@ -1,12 +1,12 @@
 """How many constraints of each kind there are, how many repeat and how many contradict another."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mdaml._typing import BoolArray, IntArray
+from mdaml._typing import Array, BoolArray, IntArray
+from mdaml.constraints.forms.answers import ANSWER
+from mdaml.constraints.value import Constraints
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,34 @@ class ConstraintCounts:
     ties: int = 0
 
 
-def find_ties(
-    comparisons: IntArray, answer: npt.NDArray[Any], n_points: int
-) -> tuple[BoolArray, int]:
+def count(supervision: Constraints) -> ConstraintCounts:
+    """Count constraints by kind, points, repetitions and contradictions."""
+    named = np.zeros(supervision.n_points, bool)
+    for part in (supervision.triplets, supervision.pairs, supervision.quadruplets):
+        named[part] = True
+    compared, n_ties = supervision.comparisons(), 0
+    if ANSWER in supervision.columns:
+        of_pairs = slice(len(supervision.triplets), -len(supervision.quadruplets) or None)
+        answer = np.delete(supervision.columns[ANSWER], of_pairs)
+        is_tie, n_ties = find_ties(compared, answer, supervision.n_points)
+        compared = compared[~is_tie]
+    again, opposite = count_repeated_comparisons(compared, supervision.n_points)
+    pairs_again, both = count_repeated_pairs(
+        supervision.pairs, supervision.pair_labels, supervision.n_points
+    )
+    return ConstraintCounts(
+        triplets=len(supervision.triplets),
+        similar_pairs=int(np.sum(supervision.pair_labels > 0)),
+        dissimilar_pairs=int(np.sum(supervision.pair_labels < 0)),
+        quadruplets=len(supervision.quadruplets),
+        points=int(named.sum()),
+        duplicates=again + pairs_again,
+        contradictions=opposite + both,
+        ties=n_ties,
+    )
+
+
+def find_ties(comparisons: IntArray, answer: Array, n_points: int) -> tuple[BoolArray, int]:
     """Say which of (n, 4) comparisons have their reverse in the same answer; count the answers."""
     pairs = pair_keys(comparisons.reshape(-1, 2), n_points).reshape(-1, 2)
     number = np.unique(
