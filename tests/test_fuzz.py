@@ -1,7 +1,6 @@
 """A slice of ``make fuzz``: a few seconds of every attack, the same cases each time."""
 
 import contextlib
-import time
 import warnings
 
 import numpy as np
@@ -26,14 +25,12 @@ pytestmark = pytest.mark.needs("pandas", "pyarrow")
     ids=["fits", "calls", "files", "tables", "commands", "duplicates"],
 )
 def test_attacks_break_no_promise(attack, n_cases, tmp_path):
-    start, outcomes = time.monotonic(), set()
+    outcomes = set()
     for n in range(n_cases):
         try:
             outcomes.add(attack(np.random.default_rng([0, n]), tmp_path))
         except Broken as error:
             raise AssertionError(f"case {n}: {error}") from error
-        if time.monotonic() - start > 5.0 and n > 5:  # compiling takes what it takes
-            break
     assert len(outcomes) > 1 or attack is choices.attack_duplicates
 
 

@@ -136,14 +136,16 @@ def test_every_package_of_an_extra_can_be_needed():
 
 
 LEAVES = """
-import socket, subprocess, sys, tempfile, threading, time
+import socket, subprocess, sys, tempfile, threading
 import suite.leftovers
 suite.leftovers.PATIENCE = 0.2
 kept = []
 
 def test_it():
-    kept.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(5)"]))
-    threading.Thread(target=time.sleep, args=(3,), name="idle").start()
+    # Both end when this process ends, not at a time.
+    code = "input()"
+    kept.append(subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE))
+    threading.Thread(target=threading.main_thread().join, name="idle").start()
     kept.append(socket.create_server(("127.0.0.1", 0)))
     tempfile.mkdtemp(prefix="forgotten-")
 """
@@ -155,7 +157,7 @@ def test_a_run_that_leaves_something_behind_fails_with_names(tmp_path):
     (tmp_path / "test_it.py").write_text(LEAVES)
     code, output = run_inner(tmp_path, "suite.leftovers")
     assert code == pytest.ExitCode.TESTS_FAILED, output
-    for name in (r"process \d+: .*time.sleep\(5\)", "thread idle", r"port \d+", "temporary forgot"):
+    for name in (r"process \d+: .*input\(\)", "thread idle", r"port \d+", "temporary forgot"):
         assert re.search(f"^{name}", output, re.M), output
     (tmp_path / "test_it.py").write_text("def test_it(): ...\n")
     assert run_inner(tmp_path, "suite.leftovers")[0] == 0

