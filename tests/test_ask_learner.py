@@ -158,7 +158,7 @@ def test_the_wide_model_has_the_distances_of_the_learned_axes(shape):
     space = ItemAxes.of(X, scaled=True)
     assert space.X.shape[1] == min(50, shape[0] - 1, shape[1])
     triplets = np.array([rng.permutation(shape[0])[:3] for _ in range(40)])
-    model = mdaml.MDaML(anchor=0.1, random_state=0, max_iter=2).fit(space.X, triplets=triplets)
+    model = mdaml.MDaML(anchor=0.1, random_state=0).fit(space.X, triplets=triplets)
     wide = space.widen(model, X)
     k = space.X.shape[1]
     rest = ((X / space.scale) - (X / space.scale).mean(0)) @ space.axes[k:].T

@@ -618,7 +618,7 @@ def test_a_fit_with_its_own_start_repeats_itself_and_learns(device, init, rank, 
 
 def test_double_precision_far_from_the_origin_is_centred_before_it_becomes_single(device, problem):
     X, forms, start = problem(np.float64)
-    options = {"row": "comparisons", "floor": 0.5, "n_modes": start}
+    options = {"row": "comparisons", "floor": 0.5, "anchor": 0.1, "n_modes": start}
     options |= {"random_state": 0, "device": device}
     near = make_mdaml(**options).fit(X, **forms["triplets"])
     model = make_mdaml(**options).fit(X + 1e7, **forms["triplets"])

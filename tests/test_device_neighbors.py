@@ -157,7 +157,7 @@ def test_rows_of_a_gallery_are_those_of_the_cpu(device):
 def test_scores_on_a_gpu_are_those_of_the_cpu(monkeypatch):
     monkeypatch.setattr(search, "_WORTH_A_GPU", 0.0)
     Y, classes = problem(600)
-    model = MDaML(device="cuda", random_state=0).fit(Y, classes.of)
+    model = MDaML(device="cuda", shrinkage=0.0, random_state=0).fit(Y, classes.of)
     gallery = (Y[::2], classes.of[::2])
     there = knn_accuracy(model, Y[1::2], classes.of[1::2], gallery=gallery)
     model.set_params(device=None)
