@@ -302,6 +302,10 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     if type(d) is not int or d < 1:
         raise ValueError(f"n_features_in_ must be a positive integer, got {d!r}")
     inner = _check_front(learned["front_"], d) if "front_" in learned else d
+    if "n_places_" in learned:
+        d_modes, inner = _check_basis(learned, d)
+    else:
+        d_modes = d
     components = _check_matrix(learned, "components_", "f", "n_components", inner)
     if components is None or not len(components) or components.dtype.itemsize < 4:
         raise ValueError("components_ must be there, with a row at least, in single or double")
@@ -314,7 +318,7 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     is_list = isinstance(names, np.ndarray) and names.shape == (d,)
     if names is not None and not (is_list and all(type(name) is str for name in names)):
         raise ValueError(f"feature_names_in_ must be {d} strings, one name for each feature")
-    centers = _check_matrix(learned, "centers_", "f", "n_modes", d)
+    centers = _check_matrix(learned, "centers_", "f", "n_modes", d_modes)
     n_modes: int | str = "n_modes" if centers is None else len(centers)
     weights = _check_matrix(learned, "weights_", "f", "n_samples", n_modes)
     triplets = _check_matrix(learned, "triplets_", "iu", "n_triplets", 3)
@@ -343,6 +347,30 @@ def _check_front(front: Any, d: int) -> int:
             raise ValueError(wanted)
         d = len(matrix)
     return d
+
+
+def _check_basis(learned: Mapping[str, Any], d: int) -> tuple[int, int]:
+    """Return the features that modes with places are made of, and the columns of the basis.
+
+    These are d, unless a linear step comes before: ``front_matrix_`` and ``front_offset_``.
+    """
+    front = _check_matrix(learned, "front_matrix_", "f", "n_inner", d)
+    if front is not None:
+        d = len(front)
+        if np.shape(learned.get("front_offset_")) != (d,):
+            raise ValueError(f"front_offset_ must be floats of shape ({d},)")
+    if np.shape(learned.get("mean_")) != (d,):
+        raise ValueError(f"mean_ must be floats of shape ({d},)")
+    for name in ("scale_", "width_", "map_width_"):
+        if type(learned.get(name)) is not float:
+            raise ValueError(f"{name} must be a float")
+    numbers = []
+    for count, name in (("n_places_", "centers_"), ("n_maps_", "map_centers_")):
+        centers = _check_matrix(learned, name, "f", count, d)
+        if centers is None or learned.get(count) != len(centers):
+            raise ValueError(f"{name} must be there, with {count} rows")
+        numbers.append(len(centers))
+    return d, d + numbers[0] + d * numbers[1]
 
 
 def _check_matrix(
