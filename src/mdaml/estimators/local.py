@@ -19,7 +19,6 @@ from mdaml.estimators.local_basis import (
     choose_basis,
     learned_attributes,
     lend,
-    shared_parameters,
 )
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.summary import describe_gain
@@ -148,9 +147,8 @@ class LocalMDaML(WeakLearner):
         self.random_state = random_state
 
     def _fit(self, X: ArrayLike, samples: FloatArray, said: Said, persons: Persons | None) -> None:
-        basis, tried = choose_basis(self, samples, said)
+        basis, metric, tried = choose_basis(self, samples, said)
         columns = basis.transform(samples)
-        metric = MDaML(**shared_parameters(self))
         # Without places and maps the names of the features stay.
         metric._fit(X if basis.is_identity else columns, columns, said, persons)
         self._keep(X, basis, metric, tried)
@@ -190,12 +188,10 @@ class LocalMDaML(WeakLearner):
         if not is_first:
             validate_data(self, X, skip_check_array=True, reset=False)
         samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
-        metric, tried = MDaML(**shared_parameters(self)), getattr(self, "tried_", [])
         if is_first:
-            basis, tried = choose_basis(self, samples, said)
+            basis, metric, tried = choose_basis(self, samples, said)
         else:
-            basis = basis_of(self)
-            lend(self, metric)
+            basis, metric, tried = basis_of(self), lend(self), self.tried_
         passed = {"y": y} if isinstance(said, Classes) else {"constraints": said}
         metric.partial_fit(basis.transform(self._before(samples)), **passed)
         self._keep(X if is_first else None, basis, metric, tried)

@@ -11,17 +11,21 @@ from mdaml.basis import Basis, Gates, find_basis
 from mdaml.constraints.arguments import Said
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.mdaml import MDaML
-from mdaml.holdout.places import Size, choose_size, make_judge
+from mdaml.estimators.mdaml_spec import is_auto
+from mdaml.holdout.places import Size, Trial, choose_size, make_judge
 
 # What is tried where "auto" stands; see docs/supervision.md.
-PLACES, MAPS = (32, 128, 256), (4,)
-MOST_COLUMNS = 320  # of a basis that is tried: a step takes the cube of it
-_ROWS_FOR_A_PLACE = 4
+PLACES, MAPS = (32, 128, 512), (4,)
+_ROWS_FOR_A_PLACE = 2.5
 _ROUNDS_TO_CHOOSE = 2
-_SHARED = {
+# With places a stronger anchor keeps the neighbours of a kind together and costs no agreement.
+LEAST_ANCHOR, LEAST_OF_LOW_RANK = 0.1, 0.5
+# A step of full rank takes the cube of the columns: a basis of more is learned at a lower rank.
+FULL_RANK_UP_TO, RANK = 320, 128
+_SHARED = (
     *("goal", "triplet_weight", "ridge", "anchor", "n_components", "max_iter", "tol"),
     *("device", "memory_limit", "verbose", "callback", "random_state"),
-}
+)
 # Of the metric on the basis: centres of its own modes, and what describes its rows and columns.
 _RENAMED = {"centers_": "mode_centers_"}
 _LEFT_OUT = ("weights_", "n_features_in_", "feature_names_in_")
@@ -32,28 +36,78 @@ def shared_parameters(model: Any) -> dict[str, Any]:
     return {name: getattr(model, name) for name in _SHARED}
 
 
-def choose_basis(model: Any, X: FloatArray, said: Said) -> tuple[Basis, list[dict[str, Any]]]:
-    """Return the basis, with numbers given or chosen on held-out data, and what was tried."""
+def make_metric(model: Any, n_columns: int, anchor: Any, **others: Any) -> MDaML:
+    """Return the metric to learn on the columns of a basis, given the anchor of a linear map."""
+    params = shared_parameters(model) | others
+    if params["n_components"] is None and n_columns > FULL_RANK_UP_TO:
+        params["n_components"] = RANK
+    if is_auto(model.anchor) and not is_auto(anchor):
+        share = (params["n_components"] or n_columns) / n_columns
+        params["anchor"] = share * max(anchor, LEAST_ANCHOR if share == 1 else LEAST_OF_LOW_RANK)
+    return MDaML(**params)
+
+
+def choose_basis(
+    model: Any, X: FloatArray, said: Said
+) -> tuple[Basis, MDaML, list[dict[str, Any]]]:
+    """Return the basis, the metric to learn on it, and what was tried.
+
+    Numbers of places and maps are those given, or chosen on held-out data.
+    """
     n_nearest = check_integer(model, "n_nearest", model.n_nearest, 1)
     size, ladders = _check_numbers(model, X.shape, isinstance(said, Classes))
+    if size == (0, 0) and not any(ladders):
+        return Basis(), MDaML(**shared_parameters(model)), []
+    anchor = _linear_anchor(model, X, said)
 
     def columns_of(size: Size) -> FloatArray:
         return find_basis(X, *size, n_nearest).transform(X)
 
     def fit(columns: FloatArray, said: Said) -> FloatArray:
-        return _fit_shortly(model, columns, said)
+        short: dict[str, Any] = {"verbose": 0, "callback": None}
+        if is_auto(model.max_iter) and not isinstance(said, Classes):
+            short["max_iter"] = _ROUNDS_TO_CHOOSE
+        is_linear = columns.shape[1] == X.shape[1]
+        metric = make_metric(model, columns.shape[1], "auto" if is_linear else anchor, **short)
+        return _fit_quietly(metric, columns, said).components_.astype(columns.dtype, copy=False)
 
-    if not any(ladders):
-        return find_basis(X, *size, n_nearest), []
-    size, tried = choose_size(make_judge(X, said, fit), columns_of, size, ladders)
-    return find_basis(X, *size, n_nearest), [asdict(trial) for trial in tried]
+    tried: list[Trial] = []
+    if any(ladders):
+        size, tried = choose_size(make_judge(X, said, fit), columns_of, size, ladders)
+    basis = find_basis(X, *size, n_nearest)
+    if basis.is_identity:
+        metric = MDaML(**shared_parameters(model))
+    else:
+        metric = make_metric(model, basis.width(X.shape[1]), anchor)
+    return basis, metric, [asdict(trial) for trial in tried]
+
+
+def _linear_anchor(model: Any, X: FloatArray, said: Said) -> Any:
+    """Return the anchor that a linear map chooses, or "auto" where nothing is to be chosen.
+
+    That of one that learns nothing says nothing.
+    """
+    if isinstance(said, Classes) or not is_auto(model.anchor):
+        return "auto"
+    short = {"verbose": 0, "callback": None, "max_iter": 1, "n_components": None}
+    metric = _fit_quietly(MDaML(**shared_parameters(model) | short), X, said)
+    if metric.anchor_ == 0.0:  # groups were found, which are learned from as labels
+        return "auto"
+    return 0.0 if metric.start_kept_ else metric.anchor_
+
+
+def _fit_quietly(metric: MDaML, columns: FloatArray, said: Said) -> MDaML:
+    """Fit a metric for a trial, without the warnings that the fit itself will give."""
+    with ignore_warnings(UserWarning):
+        metric._fit(columns, columns, said, None)
+    return metric
 
 
 def _check_numbers(
     model: Any, shape: tuple[int, int], from_labels: bool
 ) -> tuple[Size, list[list[Size]]]:
     """Return the numbers of places and maps to begin with, and what else to try, in turn."""
-    (n, d), rows = shape, ", the number of rows of X"
+    n, rows = shape[0], ", the number of rows of X"
     begin, more = [], []
     for name, numbers in (("n_places", PLACES), ("n_maps", () if from_labels else MAPS)):
         value = getattr(model, name)
@@ -65,21 +119,7 @@ def _check_numbers(
         begin.append(0 if auto else check_integer(model, name, value, 0, n, what=rows))
         more.append([k for k in numbers if auto and k * _ROWS_FOR_A_PLACE <= n])
     n_places, n_maps = begin
-    ladders = [[(k, n_maps) for k in more[0]], [(n_places, k) for k in more[1]]]
-    fits = [[(k, m) for k, m in at if d * (1 + m) + k <= MOST_COLUMNS] for at in ladders]
-    return (n_places, n_maps), fits
-
-
-def _fit_shortly(model: Any, columns: FloatArray, said: Said) -> FloatArray:
-    """Return the linear map of a short fit, to judge a basis by."""
-    short: dict[str, Any] = {"verbose": 0, "callback": None}
-    if model.max_iter == "auto" and not isinstance(said, Classes):
-        short["max_iter"] = _ROUNDS_TO_CHOOSE
-    metric = MDaML(**{**shared_parameters(model), **short})
-    with ignore_warnings(UserWarning):  # of a trial: the fit itself will say it
-        metric._fit(columns, columns, said, None)
-    L: FloatArray = metric.components_.astype(columns.dtype, copy=False)
-    return L
+    return (n_places, n_maps), [[(k, n_maps) for k in more[0]], [(n_places, k) for k in more[1]]]
 
 
 def learned_attributes(
@@ -109,15 +149,21 @@ def learned_attributes(
     }
 
 
-def lend(model: Any, metric: MDaML) -> None:
-    """Give a metric what a model has learned on its basis, to go on from."""
+def lend(model: Any) -> MDaML:
+    """Return a metric with what a model has learned on its basis, to go on from."""
+    n_columns = model.components_.shape[1]
+    if model.n_places_ + model.n_maps_:
+        metric = make_metric(model, n_columns, model.anchor_ if model.anchor_ else "auto")
+    else:
+        metric = MDaML(**shared_parameters(model))
     names = {new: old for old, new in _RENAMED.items()}
     for name, value in vars(model).items():
         if name.endswith("_") and name not in ("centers_", "feature_names_in_"):
             setattr(metric, names.get(name, name), value)
-    metric.n_features_in_ = model.components_.shape[1]
+    metric.n_features_in_ = n_columns
     if hasattr(model, "_stream"):
         metric._stream = model._stream
+    return metric
 
 
 def basis_of(model: Any) -> Basis:

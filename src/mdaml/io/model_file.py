@@ -357,10 +357,10 @@ def _check_basis(learned: Mapping[str, Any], d: int) -> tuple[int, int]:
     front = _check_matrix(learned, "front_matrix_", "f", "n_inner", d)
     if front is not None:
         d = len(front)
-        if np.shape(learned.get("front_offset_")) != (d,):
-            raise ValueError(f"front_offset_ must be floats of shape ({d},)")
-    if np.shape(learned.get("mean_")) != (d,):
-        raise ValueError(f"mean_ must be floats of shape ({d},)")
+    for name in ("mean_", *(() if front is None else ("front_offset_",))):
+        value = learned.get(name)
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.shape != (d,):
+            raise ValueError(f"{name} must be floats of shape ({d},)")
     for name in ("scale_", "width_", "map_width_"):
         if type(learned.get(name)) is not float:
             raise ValueError(f"{name} must be a float")
