@@ -187,17 +187,20 @@ def do_job(study, dataset, case, method):
 
 
 def all_jobs():
-    jobs = []
-    for case, half in itertools.product(CASES, HALVES.values()):
-        jobs += [("kinds", name, list(case), m) for name in half for m in METHODS]
-    for name, n_splits in PEOPLE.items():
-        if data_file(name):
-            splits = range(n_splits)
-            jobs += [("people", name, [s], m) for s in splits for m in METHODS]
-    jobs += [("labels", name, [0], method) for name in LABELS for method in (LINEAR, OURS)]
-    for study, dataset, case, method in jobs:
-        if method != NETWORK or find_spec("torch"):
-            yield {"study": study, "dataset": dataset, "case": case, "method": method}
+    others = [name for name in METHODS if name != NETWORK]
+    for methods in (others, [NETWORK] if find_spec("torch") else []):  # the slow one last
+        for case, half in itertools.product(CASES, HALVES.values()):
+            for dataset, method in itertools.product(half, methods):
+                yield job("kinds", dataset, [*case], method)
+        for dataset in filter(data_file, PEOPLE):
+            for number, method in itertools.product(range(PEOPLE[dataset]), methods):
+                yield job("people", dataset, [number], method)
+    for dataset, method in itertools.product(LABELS, (LINEAR, OURS)):
+        yield job("labels", dataset, [0], method)
+
+
+def job(*values):
+    return dict(zip(("study", "dataset", "case", "method"), values, strict=True))
 
 
 def chosen(records, **wanted):

@@ -5,8 +5,10 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 import mdaml
 from mdaml import Constraints, LocalMDaML, MDaML
@@ -242,3 +244,32 @@ def test_maps_are_added_to_the_places_that_were_chosen():
     order = {(0, 0): 0, (8, 0): 1, (8, 4): 2}
     size, _ = choose_size(judge_of((0.0, 1.0, 2.0)), order.get, (0, 0), [[(8, 0)], [(0, 4)]])
     assert size == (8, 4)
+
+
+# With other parts of the package
+
+
+def test_scaling_and_principal_components_are_folded_into_the_model(tmp_path, data):
+    X, _, triplets = data
+    steps = make_pipeline(StandardScaler(), PCA(3, random_state=0), LocalMDaML(**LOCAL))
+    steps.fit(X * [1.0, 10.0, 0.1, 1.0] + 3.0, localmdaml__triplets=triplets)
+    raw = X[:40] * [1.0, 10.0, 0.1, 1.0] + 3.0
+    folded = mdaml.fold_pipeline(steps)
+    folded.save(tmp_path / "folded.mdaml")
+    for model in (folded, mdaml.load(tmp_path / "folded.mdaml")):
+        np.testing.assert_allclose(model.transform(raw), steps.transform(raw), atol=1e-9)
+        np.testing.assert_allclose(model.transform(model.centers_), model.places_, atol=1e-9)
+        assert model.centers_.shape == (12, 4)
+    linear = LocalMDaML(**LINEAR).fit(X, triplets=triplets)
+    both = make_pipeline(StandardScaler().fit(X), linear)
+    np.testing.assert_allclose(
+        mdaml.fold_pipeline(both).pair_distance(X[:9], X[9:18]),
+        linear.pair_distance(both[0].transform(X[:9]), both[0].transform(X[9:18])),
+    )
+
+
+def test_a_normalizer_is_not_folded(data):
+    X, _, triplets = data
+    steps = make_pipeline(Normalizer(), LocalMDaML(**LOCAL)).fit(X, localmdaml__triplets=triplets)
+    with pytest.raises(TypeError, match="Normalise X first"):
+        mdaml.fold_pipeline(steps)

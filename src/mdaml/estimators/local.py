@@ -75,6 +75,8 @@ class LocalMDaML(WeakLearner):
         Centres of the modes that have a map.
     scale_, width_, map_width_, mean_ : float or array
         Length of a whole membership, widths of the memberships, mean of X: what else the basis is.
+    front_matrix_, front_offset_ : array or None
+        The affine map of the steps that :func:`fold_pipeline` put before the basis.
     mode_centers_ : array of shape (n_modes, n_columns)
         Centres of the modes that weigh comparisons, as in :class:`MDaML`; on the basis.
     history_, n_iter_, anchor_, gain_, start_kept_, triplets_, persons_, ...
@@ -110,6 +112,8 @@ class LocalMDaML(WeakLearner):
     map_width_: float
     scale_: float
     tried_: list[dict[str, Any]]
+    front_matrix_: FloatArray | None
+    front_offset_: FloatArray | None
 
     def __init__(
         self,
@@ -247,7 +251,7 @@ class LocalMDaML(WeakLearner):
         array([0., 0.])
         """
         check_is_fitted(self, "components_")
-        if self._is_linear():
+        if self.is_linear:
             return super().pair_distance(A, B)
         one, other = self.transform(A), self.transform(B)
         if one.shape != other.shape:
@@ -351,32 +355,36 @@ class LocalMDaML(WeakLearner):
     def _require_linear(self, name: str, instead: str) -> None:
         """Refuse what only one linear map of the features can do."""
         check_is_fitted(self, "components_")
-        if not self._is_linear():
+        if not self.is_linear:
             raise TypeError(
                 f"{name} needs one linear map, but this LocalMDaML has {self.n_places_} places and "
                 f"{self.n_maps_} maps. Use {instead}; or fit MDaML, or LocalMDaML(n_places=0, "
                 "n_maps=0)."
             )
 
-    def _is_linear(self) -> bool:
+    @property
+    def is_linear(self) -> bool:
+        """Whether the learned distance is that of one linear map, without places and maps."""
+        check_is_fitted(self, "components_")
         return self.n_places_ == 0 and self.n_maps_ == 0
 
     def _map(self, X: Any) -> FloatArray:
-        if self._is_linear():
+        if self.is_linear:
             return super()._map(X)
         rows = X.toarray() if issparse(X) else X
         return super()._map(basis_of(self).transform(self._before(rows)))
 
     def _before(self, X: FloatArray) -> FloatArray:
         """Return samples after the linear steps that were folded into the model, if any."""
-        if not hasattr(self, "front_matrix_") or self._is_linear():
+        matrix = getattr(self, "front_matrix_", None)
+        if matrix is None:
             return X
-        return (X @ self.front_matrix_.T + self.front_offset_).astype(X.dtype, copy=False)
+        mapped: FloatArray = X @ matrix.T + self.front_offset_
+        return mapped.astype(X.dtype, copy=False)
 
     def _keep(self, X: Any, basis: Basis, metric: MDaML, tried: list[dict[str, Any]]) -> None:
         """Set all that was learned: the basis, and the metric on it."""
         components, learned = learned_attributes(basis, metric, tried)
-        if X is not None:
-            for name in ("front_matrix_", "front_offset_"):  # of steps folded into an earlier fit
-                self.__dict__.pop(name, None)
+        if X is not None:  # steps that were folded into an earlier fit are gone
+            learned |= {"front_matrix_": None, "front_offset_": None}
         self._store(X, components, components.dtype, **learned)

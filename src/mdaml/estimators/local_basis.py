@@ -19,7 +19,7 @@ PLACES, MAPS = (32, 128, 512), (4,)
 _ROWS_FOR_A_PLACE = 2.5
 _ROUNDS_TO_CHOOSE = 2
 # With places a stronger anchor keeps the neighbours of a kind together and costs no agreement.
-LEAST_ANCHOR, LEAST_OF_LOW_RANK = 0.1, 0.5
+LEAST_ANCHOR, LEAST_OF_LOW_RANK = 0.1, 1.0
 # A step of full rank takes the cube of the columns: a basis of more is learned at a lower rank.
 FULL_RANK_UP_TO, RANK = 320, 128
 _SHARED = (
@@ -73,7 +73,10 @@ def choose_basis(
 
     tried: list[Trial] = []
     if any(ladders):
-        size, tried = choose_size(make_judge(X, said, fit), columns_of, size, ladders)
+        judge = make_judge(X, said, fit)
+        size, tried = choose_size(
+            judge, columns_of, size, ladders, lambda at: _is_affordable(at, X.shape[1])
+        )
     basis = find_basis(X, *size, n_nearest)
     if basis.is_identity:
         metric = MDaML(**shared_parameters(model))
@@ -122,6 +125,12 @@ def _check_numbers(
     return (n_places, n_maps), [[(k, n_maps) for k in more[0]], [(n_places, k) for k in more[1]]]
 
 
+def _is_affordable(size: Size, n_features: int) -> bool:
+    """Return whether maps can be learned at full rank: at a low one they lose the neighbours."""
+    n_places, n_maps = size
+    return n_maps == 0 or n_features * (1 + n_maps) + n_places <= FULL_RANK_UP_TO
+
+
 def learned_attributes(
     basis: Basis, metric: MDaML, tried: list[dict[str, Any]]
 ) -> tuple[FloatArray, dict[str, Any]]:
@@ -158,7 +167,7 @@ def lend(model: Any) -> MDaML:
         metric = MDaML(**shared_parameters(model))
     names = {new: old for old, new in _RENAMED.items()}
     for name, value in vars(model).items():
-        if name.endswith("_") and name not in ("centers_", "feature_names_in_"):
+        if name.endswith("_") and name not in ("centers_", "feature_names_in_", "input_map_"):
             setattr(metric, names.get(name, name), value)
     metric.n_features_in_ = n_columns
     if hasattr(model, "_stream"):
@@ -167,10 +176,10 @@ def lend(model: Any) -> MDaML:
 
 
 def basis_of(model: Any) -> Basis:
-    """Return the basis of a fitted model."""
+    """Return the basis of a fitted model, of samples after the steps before it."""
     places = maps = None
     if model.n_places_:
-        places = Gates(model.centers_, model.width_, model.n_nearest)
+        places = Gates(model._before(model.centers_), model.width_, model.n_nearest)
     if model.n_maps_:
-        maps = Gates(model.map_centers_, model.map_width_, model.n_maps_)
-    return Basis(places, maps, model.scale_, model.mean_)
+        maps = Gates(model._before(model.map_centers_), model.map_width_, model.n_maps_)
+    return Basis(places, maps, model.scale_, model._before(model.mean_[None])[0])

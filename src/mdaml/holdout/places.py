@@ -72,6 +72,7 @@ def choose_size(
     columns_of: Callable[[Size], FloatArray],
     size: Size,
     ladders: Sequence[Sequence[Size]],
+    is_allowed: Callable[[Size], bool] = lambda _: True,
 ) -> tuple[Size, list[Trial]]:
     """Return numbers of places and maps, and all that was tried, ``size`` first.
 
@@ -86,6 +87,8 @@ def choose_size(
         for ladder in ladders:
             for n_places, n_maps in ladder:
                 larger = max(size[0], n_places), max(size[1], n_maps)
+                if not is_allowed(larger):
+                    break
                 tried[larger] = judge.score(columns_of(larger))
                 if not judge.leads(tried[larger], best):
                     break

@@ -302,10 +302,7 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     if type(d) is not int or d < 1:
         raise ValueError(f"n_features_in_ must be a positive integer, got {d!r}")
     inner = _check_front(learned["front_"], d) if "front_" in learned else d
-    if "n_places_" in learned:
-        d_modes, inner = _check_basis(learned, d)
-    else:
-        d_modes = d
+    inner = _check_basis(learned, d) if "n_places_" in learned else inner
     components = _check_matrix(learned, "components_", "f", "n_components", inner)
     if components is None or not len(components) or components.dtype.itemsize < 4:
         raise ValueError("components_ must be there, with a row at least, in single or double")
@@ -318,7 +315,7 @@ def check_learned(learned: Mapping[str, Any]) -> None:
     is_list = isinstance(names, np.ndarray) and names.shape == (d,)
     if names is not None and not (is_list and all(type(name) is str for name in names)):
         raise ValueError(f"feature_names_in_ must be {d} strings, one name for each feature")
-    centers = _check_matrix(learned, "centers_", "f", "n_modes", d_modes)
+    centers = _check_matrix(learned, "centers_", "f", "n_modes", d)
     n_modes: int | str = "n_modes" if centers is None else len(centers)
     weights = _check_matrix(learned, "weights_", "f", "n_samples", n_modes)
     triplets = _check_matrix(learned, "triplets_", "iu", "n_triplets", 3)
@@ -349,18 +346,20 @@ def _check_front(front: Any, d: int) -> int:
     return d
 
 
-def _check_basis(learned: Mapping[str, Any], d: int) -> tuple[int, int]:
-    """Return the features that modes with places are made of, and the columns of the basis.
+def _check_basis(learned: Mapping[str, Any], d: int) -> int:
+    """Return the number of columns of a basis of d features, or refuse what does not fit.
 
-    These are d, unless a linear step comes before: ``front_matrix_`` and ``front_offset_``.
+    ``front_matrix_`` and ``front_offset_`` are linear steps before it.
     """
-    front = _check_matrix(learned, "front_matrix_", "f", "n_inner", d)
-    if front is not None:
-        d = len(front)
-    for name in ("mean_", *(() if front is None else ("front_offset_",))):
+    inner, vectors = d, {"mean_": d}
+    if learned.get("front_matrix_") is not None:
+        front = _check_matrix(learned, "front_matrix_", "f", "n_inner", d)
+        inner = 0 if front is None else len(front)
+        vectors["front_offset_"] = inner
+    for name, length in vectors.items():
         value = learned.get(name)
-        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or value.shape != (d,):
-            raise ValueError(f"{name} must be floats of shape ({d},)")
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or len(value) != length:
+            raise ValueError(f"{name} must be floats of shape ({length},)")
     for name in ("scale_", "width_", "map_width_"):
         if type(learned.get(name)) is not float:
             raise ValueError(f"{name} must be a float")
@@ -370,7 +369,7 @@ def _check_basis(learned: Mapping[str, Any], d: int) -> tuple[int, int]:
         if centers is None or learned.get(count) != len(centers):
             raise ValueError(f"{name} must be there, with {count} rows")
         numbers.append(len(centers))
-    return d, d + numbers[0] + d * numbers[1]
+    return inner + numbers[0] + inner * numbers[1]
 
 
 def _check_matrix(
