@@ -363,6 +363,15 @@ class LocalMDaML(WeakLearner):
             )
 
     @property
+    def places_(self) -> FloatArray:
+        """Where the centres of the modes are in the learned space, (n_places, n_components)."""
+        if not hasattr(self, "components_"):  # as scikit-learn wants it of what is learned
+            raise AttributeError("This LocalMDaML has no places_: it is not fitted yet.")
+        if not self.n_places_:
+            return np.empty((0, len(self.components_)), self.components_.dtype)
+        return self._map(self.centers_)
+
+    @property
     def is_linear(self) -> bool:
         """Whether the learned distance is that of one linear map, without places and maps."""
         check_is_fitted(self, "components_")

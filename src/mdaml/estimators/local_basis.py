@@ -145,13 +145,10 @@ def learned_attributes(
     for gates, name in ((basis.places, ""), (basis.maps, "map_")):
         learned[f"{name}width_"] = 0.0 if gates is None else gates.width
         learned[f"{name}centers_"] = np.empty((0, d), L.dtype) if gates is None else gates.centers
-    centers = learned["centers_"]
-    columns = basis.transform(centers) if len(centers) else np.empty((0, L.shape[1]), L.dtype)
     return L, {
         **learned,
-        "n_places_": len(centers),
+        "n_places_": len(learned["centers_"]),
         "n_maps_": len(learned["map_centers_"]),
-        "places_": columns @ L.T.astype(columns.dtype),
         "scale_": float(basis.scale),
         "mean_": np.zeros(d, L.dtype) if basis.mean is None else basis.mean,
         "tried_": tried,
