@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mdaml.estimators.kissme import KISSME
     from mdaml.estimators.lfda import LFDA
     from mdaml.estimators.lmnn import LMNN
+    from mdaml.estimators.local import LocalMDaML
     from mdaml.estimators.mdaml import MDaML
     from mdaml.estimators.mdaml_cv import MDaMLCV
 
@@ -25,6 +26,7 @@ __all__ = [
     "DMLdc",
     "DMLeig",
     "Euclidean",
+    "LocalMDaML",
     "MDaML",
     "MDaMLCV",
 ]
@@ -38,6 +40,7 @@ if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of 
             "KISSME": "mdaml.estimators.kissme",
             "LFDA": "mdaml.estimators.lfda",
             "LMNN": "mdaml.estimators.lmnn",
+            "LocalMDaML": "mdaml.estimators.local",
             "DMLdc": "mdaml.estimators.dml_dc",
             "DMLeig": "mdaml.estimators.dml_eig",
             "Euclidean": "mdaml.estimators.euclidean",

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.local import LocalMDaML
 from mdaml.io import export
 
 
@@ -76,6 +77,11 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
                 "pipeline."
             )
     norms = [n for n, step in enumerate(steps) if isinstance(step, Normalizer)]
+    if norms and isinstance(metric, LocalMDaML) and not metric.is_linear:
+        raise TypeError(
+            "A Normalizer cannot be folded into a LocalMDaML with places or maps: StandardScaler, "
+            "PCA and TruncatedSVD can. Normalise X first, and fold the rest of the pipeline."
+        )
     model = _with_front(metric, steps, norms) if norms else fold_steps(deepcopy(metric), steps)
     if hasattr(pipeline, "feature_names_in_"):
         for each in list_metrics(model):
@@ -92,8 +98,12 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
     ``input_map_`` keeps the map to what the metric was fitted to, so that it can be fitted again.
     """
     for metric in list_metrics(model):
+        if isinstance(metric, LocalMDaML) and not metric.is_linear:
+            _put_behind(metric, steps)
+            continue
         L = metric.components_
         centers = getattr(metric, "centers_", None)
+        centers = None if isinstance(metric, LocalMDaML) else centers
         with np.errstate(over="ignore"):  # no model is saved that is not finite
             for step in reversed(steps):
                 metric.components_ = _pull_back(step, metric.components_)
@@ -103,7 +113,40 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
         metric.n_features_in_ = metric.components_.shape[1]
         if centers is not None:
             metric.centers_ = np.asarray(centers).astype(metric.centers_.dtype)
+        if isinstance(metric, LocalMDaML):  # without modes
+            metric.mean_ = np.zeros(metric.n_features_in_)
+            metric.centers_ = metric.map_centers_ = np.empty((0, metric.n_features_in_))
     return model
+
+
+def _put_behind(metric: LocalMDaML, steps: Sequence[Any]) -> None:
+    """Let a metric with places see samples after linear steps; its modes are given in those of X.
+
+    Memberships do not depend on distances in X alone, so that its map stays as it is.
+    """
+    width = len(metric.mean_) if metric.front_matrix_ is None else len(metric.front_matrix_)
+    metric.input_map_ = _input_map(metric, steps, width)
+    matrix: FloatArray = np.eye(metric.n_features_in_)
+    offset: FloatArray = np.zeros((1, steps[0].n_features_in_))
+    for step in reversed(steps):
+        matrix = _pull_back(step, matrix)
+    for step in steps:
+        offset = step.transform(offset)
+    front, before = metric.front_matrix_, metric.front_offset_
+    metric.front_offset_ = np.asarray(offset, np.float64).ravel()
+    metric.front_matrix_ = matrix
+    if front is not None and before is not None:
+        metric.front_offset_ = front @ metric.front_offset_ + before
+        metric.front_matrix_ = front @ matrix
+    for name in ("centers_", "map_centers_", "mean_"):
+        value = np.atleast_2d(getattr(metric, name)).astype(np.float64)
+        for step in reversed(steps) if len(value) else ():
+            value = step.inverse_transform(value)
+        value = np.asarray(value).reshape(len(value), -1)
+        if not len(value):
+            value = np.empty((0, matrix.shape[1]))
+        setattr(metric, name, value[0] if name == "mean_" else value)
+    metric.n_features_in_ = matrix.shape[1]
 
 
 def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:

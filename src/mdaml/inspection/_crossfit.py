@@ -14,7 +14,7 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.holdout.units import same_rows
-from mdaml.inspection._model import mapped_samples, metric_and_samples
+from mdaml.inspection._model import has_places, mapped_samples, metric_and_samples
 
 Seed: TypeAlias = int | np.random.RandomState | None
 N_FOLDS = 3  # metrics that were learned without a third of the labels; more share more wrong ones
@@ -73,7 +73,7 @@ def has_learned_from(
     again, _ = metric_and_samples("audit_labels", _fit(clone(learner), X, codes), X)
     L = again.components_.astype(np.float64)
     scale = getattr(metric, "input_map_", None)
-    if scale is not None:
+    if scale is not None and not has_places(metric):
         L = L * scale if scale.ndim == 1 else L @ scale
     if L.shape[1] != metric.components_.shape[1]:
         return False

@@ -9,14 +9,18 @@ from sklearn.base import BaseEstimator
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import get_index
+from mdaml.estimators.local import LocalMDaML
 from mdaml.inspection._model import (
     are_training_rows,
     before_the_map,
     feature_names,
     fitted_metric,
+    has_places,
+    like_training,
     mapped_samples,
     mode_weights,
     require_pandas,
+    split_columns,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +46,8 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     -------
     shares : pandas.Series of shape (n_features,)
         They sum to one, under the names of the features. A share can be negative: the feature
-        then takes back, on the average, what others add.
+        then takes back, on the average, what others add. Of :class:`~mdaml.LocalMDaML` also
+        "modes", for all places together.
 
     See Also
     --------
@@ -76,7 +81,11 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     total = float(np.sum(mapped**2))
     if total == 0:
         raise ValueError("All rows of X are at distance zero under the metric: no shares exist.")
-    return pandas.Series(parts / total, index=feature_names(metric), name="relevance")
+    names = feature_names(metric)
+    if has_places(metric):
+        parts, of_modes = split_columns(metric, parts)
+        names, parts = [*names, "modes"], np.append(parts, of_modes.sum())
+    return pandas.Series(parts / total, index=names, name="relevance")
 
 
 def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataFrame":
@@ -97,7 +106,9 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
     -------
     frame : pandas.DataFrame
         One row per feature, in order: ``a``, ``b``, ``contribution`` to the squared distance, and
-        ``share`` of it. Contributions can be negative where features are taken together.
+        ``share`` of it. Contributions can be negative where features are taken together. Of
+        :class:`~mdaml.LocalMDaML` also one row for each mode with a place that a or b is a member
+        of: ``a`` and ``b`` are the memberships there. What maps add counts for the features.
 
     See Also
     --------
@@ -130,15 +141,22 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
     inner = before_the_map("explain_distance", metric, np.array(points))
     difference = inner[0] - inner[1]
     parts = difference * (metric.components_.T @ (metric.components_ @ difference))
-    total = parts.sum()
+    total, names, values = parts.sum(), feature_names(metric), np.array(points)
+    if has_places(metric):
+        parts, of_modes = split_columns(metric, parts)
+        members = metric.memberships(like_training(metric, np.array(points))).toarray()
+        named = np.flatnonzero(members.any(axis=0))
+        names = names + [f"mode {k}" for k in named]
+        parts = np.concatenate([parts, of_modes[named]])
+        values = np.hstack([values, members[:, named]])
     return pandas.DataFrame(
         {
-            "a": points[0],
-            "b": points[1],
+            "a": values[0],
+            "b": values[1],
             "contribution": parts,
             "share": parts / total if total > 0 else np.zeros(len(parts)),
         },
-        index=feature_names(metric),
+        index=names,
     )
 
 
@@ -259,7 +277,7 @@ def mode_map(
     True
     """
     metric = fitted_metric("mode_map", model)
-    if not hasattr(metric, "centers_"):
+    if not hasattr(metric, "centers_") or isinstance(metric, LocalMDaML):
         raise TypeError(f"mode_map needs a model with modes, MDaML; got {type(metric).__name__}.")
     Y = mapped_samples(metric, X)
     if triplets is not None:

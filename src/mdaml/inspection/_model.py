@@ -9,6 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.local import LocalMDaML
+from mdaml.estimators.local_basis import basis_of
 from mdaml.estimators.pipelines import FoldedMetric
 
 
@@ -56,17 +58,36 @@ def before_the_map(caller: str, metric: BaseEstimator, X: FloatArray) -> FloatAr
     A metric behind steps that bring rows to unit length sees these rows. Where the steps mix
     features, as principal components do, no column is that of a feature.
     """
-    if not isinstance(metric, FoldedMetric):
+    if has_places(metric):
+        columns = basis_of(metric).transform(metric._before(X))
+        matrices = [] if metric.front_matrix_ is None else [metric.front_matrix_]
+    elif isinstance(metric, FoldedMetric):
+        columns = metric._front(X)
+        matrices = [step["matrix"] for step in metric.front_ if step["matrix"] is not None]
+    else:
         return X
-    matrices = [step["matrix"] for step in metric.front_ if step["matrix"] is not None]
     for matrix in matrices:
         if matrix.shape[0] != matrix.shape[1] or np.any(matrix != np.diag(np.diag(matrix))):
             raise TypeError(
-                f"{caller} cannot tell features apart here: before the Normalizer the pipeline "
-                "mixes them, as PCA does, and no feature has a share of its own. Fold the steps "
-                "behind PCA only, and pass what PCA returns."
+                f"{caller} cannot tell features apart here: before the Normalizer or the places "
+                "the pipeline mixes them, as PCA does, and no feature has a share of its own. Fold "
+                "the steps behind PCA only, and pass what PCA returns."
             )
-    return metric._front(X)
+    return columns
+
+
+def has_places(metric: BaseEstimator) -> bool:
+    """Return whether a metric has places or maps for modes, and no one linear map."""
+    return isinstance(metric, LocalMDaML) and not metric.is_linear
+
+
+def split_columns(metric: LocalMDaML, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what columns of a basis add up to for each feature, and for each mode with a place."""
+    d = parts.shape[0] - metric.n_places_
+    d //= 1 + metric.n_maps_
+    of_modes = parts[d : d + metric.n_places_]
+    inside = parts[d + metric.n_places_ :].reshape(metric.n_maps_, d)
+    return parts[:d] + inside.sum(axis=0), of_modes
 
 
 def mode_weights(
@@ -76,11 +97,11 @@ def mode_weights(
 
     Those of the training rows were learned. Of other points they follow from the centres.
     """
-    if not hasattr(metric, "centers_"):
-        return None
+    if not hasattr(metric, "centers_") or isinstance(metric, LocalMDaML):
+        return None  # modes that have a place do not weigh comparisons
     if are_training_rows(caller, metric, Y, training_rows):
         return metric.weights_.astype(np.float64)
-    centers = mapped_samples(metric, _like_training(metric))
+    centers = mapped_samples(metric, like_training(metric, metric.centers_))
     sq_dists = np.column_stack([np.sum((Y - center) ** 2, axis=1) for center in centers])
     return weights_from_centers(sq_dists, metric.eta_)
 
@@ -90,6 +111,8 @@ def are_training_rows(
 ) -> bool:
     """Return whether samples are the training rows: as the user says, else if as many."""
     weights = getattr(metric, "weights_", None)
+    if isinstance(metric, LocalMDaML):
+        weights = range(metric.n_samples_seen_)
     if weights is None:  # saved without what describes the training data
         if training_rows:
             raise ValueError(
@@ -142,9 +165,9 @@ def feature_names(metric: BaseEstimator) -> list[str]:
     return [str(name) for name in names]
 
 
-def _like_training(metric: BaseEstimator) -> ArrayLike:
-    """Return the centres in the form of X: with names where X had them, or transform warns."""
+def like_training(metric: BaseEstimator, points: FloatArray) -> ArrayLike:
+    """Return points in the form of X: with names where X had them, or transform warns."""
     if not hasattr(metric, "feature_names_in_"):
-        return metric.centers_
+        return points
     pandas = require_pandas("A metric fitted to a data frame")
-    return pandas.DataFrame(metric.centers_, columns=metric.feature_names_in_)
+    return pandas.DataFrame(points, columns=metric.feature_names_in_)

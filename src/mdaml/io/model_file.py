@@ -308,6 +308,7 @@ def check_learned(learned: Mapping[str, Value]) -> None:
     if type(d) is not int or d < 1:
         raise ValueError(f"n_features_in_ must be a positive integer, got {d!r}")
     inner = _check_front(learned["front_"], d) if "front_" in learned else d
+    inner = _check_basis(learned, d) if "n_places_" in learned else inner
     components = _check_matrix(learned, "components_", "f", "n_components", inner)
     if components is None or not len(components) or components.dtype.itemsize < 4:
         raise ValueError("components_ must be there, with a row at least, in single or double")
@@ -349,6 +350,32 @@ def _check_front(front: object, d: int) -> int:
             raise ValueError(wanted)
         d = len(matrix)
     return d
+
+
+def _check_basis(learned: Mapping[str, Any], d: int) -> int:
+    """Return the number of columns of a basis of d features, or refuse what does not fit.
+
+    ``front_matrix_`` and ``front_offset_`` are linear steps before it.
+    """
+    inner, vectors = d, {"mean_": d}
+    if learned.get("front_matrix_") is not None:
+        front = _check_matrix(learned, "front_matrix_", "f", "n_inner", d)
+        inner = 0 if front is None else len(front)
+        vectors["front_offset_"] = inner
+    for name, length in vectors.items():
+        value = learned.get(name)
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or len(value) != length:
+            raise ValueError(f"{name} must be floats of shape ({length},)")
+    for name in ("scale_", "width_", "map_width_"):
+        if type(learned.get(name)) is not float:
+            raise ValueError(f"{name} must be a float")
+    numbers = []
+    for count, name in (("n_places_", "centers_"), ("n_maps_", "map_centers_")):
+        centers = _check_matrix(learned, name, "f", count, d)
+        if centers is None or learned.get(count) != len(centers):
+            raise ValueError(f"{name} must be there, with {count} rows")
+        numbers.append(len(centers))
+    return inner + numbers[0] + inner * numbers[1]
 
 
 def _check_matrix(

@@ -10,6 +10,7 @@ from mdaml.plot._metric import (
     plot_history,
     plot_spectrum,
 )
+from mdaml.plot._places import plot_places
 from mdaml.plot._points import plot_metric_ellipse, plot_modes
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "plot_history",
     "plot_metric_ellipse",
     "plot_modes",
+    "plot_places",
     "plot_roc",
     "plot_spectrum",
 ]

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, FloatArray
+from mdaml.estimators.local import LocalMDaML
 from mdaml.inspection._model import (
     feature_names,
     fitted_metric,
@@ -62,8 +63,11 @@ def plot_modes(
     'first component'
     """
     metric = fitted_metric("plot_modes", model)
-    if not hasattr(metric, "centers_"):
-        raise TypeError(f"plot_modes needs a model with modes, MDaML; got {type(metric).__name__}.")
+    if not hasattr(metric, "centers_") or isinstance(metric, LocalMDaML):
+        advice = " plot_places draws its modes." if isinstance(metric, LocalMDaML) else ""
+        raise TypeError(
+            f"plot_modes needs a model with modes, MDaML; got {type(metric).__name__}.{advice}"
+        )
     Y = mapped_samples(metric, X)
     weights = mode_weights("plot_modes", metric, Y, training_rows)
     assert weights is not None

@@ -1,0 +1,399 @@
+"""A metric with a place for every mode."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml.basis import Basis
+from mdaml.basis.modes import N_NEAREST
+from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
+from mdaml.estimators.learners import WeakLearner
+from mdaml.estimators.local_basis import (
+    basis_of,
+    choose_basis,
+    learned_attributes,
+    lend,
+)
+from mdaml.estimators.mdaml import MDaML
+from mdaml.estimators.summary import describe_gain
+
+
+class LocalMDaML(WeakLearner):
+    r"""Learn a distance from comparisons or labels, with a place for every mode.
+
+    One linear map cannot bring the kinds of a class together and leave the rest alone. Here samples
+    are mapped by
+
+    .. math:: z(x) = A x + \sum_k g_k(x)\, b_k + \sum_m h_m(x)\, A_m (x - \bar x)
+
+    with soft memberships :math:`g_k` in modes that k-means finds in X: a *place* :math:`b_k` moves
+    a whole mode, a *map* :math:`A_m` turns and stretches a wide one. The map is linear in
+    :math:`[x, g(x), h(x) \otimes x]`, so that the metric on these columns is learned by
+    :class:`MDaML`, with its objective, anchor and solver. Euclidean distance between
+    :math:`z(x)` is the learned distance. Without places and maps it is MDaML.
+
+    **Prefer it** where classes are made of several kinds, with a few thousand comparisons or more.
+
+    Parameters
+    ----------
+    n_places : int or "auto", default="auto"
+        Number of modes with a place. "auto" tries none, 32, 128 and 256, at most one for four rows
+        of X, on comparisons of held-out points, or of labels by 3-NN on held-out samples. More are
+        taken only if they lead fewer by more than chance.
+    n_maps : int or "auto", default="auto"
+        Number of wide modes with a map. "auto" tries none and 4, after the places; none for labels.
+    n_nearest : int, default=4
+        In how many of the nearest modes with a place a sample is a member.
+    goal, triplet_weight, ridge, anchor
+        As for :class:`MDaML`.
+    n_components : int or None, default=None
+        Rank of the metric, up to the number of columns of the basis. A low rank keeps agreement
+        and loses neighbours of the kinds.
+    max_iter, tol, verbose, callback, device, random_state
+        As for :class:`MDaML`. The columns of the basis are kept in memory beside X.
+
+    Attributes
+    ----------
+    n_places_, n_maps_ : int
+        The numbers used.
+    centers_ : array of shape (n_places, n_features)
+        Centres of the modes that have a place.
+    places_ : array of shape (n_places, n_components)
+        Where these centres are in the learned space.
+    components_ : array of shape (n_components, n_columns)
+        The linear map on the columns of the basis: features, memberships, features in each map.
+    tried_ : list of dict
+        Numbers that were tried: ``n_places``, ``n_maps``, ``score`` on held-out points or samples,
+        ``is_chosen``. Empty if both numbers were given.
+    map_centers_ : array of shape (n_maps, n_features)
+        Centres of the modes that have a map.
+    scale_, width_, map_width_, mean_ : float or array
+        Length of a whole membership, widths of the memberships, mean of X: what else the basis is.
+    front_matrix_, front_offset_ : array or None
+        The affine map of the steps that :func:`fold_pipeline` put before the basis.
+    mode_centers_ : array of shape (n_modes, n_columns)
+        Centres of the modes that weigh comparisons, as in :class:`MDaML`; on the basis.
+    history_, n_iter_, anchor_, gain_, start_kept_, triplets_, persons_, ...
+        As of :class:`MDaML`, of the metric on the basis.
+
+    See Also
+    --------
+    MDaML : One linear map.
+
+    Examples
+    --------
+    Four clusters in the corners of a square; opposite corners are one class.
+
+    >>> import numpy as np
+    >>> from mdaml import LocalMDaML, MDaML
+    >>> from mdaml.constraints import sample_triplets
+    >>> rng = np.random.default_rng(0)
+    >>> corner = rng.integers(4, size=400)
+    >>> X = np.array([[0, 0], [0, 4], [4, 4], [4, 0]])[corner] + rng.normal(size=(400, 2))
+    >>> said = sample_triplets(corner % 2, 2, 5, random_state=0)
+    >>> local = LocalMDaML(n_places=16, n_maps=0).fit(X, triplets=said)
+    >>> local.score_triplets(X, said) - MDaML().fit(X, triplets=said).score_triplets(X, said) > 0.2
+    True
+    """
+
+    default_grid: ClassVar = [{"n_places": [0, 32, 128], "n_maps": [0]}]
+    centers_: FloatArray
+    map_centers_: FloatArray
+    mean_: FloatArray
+    n_places_: int
+    n_maps_: int
+    width_: float
+    map_width_: float
+    scale_: float
+    tried_: list[dict[str, Any]]
+    front_matrix_: FloatArray | None
+    front_offset_: FloatArray | None
+
+    def __init__(
+        self,
+        n_places: int | Literal["auto"] = "auto",
+        n_maps: int | Literal["auto"] = "auto",
+        *,
+        n_nearest: int = N_NEAREST,
+        goal: Literal["auto", "comparisons", "neighbors"] = "auto",
+        triplet_weight: float | Literal["auto"] = "auto",
+        ridge: float | Literal["auto"] = "auto",
+        anchor: float | Literal["auto"] = "auto",
+        n_components: int | None = None,
+        max_iter: int | Literal["auto"] = "auto",
+        tol: float = 1e-4,
+        verbose: int = 0,
+        callback: Callable[[int, float], bool | None] | None = None,
+        device: Literal["cpu", "cuda", "auto"] | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_places = n_places
+        self.n_maps = n_maps
+        self.n_nearest = n_nearest
+        self.goal = goal
+        self.triplet_weight = triplet_weight
+        self.ridge = ridge
+        self.anchor = anchor
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.callback = callback
+        self.device = device
+        self.random_state = random_state
+
+    def _fit(
+        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+    ) -> None:
+        basis, metric, tried = choose_basis(self, samples, said)
+        columns = basis.transform(samples)
+        # Without places and maps the names of the features stay.
+        metric._fit(X if basis.is_identity else columns, columns, said, persons)
+        self._keep(X, basis, metric, tried)
+        self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **given: Any) -> Self:
+        """Update the model with a chunk of new samples and comparisons, without the old ones.
+
+        The first call is :meth:`fit`; the modes and their number then stay as they are, and the
+        metric on them is refined as by :meth:`MDaML.partial_fit`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the chunk.
+        y : array-like of shape (n_samples,), optional
+            Their labels.
+        **given : Any
+            Triplets, pairs, quadruplets, constraints and weights, as for :meth:`fit`; row numbers
+            are those of the chunk.
+
+        Returns
+        -------
+        self : LocalMDaML
+            The estimator, refined.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> model = LocalMDaML(n_places=8, n_maps=0)
+        >>> model.partial_fit(X[::2], y[::2]).partial_fit(X[1::2], y[1::2]).n_samples_seen_
+        300
+        """
+        is_first = not hasattr(self, "components_")
+        if not is_first:
+            validate_data(self, X, skip_check_array=True, reset=False)
+        samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
+        if is_first:
+            basis, metric, tried = choose_basis(self, samples, said)
+        else:
+            basis, metric, tried = basis_of(self), lend(self), self.tried_
+        passed = {"y": y} if isinstance(said, Classes) else {"constraints": said}
+        metric.partial_fit(basis.transform(self._before(samples)), **passed)
+        self._keep(X if is_first else None, basis, metric, tried)
+        self._stream = metric._stream
+        return self
+
+    def memberships(self, X: ArrayLike) -> csr_array:
+        """Return the memberships of samples in the modes that have a place.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        memberships : sparse array of shape (n_samples, n_places)
+            Rows sum to one, with ``n_nearest`` entries at most.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> LocalMDaML(n_places=8, n_maps=0).fit(X, y).memberships(X[:5]).shape
+        (5, 8)
+        """
+        check_is_fitted(self, "components_")
+        rows, places = self._check(X), basis_of(self).places
+        if places is None:
+            return csr_array((len(rows), 0), dtype=rows.dtype)
+        return places.memberships(self._before(rows))
+
+    def pair_distance(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
+        """Return the learned distance of each row of A to the same row of B.
+
+        Parameters
+        ----------
+        A, B : array-like of shape (n_pairs, n_features)
+            The two members of each pair.
+
+        Returns
+        -------
+        distances : array of shape (n_pairs,)
+            Not squared.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> LocalMDaML(n_places=8, n_maps=0).fit(X, y).pair_distance(X[:2], X[:2])
+        array([0., 0.])
+        """
+        check_is_fitted(self, "components_")
+        if self.is_linear:
+            return super().pair_distance(A, B)
+        one, other = self.transform(A), self.transform(B)
+        if one.shape != other.shape:
+            raise ValueError(
+                "A and B must have the same number of rows, one pair per row, got "
+                f"{len(one)} and {len(other)}."
+            )
+        distances: FloatArray = np.linalg.norm(one - other, axis=1)
+        return distances
+
+    def get_mahalanobis_matrix(self) -> FloatArray:
+        """Return the matrix of the distance where there are neither places nor maps.
+
+        Returns
+        -------
+        M : array of shape (n_features, n_features)
+            ``components_.T @ components_``.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> LocalMDaML(n_places=0, n_maps=0).fit(X, y).get_mahalanobis_matrix().shape
+        (2, 2)
+        """
+        self._require_linear("get_mahalanobis_matrix", "transform and Euclidean distance")
+        return super().get_mahalanobis_matrix()
+
+    def summary(self) -> str:
+        """Return what was tried and chosen, the values in force, and what was gained.
+
+        Returns
+        -------
+        text : str
+            To be printed.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> print(LocalMDaML(n_places=8, n_maps=0).fit(X, y).summary().splitlines()[1])
+        8 places and 0 maps, given
+        """
+        check_is_fitted(self, "components_")
+        source = "chosen on held-out data" if self.tried_ else "given"
+        tried = [
+            f"  {each['n_places']:4d} places, {each['n_maps']} maps: {each['score']:.1%}"
+            f"{'  (chosen)' if each['is_chosen'] else ''}"
+            for each in self.tried_
+        ]
+        used = ("anchor", "triplet_weight", "ridge")
+        return "\n".join(
+            [
+                f"LocalMDaML: {self.n_samples_seen_} samples of {self.n_features_in_} features, "
+                f"{self.n_comparisons_seen_} comparisons, {self.n_iter_} rounds",
+                f"{self.n_places_} places and {self.n_maps_} maps, {source}",
+                *tried,
+                *(f"  {name:15s} {getattr(self, name + '_'):<12.6g}" for name in used),
+                "",
+                describe_gain(self),
+            ]
+        )
+
+    def get_metric(self) -> Any:
+        """Return the distance as a function where there are neither places nor maps.
+
+        Returns
+        -------
+        metric : callable
+            ``metric(a, b)`` is the distance of two vectors of n_features.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> LocalMDaML(n_places=0, n_maps=0).fit(X, y).get_metric()(X[0], X[0])
+        0.0
+        """
+        self._require_linear("get_metric", "transform and Euclidean distance, or pair_distance")
+        return super().get_metric()
+
+    def to_faiss(self, X: ArrayLike | None = None) -> Any:
+        """Return a faiss index that transforms inside, where there are neither places nor maps.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or None
+            Samples to add.
+
+        Returns
+        -------
+        index : faiss.IndexPreTransform
+            As of :meth:`MDaML.to_faiss`.
+        """
+        self._require_linear("to_faiss", "embed, and any faiss index over its rows")
+        return super().to_faiss(X)
+
+    def _require_linear(self, name: str, instead: str) -> None:
+        """Refuse what only one linear map of the features can do."""
+        check_is_fitted(self, "components_")
+        if not self.is_linear:
+            raise TypeError(
+                f"{name} needs one linear map, but this LocalMDaML has {self.n_places_} places and "
+                f"{self.n_maps_} maps. Use {instead}; or fit MDaML, or LocalMDaML(n_places=0, "
+                "n_maps=0)."
+            )
+
+    @property
+    def places_(self) -> FloatArray:
+        """Where the centres of the modes are in the learned space, (n_places, n_components)."""
+        if not hasattr(self, "components_"):  # as scikit-learn wants it of what is learned
+            raise AttributeError("This LocalMDaML has no places_: it is not fitted yet.")
+        if not self.n_places_:
+            return np.empty((0, len(self.components_)), self.components_.dtype)
+        return self._map(self.centers_)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the learned distance is that of one linear map, without places and maps."""
+        check_is_fitted(self, "components_")
+        return self.n_places_ == 0 and self.n_maps_ == 0
+
+    def _map(self, X: Any) -> FloatArray:
+        if self.is_linear:
+            return super()._map(X)
+        rows = X.toarray() if issparse(X) else X
+        return super()._map(basis_of(self).transform(self._before(rows)))
+
+    def _before(self, X: FloatArray) -> FloatArray:
+        """Return samples after the linear steps that were folded into the model, if any."""
+        matrix = getattr(self, "front_matrix_", None)
+        if matrix is None:
+            return X
+        mapped: FloatArray = X @ matrix.T + self.front_offset_
+        return mapped.astype(X.dtype, copy=False)
+
+    def _keep(self, X: Any, basis: Basis, metric: MDaML, tried: list[dict[str, Any]]) -> None:
+        """Set all that was learned: the basis, and the metric on it."""
+        components, learned = learned_attributes(basis, metric, tried)
+        if X is not None:  # steps that were folded into an earlier fit are gone
+            learned |= {"front_matrix_": None, "front_offset_": None}
+        self._store(X, components, components.dtype, **learned)

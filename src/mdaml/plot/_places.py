@@ -1,0 +1,105 @@
+"""A plot of modes before and after learning."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mdaml._typing import ArrayLike, FloatArray
+from mdaml.inspection._model import fitted_metric, like_training, mapped_samples
+from mdaml.plot._axes import COLORS, MUTED, prepare
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_places(
+    model: Any, X: ArrayLike, y: ArrayLike | None = None, *, ax: "Axes | None" = None
+) -> "Axes":
+    """Draw where the modes of a LocalMDaML were before learning, and where they are now.
+
+    An arrow leads from an open to a filled circle, as large as the mode has members. Before
+    learning, modes are as far apart as in X, which is turned and scaled to be as near to the
+    learned space as it can. Both are seen in the plane in which they spread most.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        LocalMDaML with places, or a search that chose it.
+    X : array-like of shape (n_samples, n_features)
+        Samples, which are drawn as dots where they are after learning.
+    y : array-like of shape (n_samples,), optional
+        Labels, for colours: a mode has that of most of its members.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
+
+    Returns
+    -------
+    ax : matplotlib.axes.Axes
+        The axes drawn on.
+
+    See Also
+    --------
+    mdaml.inspection.explain_distance : How much of a distance comes from which mode.
+
+    Examples
+    --------
+    >>> from mdaml import LocalMDaML
+    >>> from mdaml.datasets import make_multimodal
+    >>> from mdaml.plot import plot_places
+    >>> X, y = make_multimodal(random_state=0)
+    >>> plot_places(LocalMDaML(n_places=8, n_maps=0).fit(X, y), X, y).get_xlabel()
+    'first direction'
+    """
+    metric = fitted_metric("plot_places", model)
+    if not getattr(metric, "n_places_", 0):
+        raise TypeError(
+            "plot_places needs a LocalMDaML with places; got "
+            f"{type(metric).__name__} without. Fit LocalMDaML(n_places=...) with a number."
+        )
+    Y = mapped_samples(metric, X)
+    members = metric.memberships(X).toarray().astype(np.float64)
+    after = mapped_samples(metric, like_training(metric, metric.centers_))
+    inside = metric._before(np.asarray(metric.centers_, np.float64))
+    before = _aligned(inside - inside.mean(axis=0), after - after.mean(axis=0))
+    middle = after.mean(axis=0)
+    axes = np.linalg.svd(np.concatenate([before, after - middle]), full_matrices=False)[2][:2]
+    before, after, points = ((Z @ axes.T) for Z in (before, after - middle, Y - middle))
+    labels, names = _labels(y, members)
+    ax = prepare(ax, 6.5, 5.0)
+    sizes = 30.0 + 500.0 * members.sum(axis=0) / len(members)
+    for k, name in enumerate(names):
+        color, own = COLORS[k % len(COLORS)], labels == k
+        if y is not None:
+            dots = points[np.asarray(y) == name]
+            ax.scatter(dots[:, 0], dots[:, 1], s=8, color=color, alpha=0.25, linewidths=0)
+        ax.scatter(
+            before[own, 0], before[own, 1], s=sizes[own], facecolors="none", edgecolors=color
+        )
+        label = "modes" if y is None else str(name)
+        ax.scatter(after[own, 0], after[own, 1], s=sizes[own], color=color, alpha=0.8, label=label)
+    if y is None:
+        ax.scatter(points[:, 0], points[:, 1], s=8, color=MUTED, alpha=0.25, linewidths=0)
+    for start, end in zip(before, after, strict=True):
+        style = {"arrowstyle": "->", "color": MUTED, "lw": 0.9, "shrinkA": 4, "shrinkB": 3}
+        ax.annotate("", xy=end, xytext=start, arrowprops=style)
+    ax.set_xlabel("first direction")
+    ax.set_ylabel("second direction")
+    ax.set_title("open: before learning, filled: after it", fontsize=10, color=MUTED)
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return ax
+
+
+def _aligned(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return the rows of A, turned and scaled to be as near to those of B as they can."""
+    left, lengths, right = np.linalg.svd(A.T @ B, full_matrices=False)
+    size = float(np.sum(A**2))
+    return (A @ (left @ right)) * (float(lengths.sum()) / size if size > 0.0 else 1.0)
+
+
+def _labels(y: ArrayLike | None, members: FloatArray) -> tuple[Any, Any]:
+    """Return the label of each mode, as a number, and the names of the labels."""
+    if y is None:
+        return np.zeros(members.shape[1], int), np.array(["modes"])
+    names, codes = np.unique(np.asarray(y), return_inverse=True)
+    votes = np.stack([members[codes == k].sum(axis=0) for k in range(len(names))])
+    return votes.argmax(axis=0), names

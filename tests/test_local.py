@@ -1,0 +1,275 @@
+"""LocalMDaML: a place for every mode, on the metric of MDaML."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+import mdaml
+from mdaml import Constraints, LocalMDaML, MDaML
+from mdaml.constraints import sample_triplets
+from mdaml.holdout.places import Judge, Scores, choose_size
+
+LINEAR = {"n_places": 0, "n_maps": 0, "random_state": 0}
+LOCAL = {"n_places": 12, "n_maps": 2, "max_iter": 3, "random_state": 0}
+# One linear map has nothing to learn from opposite corners, and MDaML says so.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def corners(n, seed):
+    """Return samples in the corners of a square whose opposite corners are one class."""
+    rng = np.random.default_rng(seed)
+    corner = rng.integers(4, size=n)
+    X = np.array([[0, 0], [0, 5], [5, 5], [5, 0]])[corner] + rng.normal(size=(n, 2))
+    return np.hstack([X, rng.normal(size=(n, 2))]), corner % 2
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = corners(240, 0)
+    return X, y, sample_triplets(y, 2, 4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def local(data):
+    X, _, triplets = data
+    return LocalMDaML(**LOCAL).fit(X, triplets=triplets)
+
+
+def every_supervision(data):
+    X, y, triplets = data
+    pairs = triplets[:200, :2]
+    return {
+        "labels": {"y": y},
+        "triplets": {"triplets": triplets},
+        "weights": {"triplets": triplets, "constraint_weight": 1.0 + np.arange(len(triplets)) % 3},
+        "quadruplets": {"quadruplets": triplets[:, [0, 1, 0, 2]]},
+        "pairs": {
+            "pairs": np.concatenate([pairs, triplets[:200, [0, 2]]]),
+            "pair_labels": np.repeat([1, -1], 200),
+        },
+        "constraints": {"constraints": Constraints(triplets=triplets, n_points=len(X))},
+        "persons": {"triplets": triplets, "who": np.arange(len(triplets)) % 5},
+    }
+
+
+FORMS = ("labels", "triplets", "weights", "quadruplets", "pairs", "constraints", "persons")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_places_and_maps_it_is_mdaml_bit_for_bit(data, form):
+    said = every_supervision(data)[form]
+    plain = MDaML(random_state=0).fit(data[0], **said)
+    ours = LocalMDaML(**LINEAR).fit(data[0], **said)
+    np.testing.assert_array_equal(ours.components_, plain.components_)
+    np.testing.assert_array_equal(ours.history_, plain.history_)
+    np.testing.assert_array_equal(ours.transform(data[0]), plain.transform(data[0]))
+    np.testing.assert_array_equal(ours.get_mahalanobis_matrix(), plain.get_mahalanobis_matrix())
+    assert ours.gain_ == plain.gain_
+    assert (ours.n_places_, ours.n_maps_, ours.tried_) == (0, 0, [])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_places_learn_from_every_form_of_supervision(data, form):
+    X, y, triplets = data
+    model = LocalMDaML(**LOCAL).fit(X, **every_supervision(data)[form])
+    assert model.components_.shape[1] == 4 + 12 + 2 * 4
+    assert model.score_triplets(X, triplets) > MDaML().fit(X, triplets=triplets).score_triplets(
+        X, triplets
+    )
+    assert (model.persons_ is not None) == (form == "persons")
+
+
+def test_kinds_of_a_class_come_together_which_no_linear_map_can_do(data):
+    X, _, triplets = data
+    X_new, y_new = corners(300, 1)
+    unseen = sample_triplets(y_new, 5, 5, random_state=1)
+    linear = MDaML(random_state=0).fit(X, triplets=triplets).score_triplets(X_new, unseen)
+    local = LocalMDaML(n_places=16, n_maps=0, random_state=0).fit(X, triplets=triplets)
+    assert local.score_triplets(X_new, unseen) > linear + 0.2
+
+
+def test_the_learned_distance_is_the_euclidean_one_after_transform(data, local):
+    X = data[0]
+    Y = local.transform(X)
+    distances = np.linalg.norm(Y[:50] - Y[50:100], axis=1)
+    np.testing.assert_allclose(local.pair_distance(X[:50], X[50:100]), distances)
+    i, j, r = data[2].T
+    near, far = (np.linalg.norm(Y[i] - Y[k], axis=1) for k in (j, r))
+    assert local.score_triplets(X, data[2]) == pytest.approx(np.mean(near < far))
+    np.testing.assert_allclose(local.embed(X), Y, rtol=1e-4, atol=1e-5)
+
+
+def test_the_map_is_one_linear_map_and_a_place_for_each_mode(data):
+    X, _, triplets = data
+    model = LocalMDaML(n_places=12, n_maps=0, random_state=0).fit(X, triplets=triplets)
+    A, B = model.components_[:, :4], model.components_[:, 4:]
+    z = X @ A.T + model.scale_ * model.memberships(X) @ B.T
+    np.testing.assert_allclose(model.transform(X), z)
+    np.testing.assert_allclose(model.places_, model.transform(model.centers_))
+    assert model.centers_.shape == (12, 4)
+    assert model.places_.shape == (12, len(model.components_))
+
+
+def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
+    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss"):
+        with pytest.raises(TypeError, match="12 places and 2 maps. Use "):
+            getattr(local, name)()
+
+
+def test_it_can_be_saved_pickled_and_loaded(tmp_path, data, local):
+    local.save(tmp_path / "local.mdaml")
+    for again in (mdaml.load(tmp_path / "local.mdaml"), pickle.loads(pickle.dumps(local))):
+        np.testing.assert_array_equal(again.transform(data[0]), local.transform(data[0]))
+        assert again.tried_ == local.tried_
+        assert again.get_params() == local.get_params()
+
+
+def test_a_file_whose_map_does_not_fit_its_basis_is_refused(tmp_path, local):
+    damaged = pickle.loads(pickle.dumps(local))
+    damaged.components_ = damaged.components_[:, :-1].copy()
+    with pytest.raises(ValueError, match="components_"):
+        damaged.save(tmp_path / "damaged.mdaml")
+
+
+def test_modes_stay_after_the_first_chunk(data):
+    X, _, _ = data
+    more, labels = corners(240, 3)
+    model = LocalMDaML(**LOCAL).partial_fit(X, triplets=data[2])
+    centers, before = model.centers_.copy(), model.components_.copy()
+    model.partial_fit(more, triplets=sample_triplets(labels, 2, 4, random_state=1))
+    np.testing.assert_array_equal(model.centers_, centers)
+    assert model.n_samples_seen_ == 480
+    assert np.abs(model.components_ - before).max() > 0.0
+    np.testing.assert_allclose(model.places_, model.transform(centers))
+
+
+def test_a_loaded_model_learns_from_another_chunk(tmp_path, data, local):
+    local.save(tmp_path / "local.mdaml")
+    again = mdaml.load(tmp_path / "local.mdaml")
+    again.partial_fit(data[0], triplets=data[2])
+    np.testing.assert_array_equal(again.centers_, local.centers_)
+    assert again.n_comparisons_seen_ == 2 * len(data[2])
+
+
+def test_a_failed_fit_changes_nothing(data, local):
+    before = pickle.dumps(local)
+    with pytest.raises(ValueError, match="triplets"):
+        local.fit(data[0][:10], triplets=data[2])
+    assert pickle.dumps(local) == before
+
+
+def test_the_rank_can_be_low(data):
+    X, _, triplets = data
+    model = LocalMDaML(n_components=2, **LOCAL).fit(X, triplets=triplets)
+    assert model.transform(X).shape == (240, 2)
+    assert model.score_triplets(X, triplets) > 0.8
+
+
+def test_single_precision_stays_single(data):
+    model = LocalMDaML(**LOCAL).fit(data[0].astype(np.float32), triplets=data[2])
+    assert model.transform(data[0].astype(np.float32)).dtype == np.float32
+
+
+def test_it_is_a_step_of_a_pipeline_and_can_be_cloned(data):
+    X, y, _ = data
+    both = make_pipeline(clone(LocalMDaML(**LOCAL)), KNeighborsClassifier(3)).fit(X, y)
+    assert both.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("name", ["n_places", "n_maps"])
+def test_numbers_are_checked(data, name):
+    X, _, triplets = data
+    with pytest.raises(ValueError, match=f"{name}=...\\) must be 'auto' or a number, got 'many'"):
+        LocalMDaML(**{name: "many"}).fit(X, triplets=triplets)
+    with pytest.raises(ValueError, match=name):
+        LocalMDaML(**{name: 241}).fit(X, triplets=triplets)
+
+
+# The choice
+
+
+def test_places_are_chosen_where_they_help(data):
+    model = LocalMDaML(random_state=0).fit(data[0], triplets=data[2])
+    assert model.n_places_ > 0
+    assert {"n_places": 0, "n_maps": 0} == {k: model.tried_[0][k] for k in ("n_places", "n_maps")}
+    assert [each["is_chosen"] for each in model.tried_].count(True) == 1
+    assert f"{model.n_places_} places" in model.summary()
+    assert "(chosen)" in model.summary()
+
+
+def test_none_are_chosen_where_a_linear_map_explains_all():
+    X = np.random.default_rng(0).normal(size=(240, 4))
+    triplets, _ = mdaml.datasets.make_triplets(
+        X, n_triplets=1500, components=np.diag([3.0, 1.0, 0.3, 0.0]), random_state=0
+    )
+    model = LocalMDaML(random_state=0).fit(X, triplets=triplets)
+    assert (model.n_places_, model.n_maps_) == (0, 0)
+    plain = MDaML(random_state=0).fit(X, triplets=triplets)
+    np.testing.assert_array_equal(model.components_, plain.components_)
+
+
+def test_few_comparisons_leave_the_linear_map():
+    X, y = corners(40, 0)
+    with pytest.warns(UserWarning):
+        model = LocalMDaML().fit(X, triplets=sample_triplets(y, 1, 1, random_state=0)[:3])
+    assert model.n_places_ == 0
+
+
+def judge_of(means):
+    """Return a judge of columns that stand for their place in ``means``."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=100)
+    table = {k: mean + 0.1 * noise + 0.1 * rng.normal(size=100) for k, mean in enumerate(means)}
+    return Judge([lambda k: Scores(table[k], table[k])], np.arange(100), np.ones(100))
+
+
+@pytest.mark.parametrize(
+    ("means", "chosen"),
+    [((0.0, 1.0, 2.0), 32), ((0.0, 1.0, 1.0), 8), ((0.0, 0.0, 9.0), 0), ((1.0, 0.0, 0.0), 0)],
+)
+def test_more_are_taken_only_if_they_lead_fewer_by_more_than_chance(means, chosen):
+    order = {(0, 0): 0, (8, 0): 1, (32, 0): 2}
+    size, tried = choose_size(judge_of(means), order.get, (0, 0), [[(8, 0), (32, 0)], []])
+    assert size == (chosen, 0)
+    assert [trial.n_places for trial in tried if trial.is_chosen] == [chosen]
+
+
+def test_maps_are_added_to_the_places_that_were_chosen():
+    order = {(0, 0): 0, (8, 0): 1, (8, 4): 2}
+    size, _ = choose_size(judge_of((0.0, 1.0, 2.0)), order.get, (0, 0), [[(8, 0)], [(0, 4)]])
+    assert size == (8, 4)
+
+
+# With other parts of the package
+
+
+def test_scaling_and_principal_components_are_folded_into_the_model(tmp_path, data):
+    X, _, triplets = data
+    steps = make_pipeline(StandardScaler(), PCA(3, random_state=0), LocalMDaML(**LOCAL))
+    steps.fit(X * [1.0, 10.0, 0.1, 1.0] + 3.0, localmdaml__triplets=triplets)
+    raw = X[:40] * [1.0, 10.0, 0.1, 1.0] + 3.0
+    folded = mdaml.fold_pipeline(steps)
+    folded.save(tmp_path / "folded.mdaml")
+    for model in (folded, mdaml.load(tmp_path / "folded.mdaml")):
+        np.testing.assert_allclose(model.transform(raw), steps.transform(raw), atol=1e-9)
+        np.testing.assert_allclose(model.transform(model.centers_), model.places_, atol=1e-9)
+        assert model.centers_.shape == (12, 4)
+    linear = LocalMDaML(**LINEAR).fit(X, triplets=triplets)
+    both = make_pipeline(StandardScaler().fit(X), linear)
+    np.testing.assert_allclose(
+        mdaml.fold_pipeline(both).pair_distance(X[:9], X[9:18]),
+        linear.pair_distance(both[0].transform(X[:9]), both[0].transform(X[9:18])),
+    )
+
+
+def test_a_normalizer_is_not_folded(data):
+    X, _, triplets = data
+    steps = make_pipeline(Normalizer(), LocalMDaML(**LOCAL)).fit(X, localmdaml__triplets=triplets)
+    with pytest.raises(TypeError, match="Normalise X first"):
+        mdaml.fold_pipeline(steps)
