@@ -115,13 +115,18 @@ def test_nothing_is_learned_from_nothing(name):
     assert sum(not fit(name, *draw(seed, False))[1] for seed in range(n)) <= most
 
 
+# Of a hundred, at levels of 5 % and, for labels, 30 %. MDaMLCV leaves out candidates by the same
+# samples before it tests the others, and is at about 40 %.
+MOST_OF_HUNDRED = {"MDaML, labels": 40, "MDaMLCV, labels": 55}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHOOSERS)
-def test_nothing_is_learned_from_nothing_in_a_hundred_draws(name):
-    """At a level of 5 %, 9 of 100 is passed once in 35 times; these seeds are fixed."""
-    _, draw, _, most = CHOOSERS[name]
-    learned = sum(not fit(name, *draw(seed, False))[1] for seed in range(100))
-    assert learned <= (9 if most == 1 else 40)
+def test_nothing_is_learned_from_nothing_in_many_draws(name):
+    draw, n = CHOOSERS[name][1], 50 if name in SLOW else 100
+    learned = sum(not fit(name, *draw(seed, False))[1] for seed in range(n))
+    # At a level of 5 %, 10 of 100 is passed once in 90 times; these seeds are fixed.
+    assert learned <= MOST_OF_HUNDRED.get(name, 10) * n / 100
 
 
 @pytest.mark.parametrize("name", CHOOSERS)

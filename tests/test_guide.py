@@ -149,3 +149,19 @@ def test_the_notebook_has_the_code_of_the_quick_start_and_runs(monkeypatch, tmp_
 )
 def test_numbers_on_pages_are_compared_in_the_digits_shown(want, got, same):
     assert TolerantChecker().check_output(want, got, 0) == same
+
+
+def test_every_test_that_holds_a_promise_exists():
+    page = (DOCS / "reliability.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", page)
+    assert len(named) > 50
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), (file, test)
+
+
+def test_every_row_of_the_table_of_promises_names_a_test():
+    page = (DOCS / "reliability.md").read_text()
+    table = page.partition("## Which test holds which promise")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][2:]
+    assert len(rows) > 30
+    assert [row for row in rows if "::" not in row and "doctests of" not in row] == []
