@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mdaml._typing import Array, ArrayLike
-from mdaml.io.messages import find_meant
 
 NOBODY = -1  # in place of a row where a cell is empty
 # Beyond this many rows the number of a pair, row * n_points + row, would not fit into 64 bits.
@@ -140,5 +139,7 @@ def _to_integers(values: Array) -> Array:
 
 def describe_unknown(name: str, names: Sequence[str]) -> str:
     """Return an unknown name, with the known one that was probably meant."""
+    from mdaml.io.messages import find_meant
+
     meant = find_meant(name, names)
     return f"{name!r}" + (f" (did you mean {meant!r}?)" if meant else "")

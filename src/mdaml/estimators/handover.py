@@ -2,16 +2,16 @@
 
 import os
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
-from mdaml.io import export
-from mdaml.io.export import MahalanobisMetric
-from mdaml.io.model_file import write_model
+
+if TYPE_CHECKING:  # files and other libraries are loaded with the first model that is handed over
+    from mdaml.io.export import MahalanobisMetric
 
 
 class Handover(ABC):
@@ -57,6 +57,8 @@ class Handover(ABC):
         ...     load(Path(folder, "plain.mdaml")).transform([[4.0, 5.0]])
         array([[4., 5.]])
         """
+        from mdaml.io.model_file import write_model
+
         write_model(path, self, compact=compact)
 
     def embed(
@@ -85,11 +87,11 @@ class Handover(ABC):
         array([[4., 5.]], dtype=float32)
         """
         check_is_fitted(self, "components_")
-        return export.embed_blocks(
-            lambda rows: self._map(self._check(rows)), X, self._n_features_out, out
-        )
+        from mdaml.io.export import embed_blocks
 
-    def get_metric(self) -> MahalanobisMetric:
+        return embed_blocks(lambda rows: self._map(self._check(rows)), X, self._n_features_out, out)
+
+    def get_metric(self) -> "MahalanobisMetric":
         """Return the learned distance as a function of two vectors, which can be pickled.
 
         For ``metric=`` of scikit-learn and SciPy; ``transform`` and Euclidean distance is faster.
@@ -106,6 +108,8 @@ class Handover(ABC):
         5.0
         """
         check_is_fitted(self, "components_")
+        from mdaml.io.export import MahalanobisMetric
+
         return MahalanobisMetric(self.components_)
 
     def to_faiss(self, X: npt.ArrayLike | None = None) -> Any:
@@ -135,7 +139,9 @@ class Handover(ABC):
         array([[0, 1]])
         """
         check_is_fitted(self, "components_")
-        return export.make_faiss_index(self.components_, None if X is None else self._check(X))
+        from mdaml.io.export import make_faiss_index
+
+        return make_faiss_index(self.components_, None if X is None else self._check(X))
 
     def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
@@ -165,7 +171,9 @@ class Handover(ABC):
         array([[4., 5.]], dtype=float32)
         """
         check_is_fitted(self, "components_")
-        return export.make_onnx_model(self.components_, path, dtype=dtype)
+        from mdaml.io.export import make_onnx_model
+
+        return make_onnx_model(self.components_, path, dtype=dtype)
 
     def to_torch(self, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
@@ -189,4 +197,6 @@ class Handover(ABC):
         Linear(in_features=2, out_features=2, bias=False)
         """
         check_is_fitted(self, "components_")
-        return export.make_torch_layer(self.components_, dtype=dtype)
+        from mdaml.io.export import make_torch_layer
+
+        return make_torch_layer(self.components_, dtype=dtype)
