@@ -8,7 +8,8 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest, nearest_rows
-from mdaml.neighbors.trees import Wanted, nearly_nearest
+
+Wanted = tuple[int, int]  # neighbours of the same class and of others
 
 _EXACT_UP_TO = 50_000  # labelled rows whose neighbours are searched among all
 _WORTH_A_GPU = 1e9  # products of a search for neighbours
@@ -35,6 +36,8 @@ def nearest_places(
         near = nearest(X, bounds, rows, wanted[0], same=True)
         far = nearest(X, bounds, rows, wanted[1], same=False)
     else:
+        from mdaml.neighbors.trees import nearly_nearest  # few fits are so large
+
         near, far = nearly_nearest(X, bounds, rows, wanted, recall)
     return near[0], far[0]
 

@@ -17,12 +17,11 @@ import numpy as np
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest
 from mdaml.kernels.products import one_blas_thread
-from mdaml.neighbors.search import is_exact
+from mdaml.neighbors.search import Wanted, is_exact
 from mdaml.neighbors.trees import (
     MOST_TURNS,
     N_TRIED,
     NeighborLists,
-    Wanted,
     improve,
     search_all,
 )

@@ -18,6 +18,7 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.neighbor_lists import copy_rows, keep_candidates, project_rows, sort_lists
 from mdaml.kernels.products import blocks, one_blas_thread
 from mdaml.kernels.threads import share
+from mdaml.neighbors.search import Wanted
 
 _LEAF = 512  # rows of a leaf, at most
 _QUERIES = 128  # rows of a leaf whose distances are computed at once: they stay in the cache
@@ -27,7 +28,6 @@ N_TRIED = 400  # rows whose neighbours are searched exactly, to see how many wer
 TREES, MOST_TURNS = 3, _MOST_ROUNDS // 3  # of a search in parts: rounds of a turn, and turns
 
 Found = tuple[IntArray, FloatArray]
-Wanted = tuple[int, int]  # neighbours of the same class and of others
 
 
 class NeighborLists(NamedTuple):

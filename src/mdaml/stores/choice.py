@@ -14,7 +14,6 @@ from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import count_pairs
 from mdaml.neighbors.search import has_gpu
 from mdaml.stores.arrays import ArrayStore
-from mdaml.stores.blocks import BlockStore
 from mdaml.stores.memory import MemoryStore
 from mdaml.stores.mixture import MAX_ROWS_FOR_START
 
@@ -44,7 +43,11 @@ def make_store(
     in_blocks = X.nbytes > SMALL_BYTES
     if limit is not None and size is not None:
         in_blocks = must_spare(limit, size())
-    return BlockStore.of(X) if in_blocks else MemoryStore.of(X)
+    if not in_blocks:
+        return MemoryStore.of(X)
+    from mdaml.stores.blocks import BlockStore
+
+    return BlockStore.of(X)
 
 
 def must_spare(limit: int, size: "FitSize", more: int = 0) -> bool:
