@@ -305,7 +305,7 @@ def command(*words):
     return CliRunner().invoke(build_app(), [*words, "--json"])
 
 
-@pytest.mark.needs("pandas", "typer")
+@pytest.mark.needs("pandas", "pyarrow", "typer")
 def test_commands_take_columns_and_forms(items, write):
     X, names = items
     rng = np.random.default_rng(1)

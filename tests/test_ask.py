@@ -390,6 +390,7 @@ def test_items_without_anything_to_show_show_their_numbers(tmp_path):
     assert shown == [{"kind": "numbers", "rows": [["x", "3"], ["y", "4"]]}]
 
 
+@pytest.mark.needs("pyarrow")
 def test_features_come_from_another_file_by_id(tmp_path):
     table, features = tmp_path / "items.csv", tmp_path / "features.csv"
     table.write_text("id,title\np,P\nq,Q\nr,R\n")

@@ -1,5 +1,7 @@
 """The model learns beside the server, and the owner sees true figures."""
 
+import sys
+
 import numpy as np
 import pytest
 from ask_site import Browser, make_items, make_site
@@ -308,6 +310,14 @@ def test_doubtful_answers_are_those_that_contradict_the_metric():
 
 
 # Notebooks
+
+
+def test_an_interview_that_cannot_start_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(ImportError, match="uvicorn"):
+        Interview(texts=["cat", "lion", "car"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interview_returns_constraints():

@@ -19,6 +19,7 @@ from mdaml.io.atomic import replace_file
 from mdaml.io.beir import read_vectors
 from mdaml.io.tables import read_table
 
+pytestmark = pytest.mark.needs("openpyxl", "pyarrow")
 N_DAMAGED = 200  # of each format
 TABLES = ("table.csv", "table.csv.gz", "table.xlsx", "table.parquet", "table.feather", "table.npy")
 SAID = ("said.csv", "said.npz", "said.parquet", "said.xlsx", "said.feather")

@@ -544,6 +544,7 @@ def test_gist_of_arrays_needs_no_extra(monkeypatch, noise):
 # The command -------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("pyarrow")
 @pytest.mark.parametrize(
     ("kind", "n_features"), [("gist", 512), ("lab", 30), ("both", 542), (None, 512)]
 )
@@ -683,7 +684,12 @@ def test_progress_is_shown_on_a_terminal_only():
 
 @pytest.mark.parametrize(
     ("package", "extra"),
-    [("pandas", "cli"), ("pyarrow", "cli"), ("PIL", "images"), ("skimage", "images")],
+    [
+        ("pandas", "cli"),
+        ("pyarrow", "cli"),
+        ("PIL", "images"),
+        pytest.param("skimage", "images", marks=pytest.mark.needs("pyarrow")),
+    ],
 )
 def test_command_names_the_extra_that_is_missing(
     monkeypatch, capsys, folder, tmp_path, package, extra

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("pandas", "pyarrow")
         (fits.attack, 40),
         (calls.attack, 500),
         (files.attack, 200),
-        (files.attack_tables, 200),
+        pytest.param(files.attack_tables, 200, marks=pytest.mark.needs("openpyxl")),
         (commands.attack, 30),
         (choices.attack_duplicates, 10),
     ],

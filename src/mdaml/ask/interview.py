@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -139,14 +140,18 @@ class Interview:
             raise ValueError(f"Pass X, texts or images with a row for each item, got {sizes} rows.")
         names = list(map(str, range(sizes[0]))) if ids is None else list(map(str, ids))
         self._items = Items(names, tuple(shown), samples, _name(samples), Path(folder))
-        self._folder = tempfile.TemporaryDirectory()
-        place = answers or Path(self._folder.name, "answers.db")
         frames = "http://localhost:* http://127.0.0.1:* https://localhost:*"
         access = Access(person="me", frames=frames)
-        self._storage = Storage(place)
-        site = Site(self._items, plan or Plan(), Storage(place), access)
-        self._running = Running(site, port=0, learns=samples is not None)
-        self._running.start()
+        with ExitStack() as opened:  # nothing is left behind if one of these fails
+            folder = opened.enter_context(tempfile.TemporaryDirectory())
+            place = answers or Path(folder, "answers.db")
+            self._storage, of_site = Storage(place), Storage(place)
+            opened.callback(self._storage.close)
+            opened.callback(of_site.close)
+            site = Site(self._items, plan or Plan(), of_site, access)
+            self._running = Running(site, port=0, learns=samples is not None)
+            self._running.start()
+            self._opened = opened.pop_all()
 
     @property
     def url(self) -> str:
@@ -167,8 +172,7 @@ class Interview:
         >>> Interview(texts=["cat", "lion", "car"]).close()
         """
         self._running.close()
-        self._storage.close()
-        self._folder.cleanup()
+        self._opened.close()
 
     def _repr_html_(self) -> str:
         return f'<iframe src="{self.url}" width="100%" height="640" title="Questions"></iframe>'

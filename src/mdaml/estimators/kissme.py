@@ -117,5 +117,5 @@ def clipped_components(raw: FloatArray) -> FloatArray:
             "Dissimilar pairs differ no more than similar ones in any direction: the learned "
             "distance would be zero. Are pair_labels 1 for similar and -1 for dissimilar pairs?"
         )
-    components: FloatArray = (V * np.sqrt(np.maximum(w, 0.0))).T[positive][::-1]
-    return components
+    # In one piece: products with rows in reverse differ in the last bit from those of a copy.
+    return np.ascontiguousarray((V * np.sqrt(np.maximum(w, 0.0))).T[positive][::-1])
