@@ -71,12 +71,14 @@ def plot_places(
         color, own = COLORS[k % len(COLORS)], labels == k
         if y is not None:
             dots = points[np.asarray(y) == name]
-            ax.scatter(*dots.T, s=8, color=color, alpha=0.25, linewidths=0)
-        ax.scatter(*before[own].T, s=sizes[own], facecolors="none", edgecolors=color)
+            ax.scatter(dots[:, 0], dots[:, 1], s=8, color=color, alpha=0.25, linewidths=0)
+        (x, height), size = before[own].T, sizes[own]
+        ax.scatter(x, height, s=size, facecolors="none", edgecolors=color)
+        x, height = after[own].T
         label = "modes" if y is None else str(name)
-        ax.scatter(*after[own].T, s=sizes[own], color=color, alpha=0.8, label=label)
+        ax.scatter(x, height, s=size, color=color, alpha=0.8, label=label)
     if y is None:
-        ax.scatter(*points.T, s=8, color=MUTED, alpha=0.25, linewidths=0)
+        ax.scatter(points[:, 0], points[:, 1], s=8, color=MUTED, alpha=0.25, linewidths=0)
     for start, end in zip(before, after, strict=True):
         style = {"arrowstyle": "->", "color": MUTED, "lw": 0.9, "shrinkA": 4, "shrinkB": 3}
         ax.annotate("", xy=end, xytext=start, arrowprops=style)
