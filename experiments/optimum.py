@@ -2,8 +2,9 @@
 
 With one mode and all comparisons trusted, the defaults for comparisons, the problem is convex in
 the metric. Each set is fitted with the defaults; then the same problem, with the anchor that was
-chosen and with a weak one, from two starts to ``tol=1e-6``. Classes are compared, 10 000 triplets of
-1400 rows, or the answers of people; agreement is the share of comparisons of held-out rows that hold.
+chosen and with a weak one, from two starts to ``tol=1e-6``. Classes are compared, 10 000 triplets
+of 1400 rows, or the answers of people; agreement is the share of comparisons of held-out rows that
+hold.
 
 ``python experiments/optimum.py run`` appends to results/optimum.jsonl and goes on where it was
 interrupted; ``python experiments/optimum.py report`` prints the table of docs/solver.md.

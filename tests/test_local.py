@@ -120,7 +120,7 @@ def test_the_map_is_one_linear_map_and_a_place_for_each_mode(data):
 
 
 def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
-    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss"):
+    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss", "to_onnx", "to_torch"):
         with pytest.raises(TypeError, match=r"12 places and 2 maps\. Use "):
             getattr(local, name)()
 
