@@ -6,8 +6,8 @@ import pytest
 from mdaml.basis import Basis, Gates, find_basis
 
 
-@pytest.fixture
-def X():
+@pytest.fixture(name="X")
+def make_rows():
     rng = np.random.default_rng(0)
     return rng.normal(size=(200, 3)) + 6.0 * rng.integers(3, size=(200, 1))
 

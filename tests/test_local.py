@@ -14,6 +14,9 @@ import mdaml
 from mdaml import Constraints, LocalMDaML, MDaML
 from mdaml.constraints import sample_triplets
 from mdaml.holdout.places import Judge, Scores, choose_size
+from mdaml.inspection import explain_distance, feature_relevance
+from mdaml.model_selection import MetricSearchCV
+from mdaml.people import PersonalMetrics
 
 LINEAR = {"n_places": 0, "n_maps": 0, "random_state": 0}
 LOCAL = {"n_places": 12, "n_maps": 2, "max_iter": 3, "random_state": 0}
@@ -76,7 +79,7 @@ def test_without_places_and_maps_it_is_mdaml_bit_for_bit(data, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_places_learn_from_every_form_of_supervision(data, form):
-    X, y, triplets = data
+    X, _, triplets = data
     model = LocalMDaML(**LOCAL).fit(X, **every_supervision(data)[form])
     assert model.components_.shape[1] == 4 + 12 + 2 * 4
     assert model.score_triplets(X, triplets) > MDaML().fit(X, triplets=triplets).score_triplets(
@@ -117,8 +120,8 @@ def test_the_map_is_one_linear_map_and_a_place_for_each_mode(data):
 
 
 def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
-    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss"):
-        with pytest.raises(TypeError, match="12 places and 2 maps. Use "):
+    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss", "to_onnx", "to_torch"):
+        with pytest.raises(TypeError, match=r"12 places and 2 maps\. Use "):
             getattr(local, name)()
 
 
@@ -197,7 +200,7 @@ def test_numbers_are_checked(data, name):
 def test_places_are_chosen_where_they_help(data):
     model = LocalMDaML(random_state=0).fit(data[0], triplets=data[2])
     assert model.n_places_ > 0
-    assert {"n_places": 0, "n_maps": 0} == {k: model.tried_[0][k] for k in ("n_places", "n_maps")}
+    assert {k: model.tried_[0][k] for k in ("n_places", "n_maps")} == {"n_places": 0, "n_maps": 0}
     assert [each["is_chosen"] for each in model.tried_].count(True) == 1
     assert f"{model.n_places_} places" in model.summary()
     assert "(chosen)" in model.summary()
@@ -216,7 +219,7 @@ def test_none_are_chosen_where_a_linear_map_explains_all():
 
 def test_few_comparisons_leave_the_linear_map():
     X, y = corners(40, 0)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="learn"):
         model = LocalMDaML().fit(X, triplets=sample_triplets(y, 1, 1, random_state=0)[:3])
     assert model.n_places_ == 0
 
@@ -273,3 +276,62 @@ def test_a_normalizer_is_not_folded(data):
     steps = make_pipeline(Normalizer(), LocalMDaML(**LOCAL)).fit(X, localmdaml__triplets=triplets)
     with pytest.raises(TypeError, match="Normalise X first"):
         mdaml.fold_pipeline(steps)
+
+
+@pytest.mark.needs("pandas")
+def test_an_explanation_adds_up_to_the_distance_and_names_modes(data, local):
+    X = data[0]
+    frame = explain_distance(local, X[0], X[1])
+    assert frame["contribution"].sum() == pytest.approx(local.pair_distance(X[:1], X[1:2])[0] ** 2)
+    members = np.flatnonzero(local.memberships(X[:2]).toarray().any(axis=0))
+    assert list(frame.index) == [*(f"x{n}" for n in range(4)), *(f"mode {k}" for k in members)]
+    assert feature_relevance(local, X).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.needs("pandas")
+def test_audit_suggestions_search_and_persons_take_it(data):
+    X, _, triplets = data
+    model = LocalMDaML(n_places=12, n_maps=0, max_iter=2, random_state=0)
+    fitted = clone(model).fit(X, triplets=triplets)
+    assert len(mdaml.audit(fitted, X, triplets=triplets)) > 0
+    assert mdaml.suggest_queries(fitted, X, 5, random_state=0).shape == (5, 3)
+    search = MetricSearchCV(model, {"n_places": [0, 12]}, cv=2).fit(X, triplets=triplets)
+    assert search.best_params_ == {"n_places": 12}
+    people = PersonalMetrics(metric=model).fit(
+        X, triplets=triplets, who=np.arange(len(triplets)) % 2
+    )
+    assert people.transform(X, who=0).shape == fitted.transform(X).shape
+
+
+@pytest.mark.needs("typer", "pandas")
+def test_the_command_line_fits_it(tmp_path, data):
+    from typer.testing import CliRunner
+
+    from mdaml.cli import build_app
+
+    X, _, triplets = data
+    wide = X * [1, 9, 1, 1]
+    items, said, out = (str(tmp_path / name) for name in ("items.csv", "said.csv", "model.mdaml"))
+    np.savetxt(items, wide, delimiter=",", header="a,b,c,d", comments="")
+    np.savetxt(said, triplets, "%d", ",", header="a,b,c", comments="")
+    arguments = ["fit", items, "--triplets", said, "--out", out, "--method", "localmdaml"]
+    arguments += ["--param", "n_places=12", "--param", "n_maps=0"]
+    result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 0, result.output
+    model = mdaml.load(out)
+    assert model.n_places_ == 12
+    assert model.score_triplets(wide, triplets) > 0.8
+
+
+@pytest.mark.needs("matplotlib")
+def test_modes_are_drawn_with_an_arrow_each(data, local):
+    from mdaml.plot import plot_modes, plot_places
+
+    X, y, triplets = data
+    ax = plot_places(local, X, y)
+    assert len(ax.texts) == 12
+    assert len(plot_places(local, X).texts) == 12
+    with pytest.raises(TypeError, match="plot_places draws its modes"):
+        plot_modes(local, X)
+    with pytest.raises(TypeError, match="needs a LocalMDaML with places"):
+        plot_places(MDaML().fit(X, triplets=triplets), X)

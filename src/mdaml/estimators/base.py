@@ -179,7 +179,7 @@ class MahalanobisTransformer(
         >>> M.shape, np.allclose(M, M.T)
         ((2, 2), True)
         """
-        check_is_fitted(self, "components_")
+        self._require_linear("get_mahalanobis_matrix")
         return self.components_.T @ self.components_
 
     def pair_distance(self, A: ArrayLike, B: ArrayLike) -> FloatArray:

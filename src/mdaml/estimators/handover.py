@@ -32,6 +32,10 @@ class Handover(ABC):
     def _n_features_out(self) -> int:
         """Entries of a mapped sample."""
 
+    def _require_linear(self, name: str) -> None:  # noqa: ARG002
+        """Refuse a method that takes one linear map, where there is none."""
+        check_is_fitted(self, "components_")
+
     def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
         """Write the fitted model to a file, which :func:`mdaml.load` reads.
 
@@ -107,7 +111,7 @@ class Handover(ABC):
         >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).get_metric()([0.0, 0.0], [3.0, 4.0])
         5.0
         """
-        check_is_fitted(self, "components_")
+        self._require_linear("get_metric")
         from mdaml.io.export import MahalanobisMetric
 
         return MahalanobisMetric(self.components_)
@@ -138,7 +142,7 @@ class Handover(ABC):
         >>> rows
         array([[0, 1]])
         """
-        check_is_fitted(self, "components_")
+        self._require_linear("to_faiss")
         from mdaml.io.export import make_faiss_index
 
         return make_faiss_index(self.components_, None if X is None else self._check(X))
@@ -170,7 +174,7 @@ class Handover(ABC):
         >>> session.run(None, {"X": np.array([[4, 5]], dtype=np.float32)})[0]
         array([[4., 5.]], dtype=float32)
         """
-        check_is_fitted(self, "components_")
+        self._require_linear("to_onnx")
         from mdaml.io.export import make_onnx_model
 
         return make_onnx_model(self.components_, path, dtype=dtype)
@@ -196,7 +200,7 @@ class Handover(ABC):
         >>> Euclidean().fit([[0.0, 1.0], [2.0, 3.0]]).to_torch()
         Linear(in_features=2, out_features=2, bias=False)
         """
-        check_is_fitted(self, "components_")
+        self._require_linear("to_torch")
         from mdaml.io.export import make_torch_layer
 
         return make_torch_layer(self.components_, dtype=dtype)

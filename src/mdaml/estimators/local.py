@@ -262,25 +262,6 @@ class LocalMDaML(WeakLearner):
         distances: FloatArray = np.linalg.norm(one - other, axis=1)
         return distances
 
-    def get_mahalanobis_matrix(self) -> FloatArray:
-        """Return the matrix of the distance where there are neither places nor maps.
-
-        Returns
-        -------
-        M : array of shape (n_features, n_features)
-            ``components_.T @ components_``.
-
-        Examples
-        --------
-        >>> from mdaml import LocalMDaML
-        >>> from mdaml.datasets import make_multimodal
-        >>> X, y = make_multimodal(random_state=0)
-        >>> LocalMDaML(n_places=0, n_maps=0).fit(X, y).get_mahalanobis_matrix().shape
-        (2, 2)
-        """
-        self._require_linear("get_mahalanobis_matrix", "transform and Euclidean distance")
-        return super().get_mahalanobis_matrix()
-
     def summary(self) -> str:
         """Return what was tried and chosen, the values in force, and what was gained.
 
@@ -317,49 +298,14 @@ class LocalMDaML(WeakLearner):
             ]
         )
 
-    def get_metric(self) -> Any:
-        """Return the distance as a function where there are neither places nor maps.
-
-        Returns
-        -------
-        metric : callable
-            ``metric(a, b)`` is the distance of two vectors of n_features.
-
-        Examples
-        --------
-        >>> from mdaml import LocalMDaML
-        >>> from mdaml.datasets import make_multimodal
-        >>> X, y = make_multimodal(random_state=0)
-        >>> LocalMDaML(n_places=0, n_maps=0).fit(X, y).get_metric()(X[0], X[0])
-        0.0
-        """
-        self._require_linear("get_metric", "transform and Euclidean distance, or pair_distance")
-        return super().get_metric()
-
-    def to_faiss(self, X: ArrayLike | None = None) -> Any:
-        """Return a faiss index that transforms inside, where there are neither places nor maps.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or None
-            Samples to add.
-
-        Returns
-        -------
-        index : faiss.IndexPreTransform
-            As of :meth:`MDaML.to_faiss`.
-        """
-        self._require_linear("to_faiss", "embed, and any faiss index over its rows")
-        return super().to_faiss(X)
-
-    def _require_linear(self, name: str, instead: str) -> None:
+    def _require_linear(self, name: str) -> None:
         """Refuse what only one linear map of the features can do."""
         check_is_fitted(self, "components_")
         if not self.is_linear:
             raise TypeError(
                 f"{name} needs one linear map, but this LocalMDaML has {self.n_places_} places and "
-                f"{self.n_maps_} maps. Use {instead}; or fit MDaML, or LocalMDaML(n_places=0, "
-                "n_maps=0)."
+                f"{self.n_maps_} maps. Use transform or embed, and Euclidean distance; or fit "
+                "MDaML, or LocalMDaML(n_places=0, n_maps=0)."
             )
 
     @property

@@ -140,12 +140,12 @@ def _put_behind(metric: LocalMDaML, steps: Sequence[Any]) -> None:
         metric.front_matrix_ = front @ matrix
     for name in ("centers_", "map_centers_", "mean_"):
         value = np.atleast_2d(getattr(metric, name)).astype(np.float64)
-        for step in reversed(steps) if len(value) else ():
-            value = step.inverse_transform(value)
-        value = np.asarray(value).reshape(len(value), -1)
-        if not len(value):
-            value = np.empty((0, matrix.shape[1]))
-        setattr(metric, name, value[0] if name == "mean_" else value)
+        if len(value) == 0:
+            metric.__dict__[name] = np.empty((0, matrix.shape[1]))
+            continue
+        for step in reversed(steps):
+            value = np.asarray(step.inverse_transform(value))
+        metric.__dict__[name] = value[0] if name == "mean_" else value
     metric.n_features_in_ = matrix.shape[1]
 
 

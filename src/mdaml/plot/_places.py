@@ -60,23 +60,26 @@ def plot_places(
     members = metric.memberships(X).toarray().astype(np.float64)
     after = mapped_samples(metric, like_training(metric, metric.centers_))
     inside = metric._before(np.asarray(metric.centers_, np.float64))
-    before = _aligned(inside - inside.mean(axis=0), after - after.mean(axis=0))
-    middle = after.mean(axis=0)
-    axes = np.linalg.svd(np.concatenate([before, after - middle]), full_matrices=False)[2][:2]
-    before, after, points = ((Z @ axes.T) for Z in (before, after - middle, Y - middle))
+    sizes = members.sum(axis=0)
+    middle = np.average(after, axis=0, weights=sizes)
+    after, points = after - middle, Y - middle
+    heavy = np.sqrt(sizes)[:, None]  # a mode of a few odd samples must not decide about the plane
+    before = _aligned(inside - np.average(inside, axis=0, weights=sizes), after, heavy)
+    axes = np.linalg.svd(np.concatenate([heavy * before, heavy * after]), full_matrices=False)[2]
+    before, after, points = (Z @ axes[:2].T for Z in (before, after, points))
     labels, names = _labels(y, members)
     ax = prepare(ax, 6.5, 5.0)
-    sizes = 30.0 + 500.0 * members.sum(axis=0) / len(members)
+    sizes = 30.0 + 500.0 * sizes / len(members)
     for k, name in enumerate(names):
         color, own = COLORS[k % len(COLORS)], labels == k
         if y is not None:
             dots = points[np.asarray(y) == name]
             ax.scatter(dots[:, 0], dots[:, 1], s=8, color=color, alpha=0.25, linewidths=0)
-        ax.scatter(
-            before[own, 0], before[own, 1], s=sizes[own], facecolors="none", edgecolors=color
-        )
+        (x, height), size = before[own].T, sizes[own]
+        ax.scatter(x, height, s=size, facecolors="none", edgecolors=color)
+        x, height = after[own].T
         label = "modes" if y is None else str(name)
-        ax.scatter(after[own, 0], after[own, 1], s=sizes[own], color=color, alpha=0.8, label=label)
+        ax.scatter(x, height, s=size, color=color, alpha=0.8, label=label)
     if y is None:
         ax.scatter(points[:, 0], points[:, 1], s=8, color=MUTED, alpha=0.25, linewidths=0)
     for start, end in zip(before, after, strict=True):
@@ -89,10 +92,10 @@ def plot_places(
     return ax
 
 
-def _aligned(A: FloatArray, B: FloatArray) -> FloatArray:
+def _aligned(A: FloatArray, B: FloatArray, heavy: FloatArray) -> FloatArray:
     """Return the rows of A, turned and scaled to be as near to those of B as they can."""
-    left, lengths, right = np.linalg.svd(A.T @ B, full_matrices=False)
-    size = float(np.sum(A**2))
+    left, lengths, right = np.linalg.svd((heavy * A).T @ (heavy * B), full_matrices=False)
+    size = float(np.sum((heavy * A) ** 2))
     return (A @ (left @ right)) * (float(lengths.sum()) / size if size > 0.0 else 1.0)
 
 

@@ -1,0 +1,37 @@
+"""
+A place for every mode: bring kinds together
+============================================
+
+Somebody says of handwritten digits that odd ones are alike, and even ones. No linear map can bring
+ones to nines and keep both away from zeros and eights. :class:`~mdaml.LocalMDaML` finds modes in
+the images, digits that are written alike, and learns where each of them goes.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+from mdaml import LocalMDaML, MDaML
+from mdaml.constraints import sample_triplets
+from mdaml.plot import plot_places
+
+plt.style.use(["seaborn-v0_8-colorblind", {"font.size": 12}])
+
+X, digit = load_digits(return_X_y=True)
+X = X / 16.0
+group = np.where(digit % 2 == 0, "even", "odd")
+half = np.arange(len(X)) % 2 == 0
+answers = sample_triplets(group[half], 3, 3, random_state=0)
+unseen = sample_triplets(group[~half], 10, 10, random_state=1)
+
+# %%
+# Half of the images are compared; the other half says how much of it is true of new images.
+linear = MDaML(random_state=0).fit(X[half], triplets=answers)
+local = LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(X[half], triplets=answers)
+holds = [f"{model.score_triplets(X[~half], unseen):.0%}" for model in (linear, local)]
+
+# %%
+# An arrow for each mode, from where it was to where it is now. What is alike has come together.
+fig, ax = plt.subplots(figsize=(8, 5.5), layout="constrained")
+plot_places(local, X, group, ax=ax)
+ax.set_title("New comparisons that hold: one map {}, places {}".format(*holds))
