@@ -488,7 +488,7 @@ def wait_for_workers(process):
 
 def test_partial_fit_needs_counts():
     X = np.load("items.npy")
-    model = MDaML(n_modes=1, max_iter=1).fit(X, np.arange(N) % 2)
+    model = MDaML(n_modes=1, shrinkage=0.0, max_iter=1).fit(X, np.arange(N) % 2)
     del model.n_comparisons_seen_
     with pytest.raises(ValueError, match="n_comparisons_seen_"):
         model.partial_fit(X, np.arange(N) % 2)

@@ -106,7 +106,7 @@ def distances(model, X):
     return np.array([[np.linalg.norm(Y[:, i] - Y[:, j]) for j in range(len(X))] for i in range(5)])
 
 
-@pytest.mark.parametrize("estimator", [MDaML(2), GMML(), KISSME(), Euclidean(), MDaMLCV()])
+@pytest.mark.parametrize("estimator", [MDaML.paper(2), GMML(), KISSME(), Euclidean(), MDaMLCV()])
 def test_folded_model_has_the_same_distances_on_raw_samples(estimator, X, T):
     scaler = StandardScaler().fit(X)
     scaled = scaler.transform(X)
@@ -135,7 +135,7 @@ def test_folded_centres_keep_their_distances_to_the_samples(cls, X, T):
 def test_constant_features_are_not_divided_by_zero(X):
     wide = np.hstack([X, np.full((N, 1), 7.0)])
     np.save("wide.npy", wide)
-    options = ("--triplets", "rows.csv", *ONE_MODE, "--param", "anchor=0")
+    options = ("--triplets", "rows.csv", *ONE_MODE, "--param", "goal=paper")
     run("fit", "wide.npy", *options, "--out", "wide.mdaml")
     np.save("narrow.npy", X)
     run("fit", "narrow.npy", *options, "--out", "narrow.mdaml")
@@ -635,12 +635,12 @@ def test_audit_takes_a_model_without_its_training_weights(model):
 
 def test_search_equals_the_library(X, T):
     document = run_json(
-        *("search", *FIT[1:6], "--grid", "anchor=0,0.1", "--grid", "triplet_weight=30,300"),
+        *("search", *FIT[1:6], "--grid", "anchor=0.003,0.1", "--grid", "triplet_weight=30,300"),
         *("--folds", "3", "--no-scale", "--seed", "4", "--out", "m.mdaml"),
     )
     twin = MetricSearchCV(
         MDaML(random_state=4),
-        {"anchor": [0, 0.1], "triplet_weight": [30, 300]},
+        {"anchor": [0.003, 0.1], "triplet_weight": [30, 300]},
         cv=ConstraintKFold(3, random_state=4),
         random_state=4,
     ).fit(X, triplets=T)

@@ -15,6 +15,13 @@ from mdaml.solver.spaces import LARGEST_CHANGE, FramePoint, FullRank, GeodesicPa
 from mdaml.stores.memory import MemoryStore
 
 
+class FrameSpace(FullRank):
+    """Metrics of full rank for objectives that evaluate themselves."""
+
+    def at(self, objective, F):
+        return objective.at(F)
+
+
 @dataclass(frozen=True)
 class LogBarrier:
     """``tr(A M) - log det M + offset``, whose minimum is at the inverse of A; in one dimension too.
@@ -24,7 +31,7 @@ class LogBarrier:
 
     A: np.ndarray
     offset: float = 0.0
-    space = FullRank()
+    space = FrameSpace()
     anchor = NO_ANCHOR
 
     def at(self, F):

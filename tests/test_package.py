@@ -31,8 +31,9 @@ def run(code):
 def test_public_names():
     nine = ["DMLMJ", "DMLdc", "DMLeig", "Euclidean", "GMML", "KISSME", "LFDA", "LMNN", "MDaML"]
     others = ["Constraints", "FoldedMetric", "PairVerifier", "audit", "fold_pipeline", "load"]
-    others += ["suggest_queries"]
-    assert sorted(mdaml.__all__) == sorted([*nine, "MDaMLCV", *others, "__version__"])
+    others += ["suggest_queries", "PRESETS", "Partners", "Preset", "limit_memory"]
+    more = ["LocalMDaML", "MDaMLCV"]
+    assert sorted(mdaml.__all__) == sorted([*nine, *more, *others, "__version__"])
     assert all(hasattr(mdaml, name) for name in mdaml.__all__)
     assert set(mdaml.__all__) <= set(dir(mdaml))
 

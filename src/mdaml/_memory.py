@@ -28,6 +28,15 @@ def limit_memory(limit: int | str | None) -> Iterator[None]:
         Maximum number of bytes, or text such as "2 GB", that a fit may use beyond X and the
         comparisons passed. None sets no limit, whatever the environment variable says.
 
+    Yields
+    ------
+    None
+        Fits in the block keep the limit.
+
+    See Also
+    --------
+    MDaML : The fits that keep the limit.
+
     Examples
     --------
     >>> import mdaml

@@ -259,8 +259,10 @@ class MDaML(WeakLearner):
 
         Parameters
         ----------
-        n_modes, eta, triplet_weight, ridge
-            K, η, λ₁ and λ₂.
+        n_modes : int or array of shape (n_samples, n_modes)
+            K, or first weights.
+        eta, triplet_weight, ridge : float
+            η, λ₁ and λ₂.
         **others : Any
             Further parameters of :class:`MDaML`.
 

@@ -29,6 +29,11 @@ class Partners:
     pairing : {"grid", "zip"}, default="grid"
         Combine every similar partner with every dissimilar one, or pair them off in turn.
 
+    See Also
+    --------
+    MDaML : Takes it as ``partners``.
+    Preset : A whole row of defaults.
+
     Examples
     --------
     >>> from mdaml import MDaML, Partners
@@ -84,6 +89,11 @@ class Preset:
         Look for groups that the comparisons follow, and learn from these as from labels.
     measure : bool
         Measure on held-out points or samples what is gained.
+
+    See Also
+    --------
+    MDaML : Takes it as ``goal``.
+    Partners : How triplets are drawn from labels.
 
     Examples
     --------
