@@ -21,7 +21,6 @@ from mdaml.estimators.local_basis import (
     lend,
 )
 from mdaml.estimators.mdaml import MDaML
-from mdaml.estimators.summary import describe_gain
 
 
 class LocalMDaML(WeakLearner):
@@ -279,6 +278,8 @@ class LocalMDaML(WeakLearner):
         8 places and 0 maps, given
         """
         check_is_fitted(self, "components_")
+        from mdaml.estimators.summary import describe_gain
+
         source = "chosen on held-out data" if self.tried_ else "given"
         tried = [
             f"  {each['n_places']:4d} places, {each['n_maps']} maps: {each['score']:.1%}"

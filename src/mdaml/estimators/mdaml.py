@@ -17,7 +17,6 @@ from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain, warn_of_input
 from mdaml.estimators.posing import Posed, place, pose
 from mdaml.estimators.presets import Partners, Preset
-from mdaml.estimators.summary import describe_fit
 from mdaml.holdout.rule import Gain
 from mdaml.solver.run import Run
 
@@ -396,4 +395,6 @@ class MDaML(WeakLearner):
         MDaML: 200 samples of 4 features, 2000 triplets
         """
         check_is_fitted(self, "components_")
+        from mdaml.estimators.summary import describe_fit
+
         return describe_fit(self)

@@ -25,7 +25,6 @@ from mdaml.estimators.mdaml_folds import (
 )
 from mdaml.estimators.posing import amount_anchors, check_low_rank, groups_of
 from mdaml.estimators.presets import PRESETS, Partners
-from mdaml.estimators.summary import describe_fit, describe_gain
 from mdaml.holdout.rule import (
     LEVEL,
     LEVEL_OF_LABELS,
@@ -196,6 +195,8 @@ class MDaMLCV(WeakLearner):
         MDaMLCV chose among 13 candidates
         """
         check_is_fitted(self, "components_")
+        from mdaml.estimators.summary import describe_fit, describe_gain
+
         chosen = ", ".join(f"{k}={v!r}" for k, v in self.cv_results_["params"][0].items())
         n_tried = len(self.cv_results_["params"])
         first = f"MDaMLCV chose among {n_tried} candidates: {chosen or 'the defaults of MDaML'}"

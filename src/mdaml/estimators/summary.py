@@ -52,9 +52,10 @@ def _trace_others(model: Any) -> list[tuple[str, str, str]]:
     if preset is None and isinstance(model.goal, str):  # a file of the first candidate
         return []
     preset = preset or as_preset(model, model.goal)
-    partners = as_partners(model, model.partners, preset.partners)
+    partners = as_partners(model, getattr(model, "partners", "auto"), preset.partners)
     drawn = f"{partners.n_similar} + {partners.n_dissimilar} {partners.kind}"
-    start = model.init_metric if isinstance(model.init_metric, str) else "a matrix"
+    given_start = getattr(model, "init_metric", "auto")
+    start = given_start if isinstance(given_start, str) else "a matrix"
     values = {
         "partners": drawn,
         "init_metric": preset.init_metric if start == "auto" else start,
@@ -64,7 +65,7 @@ def _trace_others(model: Any) -> list[tuple[str, str, str]]:
         del values["partners"]
     traced = []
     for name, value in values.items():
-        given = getattr(model, name)
+        given = getattr(model, name, "auto")
         by_row = isinstance(given, str) and given == "auto"
         traced.append((name, str(value), f"preset {row}" if by_row else "given"))
     return traced
