@@ -47,6 +47,8 @@ from mdaml.experiments.report import write_report
 from mdaml.experiments.results import read_published, read_results
 from mdaml.experiments.toy_figure import learn_toy
 
+pytestmark = pytest.mark.needs("jinja2")
+
 TABLES = ("accuracy", "tests", "variants", "times", "parameters", "sizes")
 FIGURES = ("critical_difference", "fixed_weights", "images", "convergence", "sensitivity", "toy")
 
