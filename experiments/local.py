@@ -12,7 +12,7 @@ distances as its loss, AdamW, and stops early by comparisons of held-out points.
 which is not among the requirements here; without it its jobs are left out.
 
 ``MDAML_DATA=... python experiments/local.py run`` appends to results/local.jsonl and goes on where
-it was interrupted; ``python experiments/local.py report`` prints the tables of docs/supervision.md.
+it was interrupted; ``python experiments/local.py report`` prints the tables of docs/places.md.
 """
 
 import argparse
