@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from mdaml import DMLMJ, GMML, KISSME, LFDA, LMNN, DMLdc, DMLeig, Euclidean, MDaML, MDaMLCV
 from mdaml.datasets import make_multimodal
-from mdaml.estimators.packing import PackedRows
+from mdaml.estimators.base import PackedRows
 
 NAMES = ["a", "b"]
 DENSE_ONLY = [MDaML(), MDaMLCV(), LMNN(), DMLeig(), DMLMJ(), LFDA(), DMLdc()]

@@ -13,7 +13,7 @@ from mdaml._validation import ignore_warnings
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.products import blocks, one_blas_thread, rows_per_block
 
-# From the study of docs/supervision.md, "Places for modes".
+# From the study of docs/places.md.
 N_NEAREST = 4  # modes that a row belongs to
 SOFTNESS = 0.7  # mean gaps between the squared distances to the nearest two centres
 SCALE = 6.0  # a whole membership, in standard deviations of a feature

@@ -2,7 +2,9 @@
 
 import inspect
 import sys
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +19,6 @@ from mdaml._samples import explain_samples
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import warn
 from mdaml.estimators.handover import Handover
-from mdaml.estimators.packing import PackedRows
 from mdaml.estimators.scores import Scores
 from mdaml.kernels.products import blocks, rows_per_block
 
@@ -317,3 +318,33 @@ def _warn_of_unlabelled(y: ArrayLike) -> None:
             "behind this step takes -1 for one more class. Fit the metric first, then a pipeline "
             "of FrozenEstimator(metric) and the classifier to the labelled rows alone."
         )
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """An array of integers, compressed without loss.
+
+    Comparisons are sorted by their first member: differences of consecutive ones are mostly zero.
+    """
+
+    data: bytes
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rows: Any) -> "PackedRows":
+        """Pack an array of integers of shape (n, k)."""
+        steps = np.diff(rows.T.astype(np.int64), prepend=0)  # (k, n), each column by itself
+        small: IntArray = steps.astype(np.int32) if np.abs(steps).max(initial=0) < 2**31 else steps
+        size = small.dtype.itemsize
+        # Bytes of the same place together: those of small numbers are all zero or all 255.
+        planes = np.ascontiguousarray(small).view(np.uint8).reshape(-1, size).T
+        data = size.to_bytes(1, "little") + zlib.compress(planes.tobytes(), 1)
+        return cls(data, rows.dtype.str, rows.shape)
+
+    def unpack(self) -> IntArray:
+        """Return the array."""
+        size, planes = self.data[0], np.frombuffer(zlib.decompress(self.data[1:]), np.uint8)
+        by_number = np.ascontiguousarray(planes.reshape(size, -1).T)
+        steps = by_number.view(f"<i{size}").reshape(self.shape[::-1])
+        return np.ascontiguousarray(np.cumsum(steps, axis=1, dtype=np.int64).T).astype(self.dtype)

@@ -42,20 +42,38 @@ class LocalMDaML(WeakLearner):
     Parameters
     ----------
     n_places : int or "auto", default="auto"
-        Number of modes with a place. "auto" tries none, 32, 128 and 256, at most one for four rows
+        Number of modes with a place. "auto" tries none, 32, 128 and 512, at most two for five rows
         of X, on comparisons of held-out points, or of labels by 3-NN on held-out samples. More are
         taken only if they lead fewer by more than chance.
     n_maps : int or "auto", default="auto"
-        Number of wide modes with a map. "auto" tries none and 4, after the places; none for labels.
+        Number of wide modes with a map. "auto" tries none and 4, after the places and where there
+        are at most 320 columns; none for labels.
     n_nearest : int, default=4
         In how many of the nearest modes with a place a sample is a member.
-    goal, triplet_weight, ridge, anchor
+    goal : {"auto", "comparisons", "neighbors"}, default="auto"
         As for :class:`MDaML`.
+    triplet_weight, ridge : float or "auto", default="auto"
+        As for :class:`MDaML`.
+    anchor : float or "auto", default="auto"
+        As for :class:`MDaML`. With places "auto" is what one linear map chooses, but at least 0.1,
+        which keeps neighbours and costs no agreement; at low rank at least 1, times the share of
+        the rank in the columns.
     n_components : int or None, default=None
         Rank of the metric, up to the number of columns of the basis. A low rank keeps agreement
         and loses neighbours of the kinds.
-    max_iter, tol, verbose, callback, device, random_state
-        As for :class:`MDaML`. The columns of the basis are kept in memory beside X.
+        None is full rank up to 320 columns, and 128 above.
+    max_iter : int or "auto", default="auto"
+        As for :class:`MDaML`.
+    tol : float, default=1e-4
+        As for :class:`MDaML`.
+    verbose : int, default=0
+        As for :class:`MDaML`.
+    callback : callable or None, default=None
+        As for :class:`MDaML`.
+    device : {None, "cpu", "cuda", "auto"}, default=None
+        As for :class:`MDaML`; the columns of the basis are made on the processor.
+    random_state : int, Generator, RandomState or None, default=None
+        As for :class:`MDaML`. The modes depend on X alone.
 
     Attributes
     ----------

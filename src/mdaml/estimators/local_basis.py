@@ -14,7 +14,7 @@ from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
 from mdaml.holdout.places import Size, Trial, choose_size, make_judge
 
-# What is tried where "auto" stands; see docs/supervision.md.
+# What is tried where "auto" stands; see docs/places.md.
 PLACES, MAPS = (32, 128, 512), (4,)
 _ROWS_FOR_A_PLACE = 2.5
 _ROUNDS_TO_CHOOSE = 2
