@@ -14,6 +14,7 @@ from mdaml.ask.running import Running
 from mdaml.ask.security import Access, is_loopback
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
+from mdaml.ask.study import OnChanges
 from mdaml.constraints import Constraints
 
 
@@ -28,6 +29,7 @@ def serve(
     gold: Constraints | None = None,
     intro: str = "",
     learns: bool = True,
+    changes: OnChanges = "refuse",
     ready: Callable[[Running], None] | None = None,
 ) -> None:
     """Show pages where people answer, until the process is interrupted.
@@ -53,6 +55,9 @@ def serve(
         Instructions and consent, in Markdown.
     learns : bool, default=True
         Whether to learn, in another process. Of several servers, one should learn.
+    changes : {"refuse", "accept"}, default="refuse"
+        What to do if `answers` holds a study with other items, features, words, options or another
+        introduction: raise an error that tells what differs, or go on with the answers.
     ready : callable, optional
         Called with the running site, whose ``url`` and ``owner_url`` can then be opened.
 
@@ -79,7 +84,8 @@ def serve(
     is_open = is_loopback(host) and not links
     access = Access() if is_loopback(host) else Access(hosts=("*",))
     access = Access(is_open=is_open, hosts=access.hosts)
-    site = Site(known, plan or Plan(), Storage(answers), access, gold, intro)
+    storage = Storage(answers)
+    site = Site(known, plan or Plan(), storage, access, gold, intro, changes=changes)
     running = Running(site, host, port, learns=learns)
     running.run(None if ready is None else lambda: ready(running))
 
@@ -104,6 +110,8 @@ class Interview:
         A file that keeps the answers. None: they are deleted with this object.
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit.
+    changes : {"refuse", "accept"}, default="refuse"
+        As for :func:`serve`.
 
     See Also
     --------
@@ -129,6 +137,7 @@ class Interview:
         folder: str | Path = ".",
         answers: str | Path | None = None,
         plan: Plan | None = None,
+        changes: OnChanges = "refuse",
     ) -> None:
         samples = None if X is None else np.asarray(X, float)
         shown = [Column(kind, list(c)) for kind, c in (("text", texts), ("image", images)) if c]
@@ -144,7 +153,7 @@ class Interview:
         frames = "http://localhost:* http://127.0.0.1:* https://localhost:*"
         access = Access(person="me", frames=frames)
         self._storage = Storage(place)
-        site = Site(self._items, plan or Plan(), Storage(place), access)
+        site = Site(self._items, plan or Plan(), Storage(place), access, changes=changes)
         self._running = Running(site, port=0, learns=samples is not None)
         self._running.start()
 

@@ -131,6 +131,16 @@ class Items:
             parts.append({"kind": "numbers", "rows": [[n, f"{value:.4g}"] for n, value in few]})
         return {"name": self.ids[row], "parts": parts or [{"kind": "text", "text": self.ids[row]}]}
 
+    def content(self, row: int) -> list[object]:
+        """Return what tells an item from others: what it shows, and sizes of its files."""
+        parts: list[object] = []
+        for place, (kind, cells) in enumerate(self.columns):
+            found = self.find_file(row, place)
+            parts.append([kind, cells[row], found[0].stat().st_size if found else None])
+        if not parts and self.X is not None:
+            parts.append(self.X[row].tolist())
+        return parts
+
     def find_file(self, row: int, place: int) -> tuple[Path, str] | None:
         """Return the file of an item and its type, if it may be sent.
 

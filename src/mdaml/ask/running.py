@@ -8,8 +8,11 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
+from sqlalchemy.exc import DBAPIError
+
 from mdaml.ask import learner
 from mdaml.ask.server import Site
+from mdaml.ask.storage import Stamp
 
 _WATCH = 2.0  # seconds between looks at the learner
 
@@ -82,14 +85,26 @@ class Running:
         self._thread.join()
 
     def _watch(self) -> None:
-        """Start the learner, and start it again if it dies; answers do not wait for it."""
-        n_starts = 0
+        """Start the learner, and start it again if it dies; answers do not wait for it.
+
+        One that ended by an error would meet it again: it waits for other answers.
+        """
+        n_starts, stamp = 0, None
         while self._learns:
             if self._learner is None or not self._learner.is_alive():
-                time.sleep(min(n_starts * _WATCH, 60.0))  # not again and again without a pause
-                self._learner = learner.start(self.site.storage.url, self.site.items)
-                n_starts += 1
+                failed = self._learner is not None and (self._learner.exitcode or 0) > 0
+                now = self._read_stamp()
+                if not failed or now != stamp:
+                    time.sleep(min(n_starts * _WATCH, 60.0))
+                    self._learner = learner.start(self.site.storage.url, self.site.items)
+                    n_starts, stamp = n_starts + 1, now
             time.sleep(_WATCH)
+
+    def _read_stamp(self) -> Stamp | None:
+        try:
+            return self.site.storage.stamp()
+        except DBAPIError:  # the database is away for a while
+            return None
 
     def _stop(self) -> None:
         self._learns = False

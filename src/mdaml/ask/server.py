@@ -25,6 +25,7 @@ from mdaml.ask.markdown import to_html
 from mdaml.ask.questions import Composer, Plan, Row
 from mdaml.ask.security import COOKIE, OWNER_COOKIE, Access, Rates, Signer
 from mdaml.ask.storage import Storage
+from mdaml.ask.study import OnChanges, open_study
 from mdaml.constraints import Constraints
 
 _HERE = Path(__file__).parent
@@ -56,6 +57,8 @@ class Site:
         Instructions and consent, in Markdown; nothing is asked before they are accepted.
     seed : int or None
         Seed of the random questions; None for other questions every time.
+    changes : {"refuse", "accept"}
+        What to do if the database holds answers to something else: raise an error, or go on.
     """
 
     items: Items
@@ -65,9 +68,11 @@ class Site:
     gold: Constraints | None = None
     intro: str = ""
     seed: int | None = None
+    changes: OnChanges = "refuse"
 
     def __post_init__(self) -> None:
         """Prepare everything that can fail before the first request."""
+        self.study = open_study(self.storage, self.items, self.plan, self.intro, self.changes)
         self.signer = Signer(self.storage.keep_setting("secret", Signer.make_secret()))
         self.composer = Composer(self.plan, self.items.ids, self.gold, self.seed)
         self.collector = Collector(self.storage, self.composer)
@@ -223,17 +228,17 @@ class Site:
                 person = security.check_person(form.get("name"))
             except ValueError as error:
                 raise HTTPException(400, str(error)) from None
-        if self.intro and form.get("consent") != "yes":
+        if self.study.intro and form.get("consent") != "yes":
             raise HTTPException(400, "Please agree to the text first.")
-        await run_in_threadpool(self._add_person, person, consent=bool(self.intro))
+        await run_in_threadpool(self._add_person, person, intro=self.study.intro)
         return self._let_in(request, person, "/ask")
 
-    def _add_person(self, person: str, *, consent: bool) -> None:
+    def _add_person(self, person: str, *, intro: str = "") -> None:
         known = self.storage.persons()
         if len(known) >= _MOST_PERSONS and person not in {row["id"] for row in known}:
             raise HTTPException(503, "There are too many persons.")
         with self.storage.write() as change:
-            change.add_person(person, consent=consent)
+            change.add_person(person, intro=intro)
 
     def _let_in(self, request: Request, person: str, path: str) -> Response:
         return self._redirect(request, path, COOKIE, self.signer.seal("person", person))
@@ -251,14 +256,14 @@ class Site:
         person = self.signer.unseal("person", request.path_params["sealed"])
         if person is None:
             raise self._refuse_link(request)
-        await run_in_threadpool(self._add_person, person, consent=False)
+        await run_in_threadpool(self._add_person, person)
         return self._let_in(request, person, "/")
 
     async def _join(self, request: Request) -> Response:
         if not self.signer.is_signed("join", "", request.path_params["signature"]):
             raise self._refuse_link(request)
         person = self._person(request) or f"guest {Signer.make_secret()[:8]}"
-        await run_in_threadpool(self._add_person, person, consent=False)
+        await run_in_threadpool(self._add_person, person)
         return self._let_in(request, person, "/")
 
     async def _enter_owner(self, request: Request) -> Response:
@@ -282,10 +287,11 @@ class Site:
 
     async def _has_agreed(self, person: str) -> bool:
         """Whether a person accepted the text; a yes is remembered, without the database."""
-        if self.intro and person not in self._agreed:
+        intro = self.study.intro
+        if intro and person not in self._agreed:
             known = await run_in_threadpool(self.storage.persons)
-            self._agreed |= {row["id"] for row in known if row["consent"]}
-        return not self.intro or person in self._agreed
+            self._agreed |= {row["id"] for row in known if row["intro"] == intro}
+        return not intro or person in self._agreed
 
     async def _take_answers(self, request: Request) -> Response:
         person = self._need_person(request)
@@ -301,7 +307,14 @@ class Site:
         return JSONResponse(reply | {"questions": questions})
 
     def _show(self, ids: Sequence[str]) -> list[Row]:
-        return [self.items.show(self.items.rows[name]) for name in ids]
+        return [self._show_item(name) for name in ids]
+
+    def _show_item(self, name: str) -> Row:
+        """Return what is shown of an item; its name if it was removed."""
+        row = self.items.rows.get(name)
+        if row is None:
+            return {"name": name, "parts": [{"kind": "text", "text": name}]}
+        return self.items.show(row)
 
     async def _send_file(self, request: Request) -> Response:
         if self._person(request) is None:
@@ -342,8 +355,10 @@ class Site:
         self._need_owner(request)
         latest = await run_in_threadpool(self.storage.latest, "report", "time")
         report = dict(latest["report"]) if latest else {}
-        shown = {row: self.items.show(row) for row in report.get("rows", [])}
-        return JSONResponse(report | {"items": shown, "time": latest["time"] if latest else None})
+        shown = {name: self._show_item(name) for name in report.get("rows", [])}
+        failure = await run_in_threadpool(self.storage.failure)
+        time = latest["time"] if latest else None
+        return JSONResponse(report | {"items": shown, "time": time, "failure": failure})
 
     async def _make_links(self, request: Request) -> Response:
         self._need_owner(request)
@@ -369,7 +384,9 @@ class Site:
         return _download(body, _TABLES[kind], f"answers.{kind}")
 
     def _write_answers(self, kind: str) -> bytes:
-        supervision = to_constraints(self.storage.answers(), self.items.ids)
+        answers = self.storage.answers()
+        gone = {name for a in answers for name in a["items"]} - self.items.rows.keys()
+        supervision = to_constraints(answers, [*self.items.ids, *sorted(gone)])
         if supervision is None:
             raise HTTPException(404, "There are no answers yet.")
         with tempfile.TemporaryDirectory() as folder:

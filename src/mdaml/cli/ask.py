@@ -146,6 +146,22 @@ _Learn: TypeAlias = Annotated[
         panel=_SERVER, text="Learn while people answer. With several servers, let only one learn."
     ),
 ]
+_NewStudy: TypeAlias = Annotated[
+    bool,
+    _option(
+        "--new-study",
+        panel=_SERVER,
+        text="Begin another study in a new file beside --answers, such as answers-2.db.",
+    ),
+]
+_AcceptChanges: TypeAlias = Annotated[
+    bool,
+    _option(
+        "--accept-changes",
+        panel=_SERVER,
+        text="Go on with the answers although items, features, question or options have changed.",
+    ),
+]
 _Browser: TypeAlias = Annotated[bool, _option(panel=_SERVER, text="Open the page in a browser.")]
 
 
@@ -175,6 +191,8 @@ def ask(
     port: _Port = 8765,
     links: _Links = False,
     learn: _Learn = True,
+    new_study: _NewStudy = False,
+    accept_changes: _AcceptChanges = False,
     browser: _Browser = True,
 ) -> None:
     """Ask people which items are alike, and learn a metric while they answer.
@@ -185,6 +203,7 @@ def ask(
     """
     from mdaml.ask import serve
     from mdaml.ask.questions import Plan
+    from mdaml.ask.study import find_new_place
 
     with (
         run_command(interrupted="Stopped. All answers are stored.") as screen,
@@ -212,9 +231,13 @@ def ask(
         options = {"id_column": id_column, "features": features, "folder": folder}
         known = _read(items, columns, scale=scale, **options)
         with convert_errors():
+            place: str | Path = database or answers
+            if new_study:
+                place = find_new_place(place)
+                screen.print(f"Answers: {place}. Pass --answers {place} to go on with them.")
             serve(
                 known,
-                database or answers,
+                place,
                 plan=plan,
                 host=host,
                 port=port,
@@ -222,6 +245,7 @@ def ask(
                 gold=_read_gold(gold, known.ids, form),
                 intro="" if intro is None else _read_text(intro),
                 learns=learn,
+                changes="accept" if accept_changes else "refuse",
                 ready=lambda running: _announce(screen, running, known, browser),
             )
 

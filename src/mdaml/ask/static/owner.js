@@ -109,7 +109,9 @@ function show(report) {
   }
   get("figures").replaceChildren(...figures.map(([name, value]) =>
     element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }))));
-  const said = `${count(report.n_answers, "answer", "answers")} of ${count(report.persons.length, "person", "persons")}. ${judge(report)}`;
+  const notes = [];
+  if (report.declined) notes.push(`A newer model of ${report.declined.n_answers} answers is not used: the held-out answers speak against it.`);
+  const said = `${count(report.n_answers, "answer", "answers")} of ${count(report.persons.length, "person", "persons")}. ${[judge(report), ...notes].join(" ")}`;
   if (get("summary").textContent !== said) get("summary").textContent = said;
   fill("persons", ["Person", "Answers", "Estimated error", "Remark", "Same again", "As others", "Catch right", "Cannot tell", "Skipped", "Chose left", "Median time"],
     report.persons.map((p) => [p.who, p.answers, round(p.error), p.remark || "–", ratio(p.same_again), ratio(p.as_others), ratio(p.catch), p.unsure, p.skipped, ratio(p.left), p.seconds === null ? "–" : `${p.seconds.toFixed(1)} s`]),
@@ -126,6 +128,8 @@ function show(report) {
 async function update() {
   try {
     const report = await (await fetch(`${root}/api/owner`)).json();
+    get("failure").hidden = !report.failure;
+    if (report.failure) get("failure").textContent = `The learner has stopped, and these figures are of its last run: ${report.failure} Answers are stored all the same.`;
     if (report.time && report.time !== seen) { seen = report.time; latest = report; show(report); }
   } catch { get("summary").textContent = "The server cannot be reached."; seen = null; }
   setTimeout(update, 3000);
