@@ -147,7 +147,7 @@ def measure_load(persons: int, minutes: float) -> dict:
 
 def measure_growth(n_first: int = 1140, n_more: int = 240, step: int = 12) -> dict:
     """Return the agreement with the truth of a good model, and after a few more right answers."""
-    rng, weights = np.random.default_rng(0), np.exp(-0.36 * np.arange(50))
+    rng, weights = np.random.default_rng(0), np.exp(-0.45 * np.arange(50))
     X = rng.normal(size=(20_000, 50))
     items = Items([str(row) for row in range(len(X))], X=X)
     exam = rng.integers(len(X), size=(20_000, 3))

@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from sqlalchemy.exc import DataError
+
 from mdaml.ask.questions import Composer, Person, Row, check_choice
 from mdaml.ask.storage import Storage, Transaction
 
@@ -86,6 +88,13 @@ class Collector:
                 self._refresh(change)
                 replies = [self._apply(change, request) for request in batch]
                 stamp = change.stamp()
+        except DataError as error:  # of one of them: the others must not wait for it
+            self._persons.clear()
+            if len(batch) == 1:
+                batch[0].done.set_exception(error)
+            for request in batch if len(batch) > 1 else ():
+                self._handle([request])
+            return
         except BaseException as error:  # passed to those who wait: the thread must go on
             self._persons.clear()  # they may hold what was not stored
             for request in batch:
@@ -189,7 +198,12 @@ class Collector:
 
 
 def _check_id(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and 8 <= len(value) <= 64 and value.isascii()
+    return (
+        isinstance(value, str)
+        and 8 <= len(value) <= 64
+        and value.isascii()
+        and value.isprintable()  # PostgreSQL has no NUL
+    )
 
 
 def _check_seconds(value: object) -> float | None:

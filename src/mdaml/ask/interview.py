@@ -11,7 +11,7 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Column, Items, read_items
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
-from mdaml.ask.security import Access, is_loopback
+from mdaml.ask.security import Access, is_loopback, split_host
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
 from mdaml.ask.study import OnChanges
@@ -26,6 +26,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8765,
     links: bool = False,
+    guests: int = 1000,
+    public_url: str = "",
     gold: Constraints | None = None,
     intro: str = "",
     learns: bool = True,
@@ -49,6 +51,11 @@ def serve(
         0 for any that is free.
     links : bool, default=False
         Whether links are always needed.
+    guests : int, default=1000
+        How many persons may come by the link for anybody.
+    public_url : str, default=""
+        The address under which others reach the server, such as that of a proxy; links begin with
+        it, and are always needed then.
     gold : Constraints, optional
         Questions with known answers.
     intro : str, default=""
@@ -81,9 +88,11 @@ def serve(
     open http://127.0.0.1
     """
     known = items if isinstance(items, Items) else read_items(Path(items))
-    is_open = is_loopback(host) and not links
-    access = Access() if is_loopback(host) else Access(hosts=("*",))
-    access = Access(is_open=is_open, hosts=access.hosts)
+    is_open = is_loopback(host) and not links and not public_url
+    hosts: Sequence[str] = Access().hosts if is_loopback(host) else ("*",)
+    if public_url:
+        hosts = (*hosts, split_host(public_url.partition("://")[2].partition("/")[0])[0])
+    access = Access(is_open=is_open, hosts=hosts, most_guests=guests, public_url=public_url)
     storage = Storage(answers)
     site = Site(known, plan or Plan(), storage, access, gold, intro, changes=changes)
     running = Running(site, host, port, learns=learns)

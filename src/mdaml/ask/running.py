@@ -11,6 +11,7 @@ from types import FrameType
 from sqlalchemy.exc import DBAPIError
 
 from mdaml.ask import learner
+from mdaml.ask.connections import BACKLOG, limit_connections, spare_log
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Stamp
 
@@ -42,7 +43,14 @@ class Running:
         self.port: int = self._socket.getsockname()[1]
         shown = "localhost" if host in ("0.0.0.0", "::") else host
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
-        config = uvicorn.Config(site.app(), log_level="warning", access_log=False, ws="none")
+        config = uvicorn.Config(
+            site.app(),
+            http=limit_connections(),
+            backlog=BACKLOG,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+        )
         self._server = uvicorn.Server(config)
         self._learns = learns
         self._learner: BaseProcess | None = None
@@ -62,7 +70,8 @@ class Running:
                 self._watcher.start()
             if ready is not None:
                 ready()
-            self._server.run(sockets=[self._socket])
+            with spare_log("uvicorn.error", "asyncio"):
+                self._server.run(sockets=[self._socket])
         finally:
             self._stop()
             if before is not None:
@@ -131,6 +140,8 @@ def _leave_in_order() -> Callable[[int, FrameType | None], object] | int | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise ValueError(f"The port must be 0 to 65535, got {port}.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

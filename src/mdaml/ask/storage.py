@@ -1,12 +1,15 @@
 """Persons, questions, answers and models in a database: SQLite in one file, or PostgreSQL."""
 
+import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -34,6 +37,7 @@ _NEWEST_REPORT = sa.select(sa.func.max(REPORTS.c.version))
 
 Stamp = tuple[int, float]
 _Inserts = dict[sa.Table, sa.Insert]
+_COMMITS = 100  # after which they are moved to the file of SQLite
 _LOCK = "SELECT pg_advisory_xact_lock(1835296108)"
 
 
@@ -48,11 +52,13 @@ class Storage:
 
     def __init__(self, place: str | Path) -> None:
         self.url = _to_url(place)
-        self._engine = sa.create_engine(self.url, pool_pre_ping=not self.is_file)
+        self._engine = _make_engine(self.url)
+        if self.is_file:
+            _close_to_others(self.name)
         if self.is_file:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
-        self._turn = threading.Lock()
+        self._turn, self._n_commits = threading.Lock(), 0
         insert = sqlite.insert if self.is_file else postgresql.insert
         tables = METADATA.tables.values()
         self._insert: _Inserts = {t: insert(t).on_conflict_do_nothing() for t in tables}
@@ -60,13 +66,13 @@ class Storage:
             with self._engine.begin() as connection:
                 self._create(connection)
         except sa.exc.DBAPIError as error:
-            what = f"{place}: cannot store answers there: {error.orig}."
-            raise ValueError(what) from None
+            why = _hide_password(str(error.orig).strip(), self.url)
+            raise ValueError(f"{self.name}: cannot store answers there: {why}.") from None
         found = self.keep_setting("schema", SCHEMA)
         if found != SCHEMA:
             raise ValueError(
-                f"{place}: it was written by another version of mdaml (format {found}; this one "
-                f"reads {SCHEMA}). Name another file."
+                f"{self.name}: it was written by another version of mdaml (format {found}; this "
+                f"one reads {SCHEMA}). Name another file."
             )
 
     def _create(self, connection: sa.Connection) -> None:
@@ -90,9 +96,10 @@ class Storage:
 
     @property
     def name(self) -> str:
-        """The file, or the address of the database without its password."""
-        shown = sa.make_url(self.url)
-        return str(shown.database) if self.is_file else shown.render_as_string(hide_password=True)
+        """The file, or the address of the database without user, password and options."""
+        if self.is_file:
+            return str(sa.make_url(self.url).database)
+        return f"postgresql://{self.url.rpartition('@')[2].rpartition('://')[2].partition('?')[0]}"
 
     def close(self) -> None:
         """Close all connections."""
@@ -111,6 +118,9 @@ class Storage:
                 if not self.is_file:
                     connection.exec_driver_sql(_LOCK)
                 yield Transaction(connection, self._insert)
+            self._n_commits += 1
+            if self.is_file and self._n_commits % _COMMITS == 0:
+                _move_to_file(connection)
 
     def keep_setting(self, name: str, value: str) -> str:
         """Store a setting unless it is there already, and return its value."""
@@ -307,11 +317,63 @@ def _to_url(place: str | Path) -> str:
     raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
 
 
+def _make_engine(url: str) -> sa.Engine:
+    """Return what connects to a database; errors name no password."""
+    try:
+        return sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    except ModuleNotFoundError:
+        raise ValueError('PostgreSQL needs psycopg: pip install "psycopg[binary]".') from None
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(
+            "The address of the database cannot be read. It must look like "
+            "postgresql://user:password@host:5432/name; signs such as @ : / in a password are "
+            "written %40 %3A %2F."
+        ) from None
+
+
+def _close_to_others(path: str) -> None:
+    """Let only this user read a file, which holds the secret of all links, and its companions."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        for name in (path, f"{path}-wal", f"{path}-shm"):
+            if Path(name).exists():
+                Path(name).chmod(0o600)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot store answers there: {error.strerror}.") from None
+
+
+def _hide_password(text: str, url: str) -> str:
+    """Return a message, unless it names a part of the password."""
+    given = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    named = parse_qs(urlsplit(url).query).get("password", [])
+    secrets = {part for word in (given, unquote(given), *named) for part in re.split("[@:/]", word)}
+    if any(len(part) > 1 and part in text for part in secrets):
+        return "what the database says names the password and is left out"
+    return text
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit."""
+    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit.
+
+    What was written ahead is moved to the file by `_move_to_file`. SQLite would do it at the end of
+    a commit and report one as failed that is on the disk, if there is no room for both files.
+    """
     connection.isolation_level = None  # transactions begin where the code says so
-    for line in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+    for line in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "busy_timeout=10000",
+        "wal_autocheckpoint=0",
+    ):
         connection.execute(f"PRAGMA {line}")
+
+
+def _move_to_file(connection: sa.Connection) -> None:
+    """Move what was written ahead to the file of the database, as far as there is room."""
+    plain = connection.connection.driver_connection  # outside of any transaction
+    assert isinstance(plain, sqlite3.Connection)
+    with suppress(sqlite3.OperationalError):  # commits are safe where they are, without room too
+        plain.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

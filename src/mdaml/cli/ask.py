@@ -135,10 +135,23 @@ _Host: TypeAlias = Annotated[
     ),
 ]
 _Port: TypeAlias = Annotated[
-    int, _option(panel=_SERVER, text="Port to listen on; 0 picks a free one.")
+    int, _option(panel=_SERVER, text="Port to listen on; 0 picks a free one.", min=0, max=65535)
 ]
 _Links: TypeAlias = Annotated[
     bool, _option("--links", panel=_SERVER, text="Always require personal links.")
+]
+_Guests: TypeAlias = Annotated[
+    int, _option(panel=_SERVER, metavar="N", text="Most persons by the link for anybody.", min=0)
+]
+_PublicUrl: TypeAlias = Annotated[
+    str,
+    _option(
+        panel=_SERVER,
+        metavar="URL",
+        text="Address under which others reach this server, such as that of a proxy; links begin "
+        "with it, and people need one.",
+        show_default=False,
+    ),
 ]
 _Learn: TypeAlias = Annotated[
     bool,
@@ -190,6 +203,8 @@ def ask(
     host: _Host = "127.0.0.1",
     port: _Port = 8765,
     links: _Links = False,
+    guests: _Guests = 1000,
+    public_url: _PublicUrl = "",
     learn: _Learn = True,
     new_study: _NewStudy = False,
     accept_changes: _AcceptChanges = False,
@@ -242,6 +257,8 @@ def ask(
                 host=host,
                 port=port,
                 links=links,
+                guests=guests,
+                public_url=public_url,
                 gold=_read_gold(gold, known.ids, form),
                 intro="" if intro is None else _read_text(intro),
                 learns=learn,

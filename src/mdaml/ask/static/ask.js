@@ -5,7 +5,7 @@ const page = document.getElementById("page");
 const get = (id) => document.getElementById(id);
 const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
 const form = page.dataset.form, nPicks = form === "pick" ? Number(page.dataset.pick) : 1;
-const root = meta("root"), prefix = `mdaml:${page.dataset.person}:`;
+const root = meta("root"), prefix = `mdaml:${page.dataset.study}:${encodeURIComponent(page.dataset.person)}:`;
 const firstChoice = form === "odd" || form === "same" ? 0 : 1;
 const GUARD = 150; // ms in which a second click of a double click does not count
 

@@ -146,6 +146,7 @@ get("links").addEventListener("submit", async (event) => {
   const reply = await response.json();
   get("made").replaceChildren(...(reply.links || []).map(([name, link]) =>
     element("li", {}, `${name}: `, element("a", { href: link, textContent: link }))));
+  if (reply.note) get("made").append(element("li", { className: "hint", textContent: reply.note }));
   if (!response.ok) get("made").replaceChildren(element("li", { textContent: reply.error }));
 });
 update();
