@@ -3,8 +3,9 @@
 ``python benchmarks/ask.py load``: 100 persons, each with an answer every two seconds, on a server
 with 10 000 items of 384 features whose learner runs beside it; times of the answers, and memory.
 
-``python benchmarks/ask.py grow``: 20 000 items of 50 features, 1140 answers, then 240 right ones of
-six persons, twelve at a time: the share of comparisons that the served model has right.
+``python benchmarks/ask.py grow``: 20 000 items of 50 features, 1140 answers to learn from
+and 285 held out, then 240 right ones of six persons, twelve at a time: the share of comparisons
+that the served model has right.
 
 ``python benchmarks/ask.py teach``: a simulated person who errs in 10 % of the answers, active
 against random questions. The person follows a metric that was learned from all answers of real
@@ -145,7 +146,7 @@ def measure_load(persons: int, minutes: float) -> dict:
 # Learning on
 
 
-def measure_growth(n_first: int = 1140, n_more: int = 240, step: int = 12) -> dict:
+def measure_growth(n_first: int = 1425, n_more: int = 240, step: int = 12) -> dict:
     """Return the agreement with the truth of a good model, and after a few more right answers."""
     rng, weights = np.random.default_rng(0), np.exp(-0.45 * np.arange(50))
     X = rng.normal(size=(20_000, 50))

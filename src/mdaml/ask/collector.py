@@ -55,8 +55,8 @@ class Collector:
         Returns
         -------
         future : of a dict
-            ``questions`` that are open, the number of answers ``n_answers``, the ``limit``, and
-            ``refused``, the reasons why events were refused.
+            ``questions`` that are open, the ``last`` one that was answered, the number of answers
+            ``n_answers``, the ``limit``, and ``refused``, the reasons why events were refused.
         """
         request = _Request(person, events)
         self._requests.put(request)
@@ -134,20 +134,26 @@ class Collector:
         questions = [dict(question) for question in person.open[: max(left, 0)]]
         return {
             "questions": questions,
+            "last": self._find_last(person),
             "n_answers": n_answers,
             "limit": plan.limit,
             "refused": refused,
         }
+
+    def _find_last(self, person: Person) -> Row | None:
+        """Return the last answer, which can be undone by a page that was loaded anew."""
+        last = person.answered[-1] if person.answered else None
+        is_shown = last is not None and last["form"] == self._composer.plan.form
+        return last if is_shown and self._composer.knows(last["items"]) else None
 
     def _load(self, name: str) -> Person:
         """Return what is known of a person, from the database the first time."""
         person = self._persons.get(name)
         if person is None:
             person = self._persons[name] = Person()
-            known = set(self._composer.ids)
             waiting = self._storage.open_questions(name)
             person.answered = self._storage.answers(name)
-            fits = [q for q in waiting if known.issuperset(q["items"])]
+            fits = [q for q in waiting if self._composer.knows(q["items"])]
             person.open = [q for q in fits if q["form"] == self._composer.plan.form]
             for question in (*person.answered, *person.open):
                 source = question["source"]

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import unicodedata
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -331,11 +331,18 @@ class Site:
         if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
-        questions = [{"id": q["id"], "items": self._show(q["items"])} for q in reply["questions"]]
-        return JSONResponse(reply | {"questions": questions})
+        last = reply["last"] and {
+            "question": self._show(reply["last"]),
+            "answer": reply["last"]["answer"],
+            "counts": reply["last"]["outcome"] != "skip",
+        }
+        questions = [self._show(question) for question in reply["questions"]]
+        return JSONResponse(reply | {"questions": questions, "last": last})
 
-    def _show(self, ids: Sequence[str]) -> list[Row]:
-        return [self.show_item(name) for name in ids]
+    def _show(self, question: Row) -> Row:
+        """Return what a person may know of a question."""
+        items = [self.show_item(name) for name in question["items"]]
+        return {"id": question["id"], "items": items}
 
     def show_item(self, name: str) -> Row:
         """Return what is shown of an item; its name if it was removed."""

@@ -26,14 +26,14 @@ const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 function fill(id, names, rows, none) {
   if (!rows.length) { get(id).replaceChildren(element("p", { className: "empty", textContent: none })); return; }
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col", textContent: name })));
-  const body = rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...[cell].flat()))));
+  const body = rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", { dir: typeof cell === "string" ? "auto" : "" }, ...[cell].flat()))));
   get(id).replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
 }
 function thumb(item) {
   const image = item.parts.find((part) => part.kind === "image");
   if (image) return element("img", { className: "thumb", src: address(image.url), alt: item.name, title: item.name, loading: "lazy" });
   const text = item.parts.find((part) => part.kind === "text");
-  return element("span", { className: "chip", textContent: (text ? text.text : item.name).slice(0, 40) });
+  return element("span", { className: "chip", dir: "auto", textContent: (text ? text.text : item.name).slice(0, 40) });
 }
 const thumbs = (rows, items) => element("div", { className: "thumbs" }, ...rows.map((row) => thumb(items[row])));
 
