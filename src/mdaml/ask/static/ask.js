@@ -100,11 +100,11 @@ function say(text, isWarning = false) {
 }
 
 // Where a question is taller than the window, arrows scroll as they do everywhere else.
-function isTall() {
+function isLong() {
   return get("stage").getBoundingClientRect().bottom + window.scrollY > window.innerHeight;
 }
 function hint() {
-  const tall = isTall();
+  const tall = isLong();
   get("unsure").querySelector("kbd").textContent = tall ? "0" : "↓";
   get("skip").querySelector("kbd").textContent = tall ? "s" : "↑";
 }
@@ -245,7 +245,7 @@ document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("audio, video")) return;
   const digit = /^[1-9]$/.test(event.key) ? Number(event.key) : 0;
   const nChoices = shown ? (form === "same" ? 2 : shown.items.length - firstChoice) : 0;
-  if ((event.key === "ArrowDown" || event.key === "ArrowUp") && isTall()) return;
+  if ((event.key === "ArrowDown" || event.key === "ArrowUp") && isLong()) return;
   if (event.key === "Backspace") undo();
   else if (event.key === "ArrowDown" || event.key === "0") finish("unsure", []);
   else if (event.key === "ArrowUp" || event.key === "s") finish("skip", []);
