@@ -82,6 +82,17 @@ def test_a_browser_may_send_one_request_after_another(run):
             time.sleep(0.2)
 
 
+def test_answers_are_sent_at_once(run):
+    running = run(100, 5.0)
+    with httpx.Client(base_url=running.url) as client:
+        times = []
+        for _ in range(11):
+            began = time.perf_counter()
+            client.get("/")
+            times.append(time.perf_counter() - began)
+    assert sorted(times)[5] < 0.035  # the kernel holds the second part of an answer back for 40 ms
+
+
 def test_floods_write_few_lines(caplog):
     with spare_log("uvicorn.error"):
         for _ in range(1000):
