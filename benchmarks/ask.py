@@ -3,6 +3,10 @@
 ``python benchmarks/ask.py load``: 100 persons, each with an answer every two seconds, on a server
 with 10 000 items of 384 features whose learner runs beside it; times of the answers, and memory.
 
+``python benchmarks/ask.py grow``: 20 000 items of 50 features, 1140 answers to learn from
+and 285 held out, then 240 right ones of six persons, twelve at a time: the share of comparisons
+that the served model has right.
+
 ``python benchmarks/ask.py teach``: a simulated person who errs in 10 % of the answers, active
 against random questions. The person follows a metric that was learned from all answers of real
 people (material, food: a folder in ``MDAML_DATA``). Scores are of items that were never shown: how
@@ -34,8 +38,9 @@ import httpx
 import numpy as np
 
 from mdaml import Euclidean, MDaML
+from mdaml.ask.fitting import from_bytes
 from mdaml.ask.items import Column, Items
-from mdaml.ask.learner import Learner, _from_bytes
+from mdaml.ask.learner import Learner
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
 from mdaml.ask.server import Site
@@ -131,11 +136,48 @@ def measure_load(persons: int, minutes: float) -> dict:
             server.wait()
         storage = Storage(place)
         found["answers stored"] = len(storage.answers())
-        latest = storage.latest("n_answers", "model")
-        found["answers in the last model"] = latest["n_answers"] if latest else 0
+        latest = storage.latest("answers", "model")
+        found["answers in the last model"] = len(latest["answers"]) if latest else 0
         found["model MB"] = round(len(latest["model"]) / 2**20, 2) if latest else 0
         storage.close()
     return found
+
+
+# Learning on
+
+
+def measure_growth(n_first: int = 1425, n_more: int = 240, step: int = 12) -> dict:
+    """Return the agreement with the truth of a good model, and after a few more right answers."""
+    rng, weights = np.random.default_rng(0), np.exp(-0.45 * np.arange(50))
+    X = rng.normal(size=(20_000, 50))
+    items = Items([str(row) for row in range(len(X))], X=X)
+    exam = rng.integers(len(X), size=(20_000, 3))
+
+    def choose(metric: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        near, far = (np.sum((X[rows[:, 0]] - X[rows[:, k]]) ** 2 * metric, axis=1) for k in (1, 2))
+        return near < far
+
+    truth, scores = choose(weights, exam), {}
+    with tempfile.TemporaryDirectory() as folder:
+        site = Site(items, Plan(repeats=0), Storage(Path(folder, "answers.db")), seed=0)
+        learner, n = Learner(site.storage, items, patience=0), 0
+        for goal in (n_first, *range(n_first + step, n_first + n_more + 1, step)):
+            while n < goal:
+                person = f"person {n % 6}"
+                question = site.collector.submit(person, []).result()["questions"][0]
+                rows = np.array([list(map(int, question["items"]))])
+                event = {"id": f"{n:08}", "question": question["id"], "outcome": "answer"}
+                event["choice"] = [1 if choose(weights, rows)[0] else 2]
+                site.collector.submit(person, [event]).result()
+                n += 1
+            learner.step()
+            model = from_bytes(site.storage.latest("model")["model"])
+            Y = model.transform(X)
+            near, far = (np.sum((Y[exam[:, 0]] - Y[exam[:, k]]) ** 2, axis=1) for k in (1, 2))
+            scores[n] = round(float(np.mean((near < far) == truth)), 4)
+            print(n, scores[n], flush=True)
+        site.close()
+    return {"Euclid": round(float(np.mean(choose(np.ones(50), exam) == truth)), 4)} | scores
 
 
 # Teaching
@@ -209,7 +251,7 @@ class Lesson:
         return {who: model.score_triplets(self.X, said) for who, said in self.exam.items()}
 
     def score_site(self, site: Site) -> dict[str, float]:
-        return self.score(_from_bytes(site.storage.latest("model")["model"]))
+        return self.score(from_bytes(site.storage.latest("model")["model"]))
 
 
 def teach(lesson: Lesson, how: str) -> dict:
@@ -217,7 +259,7 @@ def teach(lesson: Lesson, how: str) -> dict:
     scores = {0: lesson.score(Euclidean().fit(lesson.X))}
     with tempfile.TemporaryDirectory() as folder:
         site = lesson.site(folder, how)
-        learner, events = Learner(site.storage, site.items), []
+        learner, events = Learner(site.storage, site.items, patience=0), []
         learner.step()
         for n in range(1, max(STEPS) + 1):
             question = site.collector.submit("me", events).result()["questions"][0]
@@ -310,7 +352,7 @@ def summarize(runs: list[dict]) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "teach", "browser", "serve"])
+    parser.add_argument("what", choices=["load", "grow", "teach", "browser", "serve"])
     parser.add_argument("--persons", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--sets", nargs="+", default=["material", "food"])
@@ -324,6 +366,8 @@ def main() -> None:
         return
     if given.what == "load":
         found = measure_load(given.persons, given.minutes)
+    elif given.what == "grow":
+        found = measure_growth()
     else:
         how_to = teach if given.what == "teach" else teach_in_browser
         found = measure_teaching(given.sets, given.repetitions, how_to)

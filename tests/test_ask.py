@@ -78,6 +78,19 @@ def test_undo_takes_an_answer_back_and_asks_again(site):
     assert (stored["id"], stored["choice"]) == (event["question"], [2])
 
 
+def test_the_last_answer_is_told_so_that_it_can_be_undone(site):
+    browser = Browser(site)
+    assert browser.send()["last"] is None
+    first = browser.answer()
+    second = browser.answer((), "skip")
+    last = browser.send()["last"]
+    assert (last["answer"], last["question"]["id"]) == (second["id"], second["question"])
+    assert not last["counts"]
+    assert set(last["question"]) == {"id", "items"}
+    last = browser.send({"undo": second["id"]})["last"]
+    assert (last["answer"], last["counts"]) == (first["id"], True)
+
+
 def test_a_person_finds_the_same_questions_after_a_restart(place):
     first = make_site(place)
     browser = Browser(first)

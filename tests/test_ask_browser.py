@@ -89,6 +89,14 @@ def wait_stored(running, n, timeout=10):
     raise AssertionError(f"{len(found)} answers instead of {n}")
 
 
+def wait_true(page, script, timeout=10):
+    """Wait for a script; the browser itself must not evaluate one again and again on our pages."""
+    end = time.monotonic() + timeout
+    while not page.evaluate(script):
+        assert time.monotonic() < end, script
+        page.wait_for_timeout(50)
+
+
 def shoot(page, name):
     if SHOTS:
         page.wait_for_load_state("networkidle")
@@ -128,10 +136,10 @@ def test_mouse_keyboard_undo_skip_and_cannot_tell(page, run):
     assert all(0.1 < a["seconds"] < 60 for a in found)
     page.keyboard.press("Backspace")
     page.keyboard.press("Backspace")
-    page.wait_for_function("document.getElementById('count').textContent === '3 answers'")
+    wait_true(page, "document.getElementById('count').textContent === '3 answers'")
     ready(page)
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.getElementById('count').textContent === '4 answers'")
+    wait_true(page, "document.getElementById('count').textContent === '4 answers'")
     time.sleep(0.5)
     assert [(a["outcome"], a["choice"]) for a in running.site.storage.answers()] == [
         *[("answer", [1]), ("answer", [2]), ("answer", [2]), ("answer", [1])],
@@ -227,7 +235,7 @@ def test_answers_wait_in_the_browser_while_the_server_is_away(page, run):
     again = run(port=running.port)
     found = wait_stored(again, 3, timeout=40)
     assert [a["choice"] for a in found] == [[1], [2], [2]]
-    page.wait_for_function("document.getElementById('status').textContent === ''")
+    wait_true(page, "document.getElementById('status').textContent === ''")
 
 
 def test_a_browser_that_crashes_sends_its_answers_when_it_comes_back(chromium, run):
@@ -246,8 +254,8 @@ def test_a_browser_that_crashes_sends_its_answers_when_it_comes_back(chromium, r
     page = context.new_page()
     page.goto(f"{running.url}/ask")
     assert wait_stored(running, 1)[0]["choice"] == [1]
-    page.wait_for_function("Object.keys(localStorage).length === 0")
-    page.wait_for_function("document.getElementById('count').textContent === '1 answer'")
+    wait_true(page, "Object.keys(localStorage).length === 0")
+    wait_true(page, "document.getElementById('count').textContent === '1 answer'")
     context.close()
 
 
@@ -451,3 +459,96 @@ def test_a_personal_link_lets_in_and_no_link_does_not(page, run):
     assert page.goto(f"{running.url}/owner").status == 403
     page.goto(running.owner_url)
     page.wait_for_selector("#links")
+
+
+# Texts and names of all kinds
+
+LONG = "A very long story that goes on and on. " * 120
+
+
+def texts(*cells, n=12):
+    from mdaml.ask.items import Column
+
+    return Items(
+        [f"item {k}" for k in range(n)], (Column("text", list(cells) * (n // len(cells))),)
+    )
+
+
+def test_arrows_scroll_long_texts_and_store_nothing(page, run):
+    running = run(texts(LONG))
+    enter(page, running)
+    ready(page)
+    assert page.locator("#unsure kbd").inner_text() == "0"
+    for _ in range(4):
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(100)
+    wait_true(page, "window.scrollY > 50")
+    page.keyboard.press("ArrowUp")
+    page.wait_for_timeout(300)
+    assert running.site.storage.answers() == []
+    page.keyboard.press("0")
+    wait_stored(running, 1)
+    wait_true(page, "window.scrollY === 0")
+    assert page.errors == []
+
+
+def test_right_to_left_texts_are_shown_as_they_are_written(page, run):
+    running = run(texts("שלום (1).", "Hello (1)."), plan=Plan(question="מה דומה יותר?"))
+    enter(page, running, "می\u200cخواهم")
+    directions = page.eval_on_selector_all(
+        ".card p, #words",
+        "nodes => nodes.map((n) => [n.textContent, getComputedStyle(n).direction])",
+    )
+    for text, direction in directions:
+        assert direction == ("ltr" if text.startswith("Hello") else "rtl")
+    assert page.locator(".who").inner_text() == "می\u200cخواهم"
+    assert page.locator(".who").evaluate("node => node.tagName") == "BDI"
+    left, right = (page.locator(".choice").nth(k).bounding_box() for k in (0, 1))
+    assert left["x"] < right["x"]
+
+
+def test_the_focus_stays_in_the_question_after_enter(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    page.locator(".choice button").first.focus()
+    page.keyboard.press("Enter")
+    wait_stored(running, 1)
+    ready(page)
+    assert page.evaluate("document.activeElement.id") == "stage"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.choice') !== null")
+    page.keyboard.press("Enter")
+    wait_stored(running, 2)
+
+
+def test_an_answer_can_be_undone_after_a_reload(page, run):
+    running = run()
+    enter(page, running)
+    ready(page)
+    page.keyboard.press("ArrowLeft")
+    (first,) = wait_stored(running, 1)
+    page.reload()
+    ready(page)
+    page.click("#undo")
+    wait_true(page, "document.getElementById('count').textContent === '0 answers'")
+    ready(page)
+    page.keyboard.press("ArrowRight")
+    wait_true(page, "document.getElementById('count').textContent === '1 answer'")
+    page.wait_for_timeout(500)
+    (last,) = running.site.storage.answers()
+    assert (last["id"], last["choice"]) == (first["id"], [2])
+    assert page.errors == []
+
+
+def test_kept_answers_belong_to_one_person_of_one_study(page, run):
+    running = run()
+    enter(page, running, "team")
+    ready(page)
+    study = page.locator("#page").get_attribute("data-study")
+    keys = ["mdaml:team:a:0:x", f"mdaml:{study}:team%3Aa:000000000000001:x", "mdaml:0000:team:1:x"]
+    page.evaluate("keys => keys.forEach((key) => localStorage.setItem(key, '{}'))", keys)
+    page.keyboard.press("ArrowLeft")
+    wait_stored(running, 1)
+    page.wait_for_timeout(500)
+    assert set(page.evaluate("Object.keys(localStorage)")) == set(keys)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from mdaml import Constraints, Euclidean
 from mdaml.ask.items import read_items, write_demo
+from mdaml.ask.owner_pages import OwnerPages
 from mdaml.cli import build_app
 
 pytestmark = pytest.mark.needs("pandas", "pyarrow", "uvicorn")
@@ -69,13 +70,14 @@ def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
         (["DEMO", "--answers", "/nowhere/answers.db"], "There is no folder /nowhere"),
         (["DEMO", "--database", "mysql://x"], "must be a file or postgresql://"),
         (["DEMO", "--form", "pick", "--pick", "9"], "Picks must be fewer"),
+        (["DEMO", "--port", "99999"], "65535"),
     ],
 )
 def test_ask_refuses_what_it_cannot_use_before_anybody_answers(demo, tmp_path, arguments, message):
     given = [demo if argument == "DEMO" else argument for argument in arguments]
     if "--answers" not in given and "--database" not in given:
         given += ["--answers", tmp_path / "said.db"]
-    result = run("ask", *given, "--no-browser", "--port", "0")
+    result = run("ask", "--no-browser", "--port", "0", *given)
     assert result.exit_code == 2, result.output
     assert message in result.output
 
@@ -99,7 +101,7 @@ def test_suggest_writes_questions_that_were_not_asked(demo, tmp_path, kind):
         reply = site.collector.submit("ann", events).result()
         events = [make_answer(reply["questions"][0]["id"], [1 + n % 2])]
     asked = {(a["items"][0], *sorted(a["items"][1:])) for a in site.storage.answers()}
-    (tmp_path / "said.csv").write_bytes(site._write_answers("csv"))
+    (tmp_path / "said.csv").write_bytes(OwnerPages(site).write_answers("csv"))
     site.close()
     for picture in tmp_path.glob("*.png"):
         picture.unlink()  # not needed any more

@@ -5,11 +5,15 @@ import sys
 import numpy as np
 import pytest
 from ask_site import Browser, make_items, make_site
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import mdaml
 from mdaml.ask import Interview, learner, owner, persons
+from mdaml.ask.answers import to_constraints
+from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
 from mdaml.ask.items import Items
-from mdaml.ask.learner import ItemAxes, Learner
+from mdaml.ask.learner import Learner, split_answers
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
@@ -85,19 +89,181 @@ def test_the_curve_keeps_early_models_and_scores_them_anew(site):
     assert len(site.storage.models()) <= 6
 
 
-def test_slow_fits_are_refined_by_the_new_answers_only(site, monkeypatch):
-    monkeypatch.setattr(learner, "_SLOW", 0.0)
-    answer(site, 60)
+def fit_stored(site):
+    """Return a whole fit to what is stored, by the shortest way."""
+    space = ItemAxes.of(site.items.X, scaled=site.items.is_scaled)
+    _, taught = split_answers(site.storage.answers())
+    model = fit_whole(space, to_constraints(taught, site.items.ids))
+    return None if model is None else space.widen(model, site.items.X).components_
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["answer", "wrong", "unsure", "skip", "undo", "correct", "step", "restart"]
+        ),
+        min_size=10,
+        max_size=40,
+    )
+)
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_any_order_of_events_ends_in_the_model_of_a_whole_fit(tmp_path_factory, events):
+    site = make_site(tmp_path_factory.mktemp("study") / "answers.db", make_items(20, 2))
+    learning, given_, n = Learner(site.storage, site.items, 0), [], 0
+    for event in ["answer"] * 8 + events:
+        n += 1
+        open_ = site.collector.submit("ann", []).result()["questions"][0]
+        if event == "step":
+            learning.step()
+        elif event == "restart":
+            learning = Learner(site.storage, site.items, 0)
+        elif event in ("undo", "correct"):
+            if not given_:
+                continue
+            last, choice = given_.pop()
+            site.collector.submit("ann", [{"undo": last["id"]}]).result()
+            if event == "correct":
+                other = last | {"id": f"{n:012}", "choice": [3 - choice], "outcome": "answer"}
+                site.collector.submit("ann", [other]).result()
+                given_.append((other, 3 - choice))
+        else:
+            a, b, c = (site.items.X[site.items.rows[name]][0] for name in open_["items"])
+            choice = 1 if (abs(a - b) < abs(a - c)) != (event == "wrong") else 2
+            outcome = {"unsure": "unsure", "skip": "skip"}.get(event, "answer")
+            made = {"id": f"{n:012}", "question": open_["id"], "outcome": outcome, "seconds": 1}
+            made["choice"] = [choice] if outcome == "answer" else []
+            site.collector.submit("ann", [made]).result()
+            given_.append((made, choice))
+    while learning.step():
+        pass
+    wanted, latest = fit_stored(site), site.storage.latest("model")
+    report = site.storage.latest("report")["report"]
+    if wanted is None:
+        assert latest is None
+    elif report["declined"] is None:
+        np.testing.assert_array_equal(from_bytes(latest["model"]).components_, wanted)
+    site.close()
+
+
+def test_correct_answers_never_make_the_model_worse(tmp_path):
+    rng = np.random.default_rng(0)
+    items = make_items(300, 8)
+    weights = np.exp(-np.arange(8.0))
+    site = make_site(tmp_path / "answers.db", items, Plan(repeats=0))
+    T = rng.integers(0, 300, (4000, 3))
+
+    def agree(A):
+        d = [np.sum((items.X[T[:, 0]] @ A - items.X[T[:, k]] @ A) ** 2, axis=1) for k in (1, 2)]
+        return d[0] < d[1]
+
+    truth = agree(np.diag(np.sqrt(weights)))
+    learning, scores = Learner(site.storage, items, 0), []
+    for n in (160, *[4] * 5):  # a good model, then a few answers each of six persons
+        for k in range(n):
+            person = f"person {(len(scores) + k) % 6}"
+            question = site.collector.submit(person, []).result()["questions"][0]
+            a, b, c = (items.X[items.rows[name]] for name in question["items"])
+            choice = 1 if (a - b) ** 2 @ weights < (a - c) ** 2 @ weights else 2
+            event = {"id": f"{len(scores):04}{k:08}", "question": question["id"], "seconds": 1}
+            site.collector.submit(
+                person, [event | {"outcome": "answer", "choice": [choice]}]
+            ).result()
+        learning.step()
+        model = from_bytes(site.storage.latest("model")["model"])
+        scores.append(np.mean(agree(model.components_.T) == truth))
+    assert scores[0] > np.mean(agree(np.eye(8)) == truth) + 0.05
+    assert min(scores[1:]) > scores[0] - 0.01
+    site.close()
+
+
+def test_slow_fits_are_made_rarely_and_at_last_for_all_answers(site, monkeypatch):
+    fits = []
+
+    def fit(space, supervision):
+        fits.append(supervision.n_constraints)
+        clock[0] += 10.0
+        return fit_whole(space, supervision)
+
+    clock = [0.0]
+    monkeypatch.setattr(learner, "fit_whole", fit)
+    monkeypatch.setattr(learner.time, "monotonic", lambda: clock[0])
+    answer(site, 100)
     learning = Learner(site.storage, site.items)
     learning.step()
-    n_fitted, n_before = learning._n_fitted, learning._model.n_comparisons_seen_
-    answer(site, 8, seed=1)
+    assert len(fits) == 1
+    for seed in range(1, 5):  # 4 answers more within 40 seconds
+        answer(site, 1, seed=seed)
+        clock[0] += 10.0
+        assert learning.step()
+    assert len(fits) == 1
+    assert not learning.step()
+    answer(site, 20, seed=9)
+    assert learning.step()
+    assert len(fits) == 2
+    answer(site, 1, seed=10)
     learning.step()
-    assert learning._n_fitted == n_fitted
-    assert learning._model.n_comparisons_seen_ > n_before
-    answer(site, 30, seed=2)
+    clock[0] += 101.0
+    assert learning.step()
+    assert fits[2] == fits[1] + 1
+    site.collector.submit("ann", [{"undo": "ann 10 000"}]).result()
+    clock[0] += 11.0
     learning.step()
-    assert learning._n_fitted > n_fitted
+    assert fits[3] == fits[1]
+
+
+def test_a_corrected_last_answer_is_learned(site, tmp_path):
+    answer(site, 40)
+    learning = Learner(site.storage, site.items, 0)
+    learning.step()
+    before = load(site, tmp_path).components_
+    last = next(a for a in site.storage.answers()[::-1] if not a["held_out"])
+    event = {"id": "corrected answer", "question": last["id"], "outcome": "answer", "seconds": 1}
+    correction = [{"undo": last["answer"]}, event | {"choice": [3 - last["choice"][0]]}]
+    assert site.collector.submit("ann", correction).result()["refused"] == []
+    assert learning.step()
+    after = load(site, tmp_path).components_
+    assert not np.allclose(after, before)
+    np.testing.assert_array_equal(after, fit_stored(site))
+
+
+def test_no_model_knows_an_answer_that_was_withdrawn(site):
+    learning = Learner(site.storage, site.items, 0)
+    for seed in range(4):
+        answer(site, 10, seed=seed)
+        learning.step()
+    first = next(a["answer"] for a in site.storage.answers() if not a["held_out"])
+    assert len(site.storage.models()) > 1
+    site.collector.submit("ann", [{"undo": first}]).result()
+    learning.step()
+    (version,) = (row["version"] for row in site.storage.models())
+    assert first not in site.storage.read_model(version)["answers"]
+
+
+def test_a_model_that_held_out_answers_speak_against_is_not_served(site, monkeypatch):
+    answer(site, 150)
+    Learner(site.storage, site.items, 0).step()
+    good = site.storage.latest("model")["model"]
+
+    def forget(space, supervision):
+        model = fit_whole(space, supervision)
+        model.components_ = np.diag([1e-3, 1.0, 1.0, 1.0])
+        return model
+
+    monkeypatch.setattr(learner, "fit_whole", forget)
+    answer(site, 2, seed=1)
+    Learner(site.storage, site.items, 0).step()  # as after a restart
+    assert site.storage.latest("model")["model"] == good
+    report = site.storage.latest("report")["report"]
+    assert report["declined"]["n_answers"] > 100
+    assert report["curve"][-1][1] > report["euclid"][0]
+
+
+def test_a_failure_of_the_learner_stands_on_the_owners_page(site):
+    site.storage.note_failure("ValueError: no.")
+    browser = Browser(site)
+    assert browser.client.get("/api/owner").json()["failure"] == "ValueError: no."
+    site.storage.note_failure(None)
+    assert browser.client.get("/api/owner").json()["failure"] is None
 
 
 def test_an_undone_answer_is_forgotten(site):

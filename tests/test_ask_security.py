@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 from ask_site import HERE, Browser, make_answer, make_site, read_token
+from sqlalchemy.exc import DataError
 from starlette.testclient import TestClient
+from suite.needs import skip_without
 
 from mdaml.ask.items import Column, Items, is_address, read_items
 from mdaml.ask.questions import Plan
 from mdaml.ask.security import MOST_BYTES, Access, Rates, Signer, check_person, is_loopback
+from mdaml.ask.storage import Storage, Transaction
 
 LINKS = Access(is_open=False, hosts=("*",))
 
@@ -83,7 +86,7 @@ def test_another_study_has_other_links(run):
 def test_a_forged_cookie_is_nobody(run):
     site = run()
     client = client_of(site)
-    client.cookies.set("mdaml_person", "YW5u." + "0" * 40)
+    client.cookies.set(f"mdaml_{site.study.id}__person", "YW5u." + "0" * 40)
     reply = client.post("/api/answers", json={"events": []})
     assert reply.status_code == 401
 
@@ -108,6 +111,67 @@ def test_the_link_for_anybody_makes_a_new_person_each_time(run):
         Browser(site, link=path).answer()
     assert len({a["person"] for a in site.storage.answers()}) == 2
     assert client_of(site).get("/join/" + "0" * 40).status_code == 403
+
+
+def test_to_look_at_the_link_for_anybody_makes_nobody(run):
+    site = run(access=LINKS)
+    path = f"/join/{site.signer.sign('join')}"
+    for _ in range(5):
+        assert client_of(site).get(path).status_code == 200
+    assert client_of(site).post(path, data={"token": "0" * 40}).status_code == 403
+    assert site.storage.persons() == []
+
+
+def test_guests_are_limited_and_take_no_place_from_invited_persons(run, monkeypatch):
+    monkeypatch.setattr("mdaml.ask.server._MOST_PERSONS", 2)
+    site = run(access=Access(is_open=False, hosts=("*",), most_guests=2))
+    path = f"/join/{site.signer.sign('join')}"
+    codes = []
+    for _ in range(4):
+        client = client_of(site)
+        token = read_token(client.get(path).text)
+        codes.append(client.post(path, data={"token": token}).status_code)
+    assert codes == [200, 200, 403, 403]
+    Browser(site, link=f"/p/{site.signer.seal('person', 'ann')}").answer()
+
+
+def test_a_guest_who_opens_the_link_again_stays_the_same_person(run):
+    site = run(access=LINKS)
+    path = f"/join/{site.signer.sign('join')}"
+    guest = Browser(site, link=path)
+    assert guest.client.get(path).url.path == "/"
+    assert len(site.storage.persons()) == 1
+
+
+def test_links_that_only_work_here_are_told_and_a_public_address_is_used(run):
+    for access, host, has_note in (
+        (LINKS, "localhost:8765", True),
+        (LINKS, "study.example", False),
+        (Access(is_open=False, hosts=("*",), public_url="https://a.example/s/"), "[::1]", False),
+    ):
+        site = run(access=access)
+        client = TestClient(site.app(), base_url=f"http://{host}")
+        token = read_token(client.get(site.owner_path()).text)
+        reply = client.post(
+            "/api/links", json={"names": ["Ann"]}, headers={"x-page-token": token}
+        ).json()
+        assert bool(reply["note"]) is has_note
+    assert reply["links"][0][1].startswith("https://a.example/s/p/")
+
+
+def test_cookies_of_two_studies_on_one_host_do_not_disturb_each_other(run):
+    one, two = run(), run()
+    first = TestClient(one.app(), base_url="http://127.0.0.1:8001", follow_redirects=False)
+    second = TestClient(two.app(), base_url="http://127.0.0.1:8002", follow_redirects=False)
+    replies = [
+        client.get(f"/p/{site.signer.seal('person', 'ann')}")
+        for client, site in ((first, one), (second, two))
+    ]
+    names = [reply.headers["set-cookie"].partition("=")[0] for reply in replies]
+    assert len(set(names)) == 2
+    same = TestClient(one.app(), base_url="http://127.0.0.1:8003", follow_redirects=False)
+    reply = same.get(f"/p/{one.signer.seal('person', 'ann')}")
+    assert reply.headers["set-cookie"].partition("=")[0] not in names
 
 
 def test_links_cannot_be_tried_without_end(run):
@@ -179,6 +243,19 @@ def test_names_that_point_here_are_not_served_on_loopback(run, host):
     client = client_of(run())
     assert client.get("/owner", headers={"host": host}).status_code == 421
     assert client.get("/owner", headers={"host": "localhost:8765"}).status_code == 200
+
+
+@pytest.mark.parametrize("access", [Access(), LINKS])
+@pytest.mark.parametrize("host", ["[::1", "::1]", "[", "a:b:c", "x@127.0.0.1", "127.0.0.1:port"])
+@pytest.mark.parametrize("path", ["/", "/owner", "/owner/", "/nowhere", "/api/nowhere"])
+def test_hosts_that_are_none_are_refused(run, access, host, path):
+    client = client_of(run(access=access), raise_server_exceptions=False)
+    assert client.get(path, headers={"host": host}).status_code in (404, 421)
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://]", "[", "http://[x]:y"])
+def test_origins_that_are_none_are_refused(run, origin):
+    assert Browser(run()).post(origin=origin).status_code == 403
 
 
 def test_every_answer_has_a_strict_policy(run):
@@ -295,10 +372,20 @@ def test_files_need_a_person_or_the_owner(run, pictures):
         "data:text/html,x",
         "http:///x.png",
         "//a.example/x.png",
+        "http://[::1/x.png",
+        "http://a..é/x.png",
     ],
 )
 def test_addresses_cannot_change_the_policy(cell):
     assert not is_address(cell)
+
+
+def test_pictures_on_hosts_in_any_script_are_shown(run):
+    address = "https://bücher.例え.jp:8080/x.png"
+    site = run(items=Items(list("abc"), (Column("image", [address] * 3),)))
+    page = Browser(site).client.get("/ask")
+    assert page.status_code == 200
+    assert "https://xn--bcher-kva.xn--r8jz45g.jp:8080" in page.headers["content-security-policy"]
 
 
 # Texts, sizes and rates
@@ -320,6 +407,26 @@ def test_texts_of_items_and_persons_are_texts(run):
 def test_names_that_cannot_be_shown_are_refused(name):
     with pytest.raises(ValueError, match="A name must have"):
         check_person(name)
+
+
+@pytest.mark.parametrize("name", ["a\u200cnn", "\u200cم", "م\u200d", "م\u200c\u200cم", "\u200d"])
+def test_joiners_that_join_nothing_are_refused(name):
+    with pytest.raises(ValueError, match="A name must have"):
+        check_person(name)
+
+
+@pytest.mark.parametrize("name", ["می\u200cخواهم", "क्\u200dष", "👩\u200d💻", "Zoë", "李雷"])
+def test_names_in_any_script_are_taken(name):
+    assert check_person(name) == name
+
+
+def test_two_ways_to_write_a_letter_are_one_person(run):
+    site = run()
+    Browser(site, "Zoe\u0308").answer()
+    Browser(site, "Zo\u00eb").answer()
+    link = f"/p/{site.signer.seal('person', 'Zoe' + chr(0x308))}"
+    Browser(site, link=link).answer()
+    assert {a["person"] for a in site.storage.answers()} == {"Zo\u00eb"}
 
 
 def test_large_requests_are_refused(run):
@@ -361,6 +468,85 @@ def test_databases_take_no_commands_from_texts(run):
     browser.send(event)
     (stored,) = site.storage.answers()
     assert stored["person"] == name
+
+
+def test_one_answer_that_the_database_refuses_does_not_fail_others(run, monkeypatch):
+    site, add = run(), Transaction.add_answer
+
+    def refuse(change, answer):
+        if answer["id"].startswith("bad"):
+            raise DataError("INSERT", {}, ValueError("no"))
+        return add(change, answer)
+
+    monkeypatch.setattr(Transaction, "add_answer", refuse)
+    events = {}
+    for person, name in (("ann", "good answer"), ("eve", "bad answer"), ("bob", "fine answer")):
+        question = site.collector.submit(person, []).result()["questions"][0]["id"]
+        events[person] = make_answer(question) | {"id": name}
+    with site.storage._turn:  # so that all come into one batch
+        futures = {who: site.collector.submit(who, [event]) for who, event in events.items()}
+    assert isinstance(futures["eve"].exception(5), DataError)
+    assert futures["ann"].result(5)["n_answers"] == futures["bob"].result(5)["n_answers"] == 1
+
+
+@pytest.mark.parametrize("name", ["a\0bcdefgh", "answer\n\n\n", "\x7f" * 9])
+def test_ids_that_a_database_may_refuse_are_refused_before(run, name):
+    browser = Browser(run())
+    browser.send()
+    reply = browser.send(make_answer(browser.questions[0]["id"]) | {"id": name})
+    assert reply["refused"] == ["An answer needs an id and a question."]
+    with pytest.raises(ValueError, match="no NUL"):
+        Items(["a", "b", "c\0"])
+
+
+@pytest.mark.needs("pandas", "pyarrow")
+def test_names_are_no_formulas_in_exports(run):
+    site = run()
+    browser = Browser(site, '=HYPERLINK("http://evil.example")')
+    browser.answer()
+    text = browser.client.get("/owner/answers.csv").text
+    assert "'=HYPERLINK" in text
+    assert ",=" not in text
+    assert ',"=' not in text
+
+
+@pytest.mark.needs("POSIX")
+def test_other_users_of_the_machine_cannot_read_the_answers(tmp_path):
+    place = tmp_path / "answers.db"
+    place.touch(0o644)
+    site = make_site(place)
+    Browser(site).answer()
+    for path in tmp_path.glob("answers*"):
+        assert path.stat().st_mode & 0o777 == 0o600, path
+    site.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:hunter2@127.0.0.1:1/study",
+        "postgresql://ann:hunter2@127.0.0.1:port/study",
+        "postgresql://ann:x@hunter2@127.0.0.1:1/study",
+        "postgresql://127.0.0.1:1/study?password=hunter2&hostaddr=hunter2",
+        "sqlite://hunter2",
+    ],
+)
+def test_passwords_are_never_printed(url):
+    skip_without(["psycopg"])
+    with pytest.raises(ValueError, match=r"database|store") as found:
+        Storage(url)
+    assert "hunter2" not in str(found.value)
+
+
+def test_a_disk_with_little_room_takes_answers_although_the_file_cannot_grow(tmp_path):
+    storage = Storage(tmp_path / "answers.db")
+    with storage._engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar() == 0
+    for n in range(110):
+        with storage.write() as change:
+            change.set(f"setting {n}", "x" * 1000)
+    assert (tmp_path / "answers.db").stat().st_size > 100_000  # it is moved there now and then
+    storage.close()
 
 
 def test_secrets_stay_in_the_database(run):

@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from sqlalchemy.exc import DataError
+
 from mdaml.ask.questions import Composer, Person, Row, check_choice
 from mdaml.ask.storage import Storage, Transaction
 
@@ -53,8 +55,8 @@ class Collector:
         Returns
         -------
         future : of a dict
-            ``questions`` that are open, the number of answers ``n_answers``, the ``limit``, and
-            ``refused``, the reasons why events were refused.
+            ``questions`` that are open, the ``last`` one that was answered, the number of answers
+            ``n_answers``, the ``limit``, and ``refused``, the reasons why events were refused.
         """
         request = _Request(person, events)
         self._requests.put(request)
@@ -86,6 +88,13 @@ class Collector:
                 self._refresh(change)
                 replies = [self._apply(change, request) for request in batch]
                 stamp = change.stamp()
+        except DataError as error:  # of one of them: the others must not wait for it
+            self._persons.clear()
+            if len(batch) == 1:
+                batch[0].done.set_exception(error)
+            for request in batch if len(batch) > 1 else ():
+                self._handle([request])
+            return
         except BaseException as error:  # passed to those who wait: the thread must go on
             self._persons.clear()  # they may hold what was not stored
             for request in batch:
@@ -125,20 +134,28 @@ class Collector:
         questions = [dict(question) for question in person.open[: max(left, 0)]]
         return {
             "questions": questions,
+            "last": self._find_last(person),
             "n_answers": n_answers,
             "limit": plan.limit,
             "refused": refused,
         }
+
+    def _find_last(self, person: Person) -> Row | None:
+        """Return the last answer, which can be undone by a page that was loaded anew."""
+        if not person.answered:
+            return None
+        last = person.answered[-1]
+        is_shown = last["form"] == self._composer.plan.form
+        return last if is_shown and self._composer.knows(last["items"]) else None
 
     def _load(self, name: str) -> Person:
         """Return what is known of a person, from the database the first time."""
         person = self._persons.get(name)
         if person is None:
             person = self._persons[name] = Person()
-            known = set(self._composer.ids)
             waiting = self._storage.open_questions(name)
             person.answered = self._storage.answers(name)
-            fits = [q for q in waiting if known.issuperset(q["items"])]
+            fits = [q for q in waiting if self._composer.knows(q["items"])]
             person.open = [q for q in fits if q["form"] == self._composer.plan.form]
             for question in (*person.answered, *person.open):
                 source = question["source"]
@@ -189,7 +206,12 @@ class Collector:
 
 
 def _check_id(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and 8 <= len(value) <= 64 and value.isascii()
+    return (
+        isinstance(value, str)
+        and 8 <= len(value) <= 64
+        and value.isascii()
+        and value.isprintable()  # PostgreSQL has no NUL
+    )
 
 
 def _check_seconds(value: object) -> float | None:

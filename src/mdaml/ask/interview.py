@@ -12,9 +12,10 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Column, Items, read_items
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
-from mdaml.ask.security import Access, is_loopback
+from mdaml.ask.security import Access, is_loopback, split_host
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
+from mdaml.ask.study import OnChanges
 from mdaml.constraints import Constraints
 
 
@@ -26,9 +27,12 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8765,
     links: bool = False,
+    guests: int = 1000,
+    public_url: str = "",
     gold: Constraints | None = None,
     intro: str = "",
     learns: bool = True,
+    changes: OnChanges = "refuse",
     ready: Callable[[Running], None] | None = None,
 ) -> None:
     """Show pages where people answer, until the process is interrupted.
@@ -48,12 +52,20 @@ def serve(
         0 for any that is free.
     links : bool, default=False
         Whether links are always needed.
+    guests : int, default=1000
+        How many persons may come by the link for anybody.
+    public_url : str, default=""
+        The address under which others reach the server, such as that of a proxy; links begin with
+        it, and are always needed then.
     gold : Constraints, optional
         Questions with known answers.
     intro : str, default=""
         Instructions and consent, in Markdown.
     learns : bool, default=True
         Whether to learn, in another process. Of several servers, one should learn.
+    changes : {"refuse", "accept"}, default="refuse"
+        What to do if `answers` holds a study with other items, features, words, options or another
+        introduction: raise an error that tells what differs, or go on with the answers.
     ready : callable, optional
         Called with the running site, whose ``url`` and ``owner_url`` can then be opened.
 
@@ -77,10 +89,13 @@ def serve(
     open http://127.0.0.1
     """
     known = items if isinstance(items, Items) else read_items(Path(items))
-    is_open = is_loopback(host) and not links
-    access = Access() if is_loopback(host) else Access(hosts=("*",))
-    access = Access(is_open=is_open, hosts=access.hosts)
-    site = Site(known, plan or Plan(), Storage(answers), access, gold, intro)
+    is_open = is_loopback(host) and not links and not public_url
+    hosts: Sequence[str] = Access().hosts if is_loopback(host) else ("*",)
+    if public_url:
+        hosts = (*hosts, split_host(public_url.partition("://")[2].partition("/")[0])[0])
+    access = Access(is_open=is_open, hosts=hosts, most_guests=guests, public_url=public_url)
+    storage = Storage(answers)
+    site = Site(known, plan or Plan(), storage, access, gold, intro, changes=changes)
     running = Running(site, host, port, learns=learns)
     running.run(None if ready is None else lambda: ready(running))
 
@@ -105,6 +120,8 @@ class Interview:
         A file that keeps the answers. None: they are deleted with this object.
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit.
+    changes : {"refuse", "accept"}, default="refuse"
+        As for :func:`serve`.
 
     See Also
     --------
@@ -130,6 +147,7 @@ class Interview:
         folder: str | Path = ".",
         answers: str | Path | None = None,
         plan: Plan | None = None,
+        changes: OnChanges = "refuse",
     ) -> None:
         samples = None if X is None else np.asarray(X, float)
         shown = [Column(kind, list(c)) for kind, c in (("text", texts), ("image", images)) if c]
@@ -148,7 +166,7 @@ class Interview:
             self._storage, of_site = Storage(place), Storage(place)
             opened.callback(self._storage.close)
             opened.callback(of_site.close)
-            site = Site(self._items, plan or Plan(), of_site, access)
+            site = Site(self._items, plan or Plan(), of_site, access, changes=changes)
             self._running = Running(site, port=0, learns=samples is not None)
             self._running.start()
             self._opened = opened.pop_all()

@@ -83,8 +83,8 @@ class Items:
             raise ValueError(f"A comparison needs three items, got {len(self.ids)}.")
         first: dict[str, int] = {}
         for row, name in enumerate(self.ids):
-            if not name or len(name) > 500:
-                raise ValueError(f"Item {row} (from 0): its id must have 1 to 500 letters.")
+            if not name or len(name) > 500 or "\0" in name:
+                raise ValueError(f"Item {row} (from 0): its id must have 1 to 500 letters, no NUL.")
             if first.setdefault(name, row) != row:
                 raise ValueError(
                     f"Two items have the id {name!r}. Ids must differ; --id names their column."
@@ -114,7 +114,7 @@ class Items:
         """Sites from which files are shown."""
         cells = (cell for c in self.columns if c.kind != "text" for cell in c.cells)
         parts = (urlsplit(cell) for cell in cells if is_address(cell))
-        return sorted({f"{part.scheme}://{part.netloc}" for part in parts})
+        return sorted({f"{part.scheme}://{_to_ascii(part.netloc)}" for part in parts})
 
     def show(self, row: int) -> dict[str, object]:
         """Return what a page shows of an item, and its name for people who cannot see it."""
@@ -130,6 +130,16 @@ class Items:
             few = list(zip(self.features, self.X[row].tolist(), strict=True))[:_SHOWN_NUMBERS]
             parts.append({"kind": "numbers", "rows": [[n, f"{value:.4g}"] for n, value in few]})
         return {"name": self.ids[row], "parts": parts or [{"kind": "text", "text": self.ids[row]}]}
+
+    def content(self, row: int) -> list[object]:
+        """Return what tells an item from others: what it shows, and sizes of its files."""
+        parts: list[object] = []
+        for place, (kind, cells) in enumerate(self.columns):
+            found = self.find_file(row, place)
+            parts.append([kind, cells[row], found[0].stat().st_size if found else None])
+        if not parts and self.X is not None:
+            parts.append(self.X[row].tolist())
+        return parts
 
     def find_file(self, row: int, place: int) -> tuple[Path, str] | None:
         """Return the file of an item and its type, if it may be sent.
@@ -160,9 +170,19 @@ class Items:
 
 def is_address(cell: str) -> bool:
     """Say whether a cell is an address in the web."""
-    parts = urlsplit(cell) if cell.startswith(("http://", "https://")) else None
+    if not cell.startswith(("http://", "https://")):
+        return False
+    try:
+        site = _to_ascii(urlsplit(cell).netloc)
+    except ValueError:  # half a bracket, or letters that no host has
+        return False
     # Quotes and semicolons would change the policy that the addresses become part of.
-    return parts is not None and bool(parts.netloc) and not set(parts.netloc) & set(" ;,'\"")
+    return bool(site) and not set(site) & set(" ;,'\"") and site.isprintable()
+
+
+def _to_ascii(site: str) -> str:
+    """Return the host and port of an address in the letters that headers allow."""
+    return site if site.isascii() else site.encode("idna").decode("ascii")
 
 
 def read_items(

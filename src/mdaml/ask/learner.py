@@ -1,82 +1,47 @@
-"""Learns from the answers in a process of its own, and proposes questions to the server."""
+"""Learns from the answers in a process of its own, and proposes questions to the server.
+
+Every model is a whole fit to the answers that count when it is made, so that neither the order of
+answers, undos and corrections nor a restart changes it. New models are made as rarely as they must
+be, and one replaces the model that is served unless held-out answers speak against it.
+"""
 
 import multiprocessing
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import IntArray
 from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
+from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes, to_bytes
 from mdaml.ask.items import Items
 from mdaml.ask.questions import Row
 from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
-from mdaml.estimators.base import MahalanobisTransformer as Metric
+from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.inspection import suggest_queries
 from mdaml.kernels.threads import threads_at_most
-from mdaml.persistence import load
 
 PAUSE = 2.0  # seconds between looks at the database
-_MOST_AXES = 50  # some hundred answers of a session cannot determine more
-_LEAST_ANSWERS = 5
 _N_QUERIES = 60
-_REFIT = 1.25  # growth of the number of answers after which all is fitted again
-_HOLD = 6.0  # answers about a feature that the Euclidean metric counts for
-_OPEN_ANCHOR = 1.0  # where held-out answers cannot tell whether learning helps
-_SLOW = 2.0  # seconds of a whole fit above which answers in between only refine the model
+_MANY = 0.05  # share of the answers learned from that is worth a new fit soon
+# Pause after a fit, in times of its own duration: if many answers are new or one was withdrawn, and
+# otherwise.
+_SHORT_REST, _LONG_REST = 1.0, 10.0
 
 
-@dataclass
-class ItemAxes:
-    """The principal axes of items, in which the metric is learned.
+class Kept(NamedTuple):
+    """A model in the database, with the ids of the answers that it was learned from."""
 
-    The leading axes are learned; along the others the distance stays Euclidean, at the scale that
-    keeps their share of the mean distance.
-    """
-
-    scale: FloatArray  # (d,) of the features
-    axes: FloatArray  # (r, d) principal axes of the scaled features, the longest first
-    X: FloatArray  # (n, k) items on the leading ones
-
-    @classmethod
-    def of(cls, X: FloatArray, *, scaled: bool) -> "ItemAxes":
-        """Return the axes of items."""
-        scale = np.ones(X.shape[1])
-        if scaled:
-            scale = StandardScaler().fit(X).scale_
-        centered = X / scale - np.mean(X / scale, axis=0)
-        if len(X) <= X.shape[1]:  # embeddings of a few items
-            _, _, axes = np.linalg.svd(centered, full_matrices=False)
-        else:
-            axes = np.linalg.eigh(centered.T @ centered)[1].T[::-1]
-        axes = axes[: min(len(X) - 1, X.shape[1])]
-        return cls(scale, axes, centered @ axes[:_MOST_AXES].T)
-
-    def widen(self, model: MDaML, X: FloatArray) -> MDaML:
-        """Return a model of features as they are, from one of the leading axes."""
-        k, L = self.X.shape[1], model.components_
-        spread = np.sum(self.X**2)
-        c = np.sqrt(np.sum((self.X @ L.T) ** 2) / spread) if spread else 1.0
-        learned, rest = L @ self.axes[:k], c * self.axes[k:]
-        wide: MDaML = copy(model)
-        wide.components_ = np.concatenate([learned, rest]) / self.scale
-        means = np.mean(X, axis=0)
-        wide.centers_ = (model.centers_ @ self.axes[:k]) * self.scale + means
-        wide.n_features_in_ = X.shape[1]
-        return wide
+    model: MahalanobisTransformer
+    answers: frozenset[str]
 
 
 class Learner:
@@ -88,14 +53,19 @@ class Learner:
         Where answers come from, and where models go.
     items : Items
         What is compared. Without features the report has persons only.
+    patience : float
+        Factor of the pauses between fits; 0 to fit whenever an answer is new.
     """
 
-    def __init__(self, storage: Storage, items: Items) -> None:
-        self._storage, self._items = storage, items
+    def __init__(self, storage: Storage, items: Items, patience: float = 1.0) -> None:
+        self._storage, self._items, self._patience = storage, items, patience
         self._stamp: Stamp | None = None
-        self._model: MDaML | None = None
-        self._curve: dict[int, Metric] = {}  # models by their versions
-        self._n_fitted, self._n_learned, self._seconds = 0, 0, 0.0
+        self._fitted: MDaML | None = None  # to all answers, on the leading axes
+        self._learned: frozenset[str] | None = None  # ids of the answers of the last fit
+        self._seconds, self._ended = 0.0, -np.inf  # of the last fit
+        self._is_behind, self._rest = False, 0.0  # whether answers wait for the next fit
+        self._declined: Row | None = None  # why the last fit is not served
+        self._kept: dict[int, Kept] = {}  # by their versions
         self._space = None if items.X is None else ItemAxes.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
         if self._space is not None and items.X is not None:
@@ -104,69 +74,112 @@ class Learner:
             self._euclidean = plain
 
     def step(self) -> bool:
-        """Learn from the answers that came since the last step; return whether there were any."""
+        """Learn from what changed since the last step; return whether anything was done."""
         stamp = self._storage.stamp()
-        if stamp == self._stamp:
+        if stamp == self._stamp and not (self._is_behind and self._is_rested()):
             return False
         answers = self._storage.answers()
         held, taught = split_answers(answers)
         verdicts: dict[str, persons.Verdict] = {}
-        report, blob, queries = Row(), None, list[list[str]]()
+        report, queries = Row(), list[list[str]]()
         X, ids = self._items.X, self._items.ids
         if X is not None:
-            supervision = to_constraints(taught, ids)
-            model = self._learn(supervision)
-            if model is not None:
-                blob = _to_bytes(model, self._items.features)
-                verdicts = persons.judge(model, X, answers, ids)
-            queries = self._suggest(model, answers)
-            report |= self._report(model, to_constraints(held, ids), supervision)
+            supervision, scored = to_constraints(taught, ids), to_constraints(held, ids)
+            self._learn(taught, supervision, scored)
+            served = self._served()
+            if served is not None:
+                verdicts = persons.judge(served.model, X, answers, ids)
+            queries = self._suggest(answers)
+            report |= self._report(scored, supervision)
         report |= persons.describe_answers(answers, verdicts)
-        n_taught = len([a for a in taught if a["outcome"] != "skip"])
-        self._storage.add_model(n_taught, blob, report, queries)
-        self._prune()
+        self._storage.add_report(report, queries)
         self._stamp = stamp
         return True
 
-    def _learn(self, supervision: Constraints | None) -> MDaML | None:
-        """Fit to all answers, or refine the last model by the new ones if that took long."""
-        space, X = self._space, self._items.X
-        assert space is not None
-        assert X is not None
-        began, n = time.perf_counter(), 0 if supervision is None else supervision.n_constraints
-        if supervision is None or n < _LEAST_ANSWERS or not owner.can_compare(supervision):
-            return None
-        refine = self._seconds > _SLOW and self._n_learned < n < _REFIT * self._n_fitted
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # people who collect answers know that there are few
-            if refine and self._model is not None and len(supervision.triplets) == n:
-                new = supervision.select(np.arange(self._n_learned, n))
-                self._model.partial_fit(space.X, constraints=new._replaced(ids=None))
-            elif n != self._n_fitted or self._model is None:
-                anchor = choose_anchor(supervision, space.X.shape[1])
-                self._model = MDaML(anchor=anchor, random_state=0)
-                n_persons = len(np.unique(supervision.columns["who"]))
-                several = n_persons > 1 and len(supervision.triplets) == n
-                given: Row = {
-                    "constraints": supervision._replaced(ids=None),
-                    "who": "who" if several else None,
-                }
-                self._model.fit(space.X, **given)
-                if self._model.start_kept_:
-                    # Questions are asked because they are open: few of them distinguish metrics.
-                    self._model.set_params(anchor=_OPEN_ANCHOR).fit(space.X, **given)
-                self._n_fitted, self._seconds = n, time.perf_counter() - began
-        self._n_learned = n
-        return space.widen(self._model, X)
+    # Fits
 
-    def _suggest(self, model: MDaML | None, answers: Sequence[Row]) -> list[list[str]]:
+    def _learn(
+        self, taught: Sequence[Row], supervision: Constraints | None, held: Constraints | None
+    ) -> None:
+        """Fit to all answers if it is time, and store the model unless answers speak against it."""
+        now = frozenset(a["answer"] for a in taught if a["outcome"] != "skip")
+        self._is_behind = now != self._learned
+        if not self._is_due(now):
+            return
+        assert self._space is not None
+        assert self._items.X is not None
+        began = time.monotonic()
+        self._fitted = fit_whole(self._space, supervision)
+        self._ended = time.monotonic()
+        self._seconds = self._ended - began
+        self._learned, self._is_behind, self._declined = now, False, None
+        self._forget_withdrawn(now)
+        if self._fitted is None:
+            return
+        model, served = self._space.widen(self._fitted, self._items.X), self._served()
+        if served is not None and owner.speaks_against(model, served.model, self._items.X, held):
+            self._declined = {"n_answers": len(now)}
+        elif served is None or served.answers != now:
+            blob = to_bytes(model, self._items.features)
+            version = self._storage.add_model(sorted(now), blob)
+            self._kept[version] = Kept(model, now)
+            self._prune()
+
+    def _is_due(self, now: frozenset[str]) -> bool:
+        """Say whether the answers differ so much from those of the last fit that it is time."""
+        before = self._learned
+        if before is None:
+            return True
+        change, withdrawn = now ^ before, before - now
+        soon = bool(withdrawn) or len(change) >= _MANY * len(before)
+        self._rest = self._patience * (_SHORT_REST if soon else _LONG_REST)
+        return bool(change) and self._is_rested()
+
+    def _is_rested(self) -> bool:
+        return time.monotonic() - self._ended >= self._rest * self._seconds
+
+    def _served(self) -> Kept | None:
+        """Return the latest model in the database."""
+        self._read_kept()
+        return self._kept[max(self._kept)] if self._kept else None
+
+    def _read_kept(self) -> None:
+        versions = [row["version"] for row in self._storage.models()]
+        for version in versions:
+            if version not in self._kept:
+                row = self._storage.read_model(version)
+                self._kept[version] = Kept(from_bytes(row["model"]), frozenset(row["answers"]))
+        self._kept = {version: self._kept[version] for version in versions}
+
+    def _forget_withdrawn(self, now: frozenset[str]) -> None:
+        """Delete all models that were learned from an answer which no longer counts."""
+        self._read_kept()
+        gone = [version for version, kept in self._kept.items() if not kept.answers <= now]
+        self._drop(gone)
+
+    def _prune(self) -> None:
+        """Keep models at 10, 14, 20, ... answers and the latest one, for the learning curve."""
+        best: dict[int, int] = {}
+        for version, kept in sorted(self._kept.items()):
+            best.setdefault(int(2 * np.log2(max(len(kept.answers), 1))), version)
+        few = {*best.values(), max(self._kept)}
+        self._drop([version for version in self._kept if version not in few])
+
+    def _drop(self, versions: Sequence[int]) -> None:
+        if versions:
+            self._storage.drop_models(versions)
+            self._kept = {v: kept for v, kept in self._kept.items() if v not in versions}
+
+    # Questions and figures
+
+    def _suggest(self, answers: Sequence[Row]) -> list[list[str]]:
         """Return triplets of ids to ask next; without a model, near ties of Euclidean distance."""
         space, ids = self._space, self._items.ids
         assert space is not None
         asked = _asked_triplets(answers, self._items.rows)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            metric = self._model if model is not None else Euclidean().fit(space.X)
+            metric = self._fitted or Euclidean().fit(space.X)
             try:
                 found = suggest_queries(
                     metric, space.X, _N_QUERIES, asked=asked, random_state=len(answers)
@@ -175,52 +188,18 @@ class Learner:
                 return []
         return [[ids[row] for row in triplet] for triplet in found]
 
-    def _report(
-        self, model: MDaML | None, held: Constraints | None, supervision: Constraints | None
-    ) -> Row:
-        X = self._items.X
+    def _report(self, held: Constraints | None, supervision: Constraints | None) -> Row:
+        X, ids, served = self._items.X, self._items.ids, self._served()
         assert X is not None
         assert self._euclidean is not None
-        kept = [(row["n_answers"], self._load(row["version"])) for row in self._storage.models()]
-        if model is not None and supervision is not None:
-            n_now = len(set(supervision.columns["question"].tolist()))
-            kept = [(n, m) for n, m in kept if n < n_now] + [(n_now, model)]
-        report = owner.describe_learning(kept, self._euclidean, X, held)
-        if model is not None and supervision is not None:
-            report |= owner.describe_items(model, self._euclidean, X)
-            report["again"] = owner.find_doubtful(model, X, supervision)
-        rows = {row for part in report.get("again", []) for row in part["items"]}
-        report["rows"] = sorted(rows | set(report.get("rows", [])))
-        return report
-
-    def _load(self, version: int) -> Metric:
-        """Return a model of the learning curve, read once."""
-        if version not in self._curve:
-            self._curve[version] = _from_bytes(self._storage.read_model(version))
-        return self._curve[version]
-
-    def _prune(self) -> None:
-        """Keep models at 10, 14, 20, ... answers and the latest one, for the learning curve."""
-        models = self._storage.models()
-        best: dict[int, int] = {}
-        for row in models:
-            best.setdefault(int(2 * np.log2(max(row["n_answers"], 1))), row["version"])
-        kept = {*best.values(), *(row["version"] for row in models[-1:])}
-        dropped = [row["version"] for row in models if row["version"] not in kept]
-        if dropped:
-            self._storage.drop_models(dropped)
-        self._curve = {version: m for version, m in self._curve.items() if version in kept}
-
-
-def choose_anchor(supervision: Constraints, n_features: int) -> float | Literal["auto"]:
-    """Return the strength of the anchor, which holds the metric near the Euclidean one.
-
-    With fewer than six answers per feature, the Euclidean metric counts like six answers about each
-    feature. With more, "auto" chooses on held-out answers: of few answers, or of near ties that
-    were asked because they are open, it would conclude that nothing can be learned.
-    """
-    anchor = _HOLD * n_features / len(np.unique(supervision.columns["question"]))
-    return min(anchor, 10.0) if anchor > 1 else "auto"
+        curve = [(len(kept.answers), kept.model) for _, kept in sorted(self._kept.items())]
+        report = owner.describe_learning(curve, self._euclidean, X, held)
+        report["declined"] = self._declined
+        if served is not None:
+            report |= owner.describe_items(served.model, self._euclidean, X)
+            if supervision is not None:
+                report["again"] = owner.find_doubtful(served.model, X, supervision)
+        return owner.name_items(report, ids)
 
 
 def split_answers(answers: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -247,26 +226,6 @@ def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | 
     return np.array([[rows[name] for name in items] for items in named]) if named else None
 
 
-def _to_bytes(model: MDaML, features: Sequence[str]) -> bytes:
-    """Return the file of a model, with the names of its features."""
-    model = copy(model)
-    if features:
-        model.feature_names_in_ = np.array(features, dtype=object)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.mdaml")
-        model.save(path)
-        return path.read_bytes()
-
-
-def _from_bytes(blob: bytes) -> Metric:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.mdaml")
-        path.write_bytes(blob)
-        model = load(path)
-    model.__dict__.pop("feature_names_in_", None)  # so that it takes arrays without a warning
-    return model
-
-
 def start(place: str, items: Items) -> BaseProcess:
     """Start a process that learns until this one ends; return the process."""
     context = multiprocessing.get_context("spawn")
@@ -280,15 +239,19 @@ def _run(place: str, items: Items) -> None:
         os.nice(10)  # requests of people go first
     parent = multiprocessing.parent_process()
     storage = Storage(place)
-    learner = Learner(storage, items)
     n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is left for the server
     with threads_at_most(n_threads), threadpool_limits(n_threads):
-        _learn_on(learner, parent)
+        try:
+            _learn_on(Learner(storage, items), storage, parent)
+        except Exception as error:  # the owner must know; the process ends all the same
+            storage.note_failure(f"{type(error).__name__}: {error}")
+            raise
 
 
-def _learn_on(learner: Learner, parent: BaseProcess | None) -> None:
+def _learn_on(learner: Learner, storage: Storage, parent: BaseProcess | None) -> None:
     # Another child of the parent may hold the pipe that would signal the end of the parent.
     while parent is None or (parent.is_alive() and os.getppid() == parent.pid):
         began = time.monotonic()
-        learner.step()
+        if learner.step():
+            storage.note_failure(None)
         time.sleep(max(0.1, PAUSE - (time.monotonic() - began)))

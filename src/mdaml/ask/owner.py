@@ -17,6 +17,7 @@ _MOST_MAPPED = 200
 _N_EXAMPLES, _N_NEAREST = 8, 5
 _N_DOUBTFUL = 10
 _LEAST_SCORED = 10  # held-out answers
+_LEAST_PERSONS = 8  # that are units of a test by signs
 _Z = 1.96
 
 
@@ -55,6 +56,31 @@ def describe_learning(
 def can_compare(supervision: Constraints) -> bool:
     """Whether there are comparisons, or pairs of both kinds."""
     return len(supervision.triplets) > 0 or len(np.unique(supervision.pair_labels)) == 2
+
+
+def speaks_against(
+    new: Metric,
+    served: Metric,
+    X: FloatArray,
+    held: Constraints | None,
+) -> bool:
+    """Say whether the served model leads a new one on held-out answers by more than chance.
+
+    The units are persons, because one answers like oneself, or questions if persons are few.
+    """
+    if held is None or not can_compare(held):
+        return False
+    after, _ = _score_questions(new, X, held)
+    before, _ = _score_questions(served, X, held)
+    if len(after) < _LEAST_SCORED:
+        return False
+    n = len(held.triplets) or len(held.pairs)
+    _, first = np.unique(held.columns["question"][:n], return_index=True)
+    who = held.columns["who"][:n][first if len(held.triplets) else slice(None)]
+    names, units = np.unique(who, return_inverse=True)
+    if len(names) < _LEAST_PERSONS:
+        units = np.arange(len(after))
+    return bool(find_leaders(after, before[None], units)[0])
 
 
 def _score_questions(
@@ -170,6 +196,28 @@ def _nearest(metric: Metric, X: FloatArray, rows: IntArray) -> list[list[int]]:
     found, _ = nearest_rows(Y[rows], Y, _N_NEAREST + 1)
     pairs = zip(rows, found, strict=True)
     return [near[near != row][:_N_NEAREST].tolist() for row, near in pairs]
+
+
+def name_items(report: Row, ids: Sequence[str]) -> Row:
+    """Return a report that names items by their ids; rows change when items are added."""
+
+    def name(rows: Sequence[int]) -> list[str]:
+        return [ids[row] for row in rows]
+
+    again = [part | {"items": name(part["items"])} for part in report.get("again", [])]
+    named: Row = {"again": again}
+    if "map" in report:
+        named["map"] = [[ids[row], x, y] for row, x, y in report["map"]]
+        named["nearest"] = [
+            {
+                "item": ids[part["item"]],
+                "before": name(part["before"]),
+                "after": name(part["after"]),
+            }
+            for part in report["nearest"]
+        ]
+    shown = {row for part in again for row in part["items"]} | set(name(report.get("rows", [])))
+    return report | named | {"rows": sorted(shown)}
 
 
 def find_doubtful(model: Metric, X: FloatArray, supervision: Constraints) -> list[Row]:

@@ -170,6 +170,10 @@ class Composer:
         parts["catch"] = plan.catch if self._gold else 0.0
         return {"active": 1 - sum(parts.values()), **parts}
 
+    def knows(self, items: Sequence[str]) -> bool:
+        """Say whether all items are there."""
+        return self._rows.keys() >= set(items)
+
     def remember(self, answered: Sequence[Row], anchors: dict[str, int]) -> None:
         """Read the answers that are in the database."""
         for row in answered[-_MOST_KNOWN:]:
@@ -184,7 +188,7 @@ class Composer:
 
     def take_queries(self, queries: Sequence[Sequence[str]]) -> None:
         """Take the questions that the latest model would ask, the best first."""
-        self._queries = [list(q) for q in queries if self._rows.keys() >= set(q)][::-1]
+        self._queries = [list(q) for q in queries if self.knows(q)][::-1]
 
     def compose(self, name: str, person: Person) -> Row:
         """Return the next question of a person."""

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
+from sqlalchemy.exc import DBAPIError
+
 from mdaml.ask import learner
+from mdaml.ask.connections import BACKLOG, limit_connections, spare_log
 from mdaml.ask.server import Site
+from mdaml.ask.storage import Stamp
 
 _WATCH = 2.0  # seconds between looks at the learner
 
@@ -39,7 +43,14 @@ class Running:
         self.port: int = self._socket.getsockname()[1]
         shown = "localhost" if host in ("0.0.0.0", "::") else host
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
-        config = uvicorn.Config(site.app(), log_level="warning", access_log=False, ws="none")
+        config = uvicorn.Config(
+            site.app(),
+            http=limit_connections(),
+            backlog=BACKLOG,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+        )
         self._server = uvicorn.Server(config)
         self._learns = learns
         self._learner: BaseProcess | None = None
@@ -59,7 +70,8 @@ class Running:
                 self._watcher.start()
             if ready is not None:
                 ready()
-            self._server.run(sockets=[self._socket])
+            with spare_log("uvicorn.error", "asyncio"):
+                self._server.run(sockets=[self._socket])
         finally:
             self._stop()
             if before is not None:
@@ -82,14 +94,26 @@ class Running:
         self._thread.join()
 
     def _watch(self) -> None:
-        """Start the learner, and start it again if it dies; answers do not wait for it."""
-        n_starts = 0
+        """Start the learner, and start it again if it dies; answers do not wait for it.
+
+        One that ended by an error would meet it again: it waits for other answers.
+        """
+        n_starts, stamp = 0, None
         while self._learns:
             if self._learner is None or not self._learner.is_alive():
-                time.sleep(min(n_starts * _WATCH, 60.0))  # not again and again without a pause
-                self._learner = learner.start(self.site.storage.url, self.site.items)
-                n_starts += 1
+                failed = self._learner is not None and (self._learner.exitcode or 0) > 0
+                now = self._read_stamp()
+                if not failed or now != stamp:
+                    time.sleep(min(n_starts * _WATCH, 60.0))
+                    self._learner = learner.start(self.site.storage.url, self.site.items)
+                    n_starts, stamp = n_starts + 1, now
             time.sleep(_WATCH)
+
+    def _read_stamp(self) -> Stamp | None:
+        try:
+            return self.site.storage.stamp()
+        except DBAPIError:  # the database is away for a while
+            return None
 
     def _stop(self) -> None:
         self._learns = False
@@ -116,8 +140,11 @@ def _leave_in_order() -> Callable[[int, FrameType | None], object] | int | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise ValueError(f"The port must be 0 to 65535, got {port}.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, because asyncio sends small answers at once only if it knows it is TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

@@ -4,8 +4,10 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import time
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +15,12 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-COOKIE = "mdaml_person"
-OWNER_COOKIE = "mdaml_owner"
+PERSON, OWNER = "person", "owner"  # kinds of cookies
 MOST_BYTES = 64 * 1024  # of a request
 _MOST_LETTERS = 64  # of the name of a person
 _MOST_CLIENTS = 10_000  # whose rates are kept
+_JOINERS = re.compile("[\u200c\u200d]")  # letters of many scripts and pictures need them
+_JOINED = re.compile("(?<=[^\\x00-\\x7f\\s])[\u200c\u200d](?=[^\\x00-\\x7f\\s\u200c\u200d])")
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,19 @@ class Access:
         Everybody is taken for this person; no cookies are used.
     frames : str
         Who may show the pages in a frame.
+    most_guests : int
+        How many persons may come by the link for anybody.
+    public_url : str
+        The address under which others reach the server, for personal links; empty: that of the
+        owner.
     """
 
     is_open: bool = True
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "::1")
     person: str | None = None
     frames: str = "'none'"
+    most_guests: int = 1000
+    public_url: str = ""
 
 
 class Signer:
@@ -107,9 +117,11 @@ def is_loopback(host: str) -> bool:
 
 
 def check_person(name: object) -> str:
-    """Return the name of a person, or refuse it."""
-    text = " ".join(name.split()) if isinstance(name, str) else ""
-    if not text or len(text) > _MOST_LETTERS or not text.isprintable():
+    """Return the name of a person in its one normal form, or refuse it."""
+    text = unicodedata.normalize("NFC", " ".join(name.split())) if isinstance(name, str) else ""
+    # A joiner that joins nothing cannot be seen: two names would look like one.
+    bare = _JOINED.sub("", text)
+    if not bare or len(text) > _MOST_LETTERS or not bare.isprintable():
         raise ValueError(f"A name must have 1 to {_MOST_LETTERS} letters.")
     return text
 
@@ -120,8 +132,30 @@ def is_known_host(request: Request, hosts: Sequence[str]) -> bool:
     Otherwise a foreign page could reach a server on a loopback address by a host name that
     resolves to it.
     """
-    name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    return "*" in hosts or name in hosts
+    name, _ = split_host(request.headers.get("host", ""))
+    return bool(name) and ("*" in hosts or name in hosts)
+
+
+def split_host(host: str) -> tuple[str, str]:
+    """Return name and port of a host; empty texts if it is none."""
+    if set(host) & set("@/\\?#"):
+        return "", ""
+    try:
+        parts = urlsplit(f"//{host}")
+        return parts.hostname or "", str(parts.port or "")
+    except ValueError:  # half a bracket, or a port that is no number
+        return "", ""
+
+
+def name_cookie(request: Request, study: str, kind: str) -> str:
+    """Return the name of a cookie: browsers give those of one port to all ports of a host."""
+    _, port = split_host(request.headers.get("host", ""))
+    return f"mdaml_{study}_{port}_{kind}"
+
+
+def quote_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def comes_from_here(request: Request) -> bool:
@@ -130,7 +164,10 @@ def comes_from_here(request: Request) -> bool:
     if site is not None and site not in ("same-origin", "none"):
         return False
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    try:
+        return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    except ValueError:
+        return False
 
 
 def make_headers(origins: Sequence[str], frames: str = "'none'") -> dict[str, str]:

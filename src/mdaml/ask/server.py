@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+import unicodedata
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -18,20 +19,21 @@ from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from mdaml.ask import security
-from mdaml.ask.answers import to_constraints
 from mdaml.ask.collector import MOST_EVENTS, Collector
 from mdaml.ask.items import Items
 from mdaml.ask.markdown import to_html
+from mdaml.ask.owner_pages import OwnerPages
 from mdaml.ask.questions import Composer, Plan, Row
-from mdaml.ask.security import COOKIE, OWNER_COOKIE, Access, Rates, Signer
+from mdaml.ask.security import OWNER, PERSON, Access, Rates, Signer, name_cookie
 from mdaml.ask.storage import Storage
+from mdaml.ask.study import OnChanges, open_study
 from mdaml.constraints import Constraints
 
 _HERE = Path(__file__).parent
+_LOG = logging.getLogger("uvicorn.error")
 _STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
-_TABLES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -56,6 +58,8 @@ class Site:
         Instructions and consent, in Markdown; nothing is asked before they are accepted.
     seed : int or None
         Seed of the random questions; None for other questions every time.
+    changes : {"refuse", "accept"}
+        What to do if the database holds answers to something else: raise an error, or go on.
     """
 
     items: Items
@@ -65,9 +69,11 @@ class Site:
     gold: Constraints | None = None
     intro: str = ""
     seed: int | None = None
+    changes: OnChanges = "refuse"
 
     def __post_init__(self) -> None:
         """Prepare everything that can fail before the first request."""
+        self.study = open_study(self.storage, self.items, self.plan, self.intro, self.changes)
         self.signer = Signer(self.storage.keep_setting("secret", Signer.make_secret()))
         self.composer = Composer(self.plan, self.items.ids, self.gold, self.seed)
         self.collector = Collector(self.storage, self.composer)
@@ -83,24 +89,28 @@ class Site:
 
     def app(self) -> Starlette:
         """Return the application."""
+        owner = OwnerPages(self)
         routes: list[tuple[str, str, _Endpoint]] = [
             ("GET", "/", self._show_start),
             ("POST", "/start", self._start),
             ("GET", "/p/{sealed}", self._enter),
-            ("GET", "/join/{signature}", self._join),
+            ("GET", "/join/{signature}", self._show_join),
+            ("POST", "/join/{signature}", self._join),
             ("GET", "/o/{signature}", self._enter_owner),
             ("GET", "/ask", self._show_questions),
             ("POST", "/api/answers", self._take_answers),
             ("GET", "/media/{row:int}/{place:int}", self._send_file),
             ("GET", "/static/{name}", self._send_static),
-            ("GET", "/owner", self._show_owner),
-            ("GET", "/api/owner", self._send_report),
-            ("POST", "/api/links", self._make_links),
-            ("GET", "/owner/answers.{kind}", self._send_answers),
-            ("GET", "/owner/model.mdaml", self._send_model),
+            ("GET", "/owner", owner.show),
+            ("GET", "/api/owner", owner.send_report),
+            ("POST", "/api/links", owner.make_links),
+            ("GET", "/owner/answers.{kind}", owner.send_answers),
+            ("GET", "/owner/model.mdaml", owner.send_model),
         ]
         made = [Route(path, self._guard(call), methods=[m]) for m, path, call in routes]
-        return Starlette(routes=made, exception_handlers={HTTPException: self._show_error})
+        app = Starlette(routes=made, exception_handlers={HTTPException: self._show_error})
+        app.router.redirect_slashes = False  # it would read host names before they are checked
+        return app
 
     def owner_path(self) -> str:
         """Return the path of the owner's link."""
@@ -121,8 +131,10 @@ class Site:
             except HTTPException as error:
                 response = self._show_error(request, error)
             except DBAPIError as error:
-                why = str(error.orig).splitlines()[0]
-                what = f"The server could not save or read: {why}."
+                # What PostgreSQL says may name machines and users.
+                why = f": {str(error.orig).splitlines()[0]}" if self.storage.is_file else ""
+                what = f"The server could not save or read{why}."
+                _LOG.warning("%s", error.orig)
                 response = self._show_error(request, HTTPException(503, what))
             for name, value in self._headers.items():
                 response.headers.setdefault(name, value)
@@ -147,17 +159,18 @@ class Site:
 
     def _show_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if request.url.path.rpartition("/api/")[1]:
+        if "/api/" in request.scope["path"]:
             body = {"error": error.detail}
             return JSONResponse(body, error.status_code, headers=error.headers)
-        page = self._page(request, "message.html", message=error.detail)
+        page = self.page(request, "message.html", message=error.detail)
         page.status_code = error.status_code
         for name, value in (*self._headers.items(), *(error.headers or {}).items()):
             page.headers[name] = value
         return page
 
     def _person(self, request: Request) -> str | None:
-        return self.access.person or self.signer.unseal("person", request.cookies.get(COOKIE))
+        sealed = request.cookies.get(name_cookie(request, self.study.id, PERSON))
+        return self.access.person or self.signer.unseal("person", sealed)
 
     def _need_person(self, request: Request) -> str:
         person = self._person(request)
@@ -165,9 +178,9 @@ class Site:
             raise HTTPException(401, "The server does not know you. Open your personal link again.")
         return person
 
-    def _need_owner(self, request: Request) -> None:
-        sealed = request.cookies.get(OWNER_COOKIE, "")
-        if not self.access.is_open and self.signer.unseal("owner cookie", sealed) is None:
+    def need_owner(self, request: Request) -> None:
+        """Refuse everybody but the owner."""
+        if not self.access.is_open and not self._is_owner(request):
             raise HTTPException(403, "This page is for the owner. Open the owner's link.")
 
     def _token(self, request: Request) -> str:
@@ -175,7 +188,8 @@ class Site:
         return self.signer.sign("page", f"{self._person(request)}\n{self._is_owner(request)}")
 
     def _is_owner(self, request: Request) -> bool:
-        return self.signer.unseal("owner cookie", request.cookies.get(OWNER_COOKIE)) is not None
+        sealed = request.cookies.get(name_cookie(request, self.study.id, OWNER))
+        return self.signer.unseal("owner cookie", sealed) is not None
 
     async def _body(self, request: Request) -> bytes:
         body = b""
@@ -185,7 +199,8 @@ class Site:
                 raise HTTPException(413, "The request is too large.")
         return body
 
-    async def _json(self, request: Request) -> Row:
+    async def read_json(self, request: Request) -> Row:
+        """Return what a script of a page of this server sent."""
         if not _same(request.headers.get("x-page-token"), self._token(request)):
             raise HTTPException(403, "The page is out of date. Load it again.")
         try:
@@ -198,7 +213,8 @@ class Site:
 
     # Pages for persons
 
-    def _page(self, request: Request, name: str, **values: object) -> Response:
+    def page(self, request: Request, name: str, **values: object) -> Response:
+        """Return a page made of a template."""
         root = request.scope.get("root_path", "")
         shown = {"root": root, "token": self._token(request), "person": self._person(request)}
         text = self._pages.get_template(name).render(**shown, **values)
@@ -207,7 +223,7 @@ class Site:
     async def _show_start(self, request: Request) -> Response:
         if self._person(request) is None and not self.access.is_open:
             raise HTTPException(401, "To answer, open the personal link that you were given.")
-        return self._page(
+        return self.page(
             request, "start.html", intro=to_html(self.intro), is_open=self.access.is_open
         )
 
@@ -223,24 +239,27 @@ class Site:
                 person = security.check_person(form.get("name"))
             except ValueError as error:
                 raise HTTPException(400, str(error)) from None
-        if self.intro and form.get("consent") != "yes":
+        if self.study.intro and form.get("consent") != "yes":
             raise HTTPException(400, "Please agree to the text first.")
-        await run_in_threadpool(self._add_person, person, consent=bool(self.intro))
+        await run_in_threadpool(self._add_person, person, intro=self.study.intro)
         return self._let_in(request, person, "/ask")
 
-    def _add_person(self, person: str, *, consent: bool) -> None:
+    def _add_person(self, person: str, *, intro: str = "", is_guest: bool = False) -> None:
         known = self.storage.persons()
-        if len(known) >= _MOST_PERSONS and person not in {row["id"] for row in known}:
-            raise HTTPException(503, "There are too many persons.")
+        n_alike = sum(bool(row["is_guest"]) is is_guest for row in known)
+        most = self.access.most_guests if is_guest else _MOST_PERSONS
+        if n_alike >= most and person not in {row["id"] for row in known}:
+            raise HTTPException(403, "All places are taken. Ask for a personal link.")
         with self.storage.write() as change:
-            change.add_person(person, consent=consent)
+            change.add_person(person, intro=intro, is_guest=is_guest)
 
     def _let_in(self, request: Request, person: str, path: str) -> Response:
-        return self._redirect(request, path, COOKIE, self.signer.seal("person", person))
+        return self._redirect(request, path, PERSON, self.signer.seal("person", person))
 
-    def _redirect(self, request: Request, path: str, cookie: str, value: str) -> Response:
+    def _redirect(self, request: Request, path: str, kind: str, value: str) -> Response:
+        cookie = name_cookie(request, self.study.id, kind)
         response = RedirectResponse(request.scope.get("root_path", "") + path, 303)
-        is_safe = request.url.scheme == "https"
+        is_safe = request.scope["scheme"] == "https"
         response.set_cookie(
             cookie, value, max_age=_MONTH, httponly=True, samesite="lax", secure=is_safe
         )
@@ -251,22 +270,36 @@ class Site:
         person = self.signer.unseal("person", request.path_params["sealed"])
         if person is None:
             raise self._refuse_link(request)
-        await run_in_threadpool(self._add_person, person, consent=False)
+        person = unicodedata.normalize("NFC", person)
+        await run_in_threadpool(self._add_person, person)
         return self._let_in(request, person, "/")
 
+    async def _show_join(self, request: Request) -> Response:
+        """Ask before a person is made: programs that only look at links must not make any."""
+        self._need_join(request)
+        if self._person(request) is not None:
+            return RedirectResponse(request.scope.get("root_path", "") + "/", 303)
+        return self.page(request, "join.html")
+
     async def _join(self, request: Request) -> Response:
+        self._need_join(request)
+        form = _parse_form(await self._body(request))
+        if not _same(form.get("token"), self._token(request)):
+            raise HTTPException(403, "The page is out of date. Load it again.")
+        person = self._person(request)
+        if person is None:
+            person = f"guest {Signer.make_secret()[:8]}"
+            await run_in_threadpool(self._add_person, person, is_guest=True)
+        return self._let_in(request, person, "/")
+
+    def _need_join(self, request: Request) -> None:
         if not self.signer.is_signed("join", "", request.path_params["signature"]):
             raise self._refuse_link(request)
-        person = self._person(request) or f"guest {Signer.make_secret()[:8]}"
-        await run_in_threadpool(self._add_person, person, consent=False)
-        return self._let_in(request, person, "/")
 
     async def _enter_owner(self, request: Request) -> Response:
         if not self.signer.is_signed("owner", "", request.path_params["signature"]):
             raise self._refuse_link(request)
-        return self._redirect(
-            request, "/owner", OWNER_COOKIE, self.signer.seal("owner cookie", "yes")
-        )
+        return self._redirect(request, "/owner", OWNER, self.signer.seal("owner cookie", "yes"))
 
     def _refuse_link(self, request: Request) -> HTTPException:
         if not self._tries.allow(request.client.host if request.client else ""):
@@ -278,18 +311,19 @@ class Site:
         if person is None or not await self._has_agreed(person):
             return RedirectResponse(request.scope.get("root_path", "") + "/", 303)
         plan = self.plan
-        return self._page(request, "ask.html", plan=plan, words=plan.words)
+        return self.page(request, "ask.html", plan=plan, words=plan.words, study=self.study.id)
 
     async def _has_agreed(self, person: str) -> bool:
         """Whether a person accepted the text; a yes is remembered, without the database."""
-        if self.intro and person not in self._agreed:
+        intro = self.study.intro
+        if intro and person not in self._agreed:
             known = await run_in_threadpool(self.storage.persons)
-            self._agreed |= {row["id"] for row in known if row["consent"]}
-        return not self.intro or person in self._agreed
+            self._agreed |= {row["id"] for row in known if row["intro"] == intro}
+        return not intro or person in self._agreed
 
     async def _take_answers(self, request: Request) -> Response:
         person = self._need_person(request)
-        events = (await self._json(request)).get("events", [])
+        events = (await self.read_json(request)).get("events", [])
         if not isinstance(events, list) or len(events) > MOST_EVENTS:
             raise HTTPException(
                 400, f"The request must have a list of at most {MOST_EVENTS} events."
@@ -297,15 +331,29 @@ class Site:
         if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
-        questions = [{"id": q["id"], "items": self._show(q["items"])} for q in reply["questions"]]
-        return JSONResponse(reply | {"questions": questions})
+        last = reply["last"] and {
+            "question": self._show(reply["last"]),
+            "answer": reply["last"]["answer"],
+            "counts": reply["last"]["outcome"] != "skip",
+        }
+        questions = [self._show(question) for question in reply["questions"]]
+        return JSONResponse(reply | {"questions": questions, "last": last})
 
-    def _show(self, ids: Sequence[str]) -> list[Row]:
-        return [self.items.show(self.items.rows[name]) for name in ids]
+    def _show(self, question: Row) -> Row:
+        """Return what a person may know of a question."""
+        items = [self.show_item(name) for name in question["items"]]
+        return {"id": question["id"], "items": items}
+
+    def show_item(self, name: str) -> Row:
+        """Return what is shown of an item; its name if it was removed."""
+        row = self.items.rows.get(name)
+        if row is None:
+            return {"name": name, "parts": [{"kind": "text", "text": name}]}
+        return self.items.show(row)
 
     async def _send_file(self, request: Request) -> Response:
         if self._person(request) is None:
-            self._need_owner(request)
+            self.need_owner(request)
         found = self.items.find_file(request.path_params["row"], request.path_params["place"])
         if found is None:
             raise HTTPException(404, "There is no such file.")
@@ -321,69 +369,6 @@ class Site:
         kind = _STATIC[Path(name).suffix]
         return Response(self._static[name], media_type=kind, headers={"cache-control": "no-cache"})
 
-    # Pages for the owner
-
-    async def _show_owner(self, request: Request) -> Response:
-        self._need_owner(request)
-        shares = {
-            name: f"{100 * share:.0f} %" for name, share in self.composer.shares.items() if share
-        }
-        return self._page(
-            request,
-            "owner.html",
-            words=self.plan.words,
-            shares=shares,
-            has_features=self.items.X is not None,
-            is_open=self.access.is_open,
-            join=f"{request.scope.get('root_path', '')}/join/{self.signer.sign('join')}",
-        )
-
-    async def _send_report(self, request: Request) -> Response:
-        self._need_owner(request)
-        latest = await run_in_threadpool(self.storage.latest, "report", "time")
-        report = dict(latest["report"]) if latest else {}
-        shown = {row: self.items.show(row) for row in report.get("rows", [])}
-        return JSONResponse(report | {"items": shown, "time": latest["time"] if latest else None})
-
-    async def _make_links(self, request: Request) -> Response:
-        self._need_owner(request)
-        names = (await self._json(request)).get("names", [])
-        if not isinstance(names, list) or not 1 <= len(names) <= MOST_EVENTS:
-            raise HTTPException(400, f"The request must have a list of 1 to {MOST_EVENTS} names.")
-        try:
-            persons = [security.check_person(name) for name in names]
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from None
-        base = str(request.base_url).rstrip("/")
-        links = [f"{base}/p/{self.signer.seal('person', person)}" for person in persons]
-        return JSONResponse({"links": [list(pair) for pair in zip(persons, links, strict=True)]})
-
-    async def _send_answers(self, request: Request) -> Response:
-        self._need_owner(request)
-        kind = request.path_params["kind"]
-        if kind not in _TABLES:
-            raise HTTPException(
-                404, "There is no such file. There are answers.csv and answers.parquet."
-            )
-        body = await run_in_threadpool(self._write_answers, kind)
-        return _download(body, _TABLES[kind], f"answers.{kind}")
-
-    def _write_answers(self, kind: str) -> bytes:
-        supervision = to_constraints(self.storage.answers(), self.items.ids)
-        if supervision is None:
-            raise HTTPException(404, "There are no answers yet.")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"answers.{kind}")
-            supervision.write(path)
-            return path.read_bytes()
-
-    async def _send_model(self, request: Request) -> Response:
-        self._need_owner(request)
-        latest = await run_in_threadpool(self.storage.latest, "model")
-        if latest is None:
-            raise HTTPException(404, "There is no model yet: it needs features and some answers.")
-        return _download(latest["model"], "application/octet-stream", "model.mdaml")
-
 
 def _same(given: str | None, wanted: str) -> bool:
     return given is not None and security.is_equal(given, wanted)
@@ -394,8 +379,3 @@ def _parse_form(body: bytes) -> dict[str, str]:
         return dict(parse_qsl(body.decode(), max_num_fields=10))
     except ValueError:
         raise HTTPException(400, "The request is not a valid form.") from None
-
-
-def _download(body: bytes, media: str, name: str) -> Response:
-    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
-    return Response(body, media_type=media, headers=headers)

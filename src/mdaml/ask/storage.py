@@ -1,102 +1,43 @@
 """Persons, questions, answers and models in a database: SQLite in one file, or PostgreSQL."""
 
+import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from mdaml.ask.questions import Row
+from mdaml.ask.tables import (
+    ANSWERS,
+    METADATA,
+    MODELS,
+    PERSONS,
+    QUESTIONS,
+    REPORTS,
+    SCHEMA,
+    SETTINGS,
+    UPGRADES,
+)
 
-_SCHEMA = "1"
-_METADATA = sa.MetaData()
-_SETTINGS = sa.Table(
-    "settings",
-    _METADATA,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-)
-_PERSONS = sa.Table(
-    "persons",
-    _METADATA,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("consent", sa.Double),
-)
-_QUESTIONS = sa.Table(
-    "questions",
-    _METADATA,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("id", sa.Text, nullable=False, unique=True),
-    sa.Column("person", sa.Text, nullable=False, index=True),
-    sa.Column("form", sa.Text, nullable=False),
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("held_out", sa.Boolean, nullable=False),
-    sa.Column("items", sa.JSON, nullable=False),  # ids in the order in which they are shown
-    sa.Column("expected", sa.JSON(none_as_null=True)),  # the right choice of a catch question
-    sa.Column("repeats", sa.Text),  # the question that this one asks again
-    sa.Column("time", sa.Double, nullable=False),
-)
-_ANSWERS = sa.Table(
-    "answers",
-    _METADATA,
-    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("id", sa.Text, nullable=False, unique=True),  # made by the browser
-    sa.Column("question", sa.Text, nullable=False),
-    sa.Column("person", sa.Text, nullable=False, index=True),
-    sa.Column("outcome", sa.Text, nullable=False),
-    sa.Column("choice", sa.JSON, nullable=False),  # places in the items of the question
-    sa.Column("seconds", sa.Double),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("undone", sa.Double),
-)
-# One answer counts for each question, whatever browsers send; one that was undone does not.
-_ONE_ANSWER = sa.Index(
-    "one_answer",
-    _ANSWERS.c.question,
-    unique=True,
-    sqlite_where=_ANSWERS.c.undone.is_(None),
-    postgresql_where=_ANSWERS.c.undone.is_(None),
-)
-_UNDONE = sa.Index(
-    "undone_answers",
-    _ANSWERS.c.undone,
-    sqlite_where=_ANSWERS.c.undone.is_not(None),
-    postgresql_where=_ANSWERS.c.undone.is_not(None),
-)
-_REPORTS = sa.Table(  # the latest alone
-    "reports",
-    _METADATA,
-    sa.Column("version", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("report", sa.JSON, nullable=False),
-    sa.Column("queries", sa.JSON, nullable=False),  # triplets of ids worth asking
-    sqlite_autoincrement=True,  # versions grow, though older rows are deleted
-)
-_MODELS = sa.Table(  # rows are never changed: SQLite would write the whole model again
-    "models",
-    _METADATA,
-    sa.Column("version", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("n_answers", sa.Integer, nullable=False),
-    sa.Column("model", sa.LargeBinary, nullable=False),
-    sqlite_autoincrement=True,
-)
+_FAILURE = "learner failure"
 # Made once: to build a statement takes longer than to execute it.
 _NEWEST_ANSWER = sa.select(
-    sa.select(sa.func.max(_ANSWERS.c.number)).scalar_subquery(),
-    sa.select(sa.func.max(_ANSWERS.c.undone))
-    .where(_ANSWERS.c.undone.is_not(None))
-    .scalar_subquery(),
+    sa.select(sa.func.max(ANSWERS.c.number)).scalar_subquery(),
+    sa.select(sa.func.max(ANSWERS.c.undone)).where(ANSWERS.c.undone.is_not(None)).scalar_subquery(),
 )
-_NEWEST_REPORT = sa.select(sa.func.max(_REPORTS.c.version))
+_NEWEST_REPORT = sa.select(sa.func.max(REPORTS.c.version))
 
 Stamp = tuple[int, float]
 _Inserts = dict[sa.Table, sa.Insert]
+_COMMITS = 100  # after which they are moved to the file of SQLite
 _LOCK = "SELECT pg_advisory_xact_lock(1835296108)"
 
 
@@ -111,36 +52,54 @@ class Storage:
 
     def __init__(self, place: str | Path) -> None:
         self.url = _to_url(place)
-        self._engine = sa.create_engine(self.url, pool_pre_ping=not self.is_file)
+        self._engine = _make_engine(self.url)
+        if self.is_file:
+            _close_to_others(self.name)
         if self.is_file:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
-        self._turn = threading.Lock()
+        self._turn, self._n_commits = threading.Lock(), 0
         insert = sqlite.insert if self.is_file else postgresql.insert
-        tables = _METADATA.tables.values()
+        tables = METADATA.tables.values()
         self._insert: _Inserts = {t: insert(t).on_conflict_do_nothing() for t in tables}
         try:
             with self._engine.begin() as connection:
                 self._create(connection)
         except sa.exc.DBAPIError as error:
-            what = f"{place}: cannot store answers there: {error.orig}."
-            raise ValueError(what) from None
-        found = self.keep_setting("schema", _SCHEMA)
-        if found != _SCHEMA:
+            why = _hide_password(str(error.orig).strip(), self.url)
+            raise ValueError(f"{self.name}: cannot store answers there: {why}.") from None
+        found = self.keep_setting("schema", SCHEMA)
+        if found != SCHEMA:
             raise ValueError(
-                f"{place}: it was written by another version of mdaml (format {found}; this one "
-                f"reads {_SCHEMA}). Name another file."
+                f"{self.name}: it was written by another version of mdaml (format {found}; this "
+                f"one reads {SCHEMA}). Name another file."
             )
 
     def _create(self, connection: sa.Connection) -> None:
         if not self.is_file:  # several servers may start at once
             connection.exec_driver_sql(_LOCK)
-        _METADATA.create_all(connection)
+        if sa.inspect(connection).has_table(SETTINGS.name):
+            chosen = sa.select(SETTINGS.c.value).where(SETTINGS.c.name == "schema")
+            found = connection.execute(chosen).scalar()
+            for line in UPGRADES.get(str(found), ()):
+                connection.exec_driver_sql(line)
+            if found in UPGRADES:
+                connection.execute(
+                    sa.update(SETTINGS).where(SETTINGS.c.name == "schema").values(value=SCHEMA)
+                )
+        METADATA.create_all(connection)
 
     @property
     def is_file(self) -> bool:
         """Whether this is a file of SQLite."""
         return self.url.startswith("sqlite")
+
+    @property
+    def name(self) -> str:
+        """The file, or the address of the database without user, password and options."""
+        if self.is_file:
+            return str(sa.make_url(self.url).database)
+        return f"postgresql://{self.url.rpartition('@')[2].rpartition('://')[2].partition('?')[0]}"
 
     def close(self) -> None:
         """Close all connections."""
@@ -159,43 +118,50 @@ class Storage:
                 if not self.is_file:
                     connection.exec_driver_sql(_LOCK)
                 yield Transaction(connection, self._insert)
+            self._n_commits += 1
+            if self.is_file and self._n_commits % _COMMITS == 0:
+                _move_to_file(connection)
 
     def keep_setting(self, name: str, value: str) -> str:
         """Store a setting unless it is there already, and return its value."""
         with self.write() as change:
-            change.insert(_SETTINGS, name=name, value=value)
-        row = self._read(sa.select(_SETTINGS.c.value).where(_SETTINGS.c.name == name))
-        return row[0]["value"]
+            change.insert(SETTINGS, name=name, value=value)
+        return str(self.read_setting(name))
+
+    def read_setting(self, name: str) -> str | None:
+        """Return the value of a setting; None if it is not there."""
+        row = self._read(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
+        return row[0]["value"] if row else None
 
     def persons(self) -> list[Row]:
         """Return all persons, in the order in which they came."""
-        return self._read(sa.select(_PERSONS).order_by(_PERSONS.c.time))
+        return self._read(sa.select(PERSONS).order_by(PERSONS.c.time))
 
     def answers(self, person: str | None = None) -> list[Row]:
         """Return questions with the answers that count, in the order of the answers."""
-        live = sa.and_(_ANSWERS.c.question == _QUESTIONS.c.id, _ANSWERS.c.undone.is_(None))
-        asked = [c for c in _QUESTIONS.c if c.name not in ("number", "time")]
-        given = [_ANSWERS.c[name] for name in ("outcome", "choice", "seconds", "time")]
-        own = _ANSWERS.c.id.label("answer")
-        chosen = sa.select(*asked, *given, own).join(_ANSWERS, live).order_by(_ANSWERS.c.number)
+        live = sa.and_(ANSWERS.c.question == QUESTIONS.c.id, ANSWERS.c.undone.is_(None))
+        asked = [c for c in QUESTIONS.c if c.name not in ("number", "time")]
+        given = [ANSWERS.c[name] for name in ("outcome", "choice", "seconds", "time")]
+        own = ANSWERS.c.id.label("answer")
+        chosen = sa.select(*asked, *given, own).join(ANSWERS, live).order_by(ANSWERS.c.number)
         if person is not None:
-            chosen = chosen.where(_QUESTIONS.c.person == person)
+            chosen = chosen.where(QUESTIONS.c.person == person)
         return self._read(chosen)
 
     def open_questions(self, person: str) -> list[Row]:
         """Return the questions of a person that have no answer yet, the oldest first."""
-        live = sa.and_(_ANSWERS.c.question == _QUESTIONS.c.id, _ANSWERS.c.undone.is_(None))
+        live = sa.and_(ANSWERS.c.question == QUESTIONS.c.id, ANSWERS.c.undone.is_(None))
         return self._read(
-            sa.select(_QUESTIONS)
-            .outerjoin(_ANSWERS, live)
-            .where(_QUESTIONS.c.person == person, _ANSWERS.c.id.is_(None))
-            .order_by(_QUESTIONS.c.number)
+            sa.select(QUESTIONS)
+            .outerjoin(ANSWERS, live)
+            .where(QUESTIONS.c.person == person, ANSWERS.c.id.is_(None))
+            .order_by(QUESTIONS.c.number)
         )
 
     def anchors(self) -> dict[str, int]:
         """Return how often each item came first in a question."""
         counts: dict[str, int] = {}
-        for row in self._read(sa.select(_QUESTIONS.c["items"])):
+        for row in self._read(sa.select(QUESTIONS.c["items"])):
             counts[row["items"][0]] = counts.get(row["items"][0], 0) + 1
         return counts
 
@@ -204,32 +170,44 @@ class Storage:
         with self._engine.connect() as connection:
             return _read_stamp(connection)
 
-    def add_model(
-        self, n_answers: int, model: bytes | None, report: Row, queries: Sequence[Sequence[str]]
-    ) -> None:
-        """Store a report with its questions in place of the last one, and a model, if any."""
+    def add_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
+        """Store a report with its questions in place of the last one."""
         with self.write() as change:
             change.replace_report(report, queries)
-            if model is not None:
-                change.insert_model(n_answers, model)
+
+    def add_model(self, answers: Sequence[str], model: bytes) -> int:
+        """Store a model with the ids of the answers it was learned from; return its version."""
+        with self.write() as change:
+            return change.insert_model(answers, model)
+
+    def note_failure(self, why: str | None) -> None:
+        """Store why the learner ended, or that it learns again."""
+        if self.read_setting(_FAILURE) != (why or ""):
+            with self.write() as change:
+                change.set(_FAILURE, why or "")
+
+    def failure(self) -> str | None:
+        """Return why the learner ended; None if it learns."""
+        return self.read_setting(_FAILURE) or None
 
     def latest(self, *columns: str, after: int = 0) -> Row | None:
         """Return columns of the latest model or report, if its version is above a number."""
-        table = _MODELS if "model" in columns else _REPORTS
+        table = MODELS if "model" in columns else REPORTS
         chosen = [table.c[name] for name in ("version", *columns)]
         newest = sa.select(*chosen).order_by(table.c.version.desc()).limit(1)
         found = self._read(newest.where(table.c.version > after))
         return found[0] if found else None
 
     def models(self) -> list[Row]:
-        """Return version and number of answers of all models that are kept."""
-        chosen = sa.select(_MODELS.c.version, _MODELS.c.n_answers)
-        return self._read(chosen.order_by(_MODELS.c.version))
+        """Return the versions of all models that are kept."""
+        chosen = sa.select(MODELS.c.version)
+        return self._read(chosen.order_by(MODELS.c.version))
 
-    def read_model(self, version: int) -> bytes:
-        """Return a model that is kept."""
-        (row,) = self._read(sa.select(_MODELS.c.model).where(_MODELS.c.version == version))
-        return row["model"]
+    def read_model(self, version: int) -> Row:
+        """Return a model that is kept, with the ids of its answers."""
+        chosen = sa.select(MODELS.c.model, MODELS.c.answers)
+        (row,) = self._read(chosen.where(MODELS.c.version == version))
+        return row
 
     def drop_models(self, versions: Sequence[int]) -> None:
         """Delete models."""
@@ -259,42 +237,64 @@ class Transaction:
         """Return the version of the latest report, 0 if there is none."""
         return int(self._connection.execute(_NEWEST_REPORT).scalar() or 0)
 
-    def add_person(self, person: str, *, consent: bool) -> None:
-        """Add a person, or the time of the consent of one who is there."""
+    def add_person(self, person: str, *, intro: str = "", is_guest: bool = False) -> None:
+        """Add a person, or the consent of one who is there to a text, given by its fingerprint."""
         now = time.time()
-        self.insert(_PERSONS, id=person, time=now)
-        if consent:
-            mine = sa.update(_PERSONS).where(_PERSONS.c.id == person, _PERSONS.c.consent.is_(None))
-            self._connection.execute(mine.values(consent=now))
+        self.insert(PERSONS, id=person, time=now, is_guest=is_guest)
+        if intro:
+            mine = sa.update(PERSONS).where(PERSONS.c.id == person)
+            new = sa.or_(PERSONS.c.intro.is_(None), PERSONS.c.intro != intro)
+            self._connection.execute(mine.where(new).values(consent=now, intro=intro))
+
+    def rename_items(self, names: dict[str, str]) -> None:
+        """Give items other names in all questions."""
+        rows = self._connection.execute(sa.select(QUESTIONS.c.number, QUESTIONS.c["items"])).all()
+        for number, items in rows:
+            renamed = [names.get(name, name) for name in items]
+            if renamed != items:
+                change = sa.update(QUESTIONS).where(QUESTIONS.c.number == number)
+                self._connection.execute(change.values({"items": renamed}))
+
+    def forget_learned(self, *, models: bool) -> None:
+        """Delete the report with its questions, and all models if they fit no longer."""
+        self._connection.execute(sa.delete(REPORTS))
+        if models:
+            self._connection.execute(sa.delete(MODELS))
 
     def add_question(self, question: Row) -> None:
         """Add a question that is to be asked."""
-        self.insert(_QUESTIONS, **question, time=time.time())
+        self.insert(QUESTIONS, **question, time=time.time())
 
     def add_answer(self, answer: Row) -> bool:
         """Add an answer unless it, or another one to the question, is there."""
-        return self.insert(_ANSWERS, **answer, time=time.time())
+        return self.insert(ANSWERS, **answer, time=time.time())
 
     def undo(self, person: str, answer: str) -> None:
         """Take back an answer of a person; doing it twice changes nothing."""
-        mine = sa.and_(_ANSWERS.c.id == answer, _ANSWERS.c.person == person)
-        change = sa.update(_ANSWERS).where(mine, _ANSWERS.c.undone.is_(None))
+        mine = sa.and_(ANSWERS.c.id == answer, ANSWERS.c.person == person)
+        change = sa.update(ANSWERS).where(mine, ANSWERS.c.undone.is_(None))
         moment = max(time.time(), self.stamp()[1] + 1e-3)  # grows even if the clock is set back
         self._connection.execute(change.values(undone=moment))
 
     def replace_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
         """Insert a report and delete those before."""
-        self._connection.execute(sa.delete(_REPORTS))
+        self._connection.execute(sa.delete(REPORTS))
         values = {"report": report, "queries": queries, "time": time.time()}
-        self._connection.execute(sa.insert(_REPORTS).values(**values))
+        self._connection.execute(sa.insert(REPORTS).values(**values))
 
-    def insert_model(self, n_answers: int, model: bytes) -> None:
-        """Insert a model."""
-        self._connection.execute(sa.insert(_MODELS).values(n_answers=n_answers, model=model))
+    def set(self, name: str, value: str) -> None:
+        """Store a setting in place of its last value."""
+        self._connection.execute(sa.delete(SETTINGS).where(SETTINGS.c.name == name))
+        self.insert(SETTINGS, name=name, value=value)
+
+    def insert_model(self, answers: Sequence[str], model: bytes) -> int:
+        """Insert a model; return its version."""
+        made = sa.insert(MODELS).values(answers=list(answers), model=model)
+        return int(self._connection.execute(made.returning(MODELS.c.version)).scalar_one())
 
     def delete_models(self, versions: Sequence[int]) -> None:
         """Delete models."""
-        self._connection.execute(sa.delete(_MODELS).where(_MODELS.c.version.in_(versions)))
+        self._connection.execute(sa.delete(MODELS).where(MODELS.c.version.in_(versions)))
 
 
 def _read_stamp(connection: sa.Connection) -> Stamp:
@@ -317,11 +317,63 @@ def _to_url(place: str | Path) -> str:
     raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
 
 
+def _make_engine(url: str) -> sa.Engine:
+    """Return what connects to a database; errors name no password."""
+    try:
+        return sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    except ModuleNotFoundError:
+        raise ValueError('PostgreSQL needs psycopg: pip install "psycopg[binary]".') from None
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(
+            "The address of the database cannot be read. It must look like "
+            "postgresql://user:password@host:5432/name; signs such as @ : / in a password are "
+            "written %40 %3A %2F."
+        ) from None
+
+
+def _close_to_others(path: str) -> None:
+    """Let only this user read a file, which holds the secret of all links, and its companions."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        for name in (path, f"{path}-wal", f"{path}-shm"):
+            if Path(name).exists():
+                Path(name).chmod(0o600)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot store answers there: {error.strerror}.") from None
+
+
+def _hide_password(text: str, url: str) -> str:
+    """Return a message, unless it names a part of the password."""
+    given = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    named = parse_qs(urlsplit(url).query).get("password", [])
+    secrets = {part for word in (given, unquote(given), *named) for part in re.split("[@:/]", word)}
+    if any(len(part) > 1 and part in text for part in secrets):
+        return "what the database says names the password and is left out"
+    return text
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit."""
+    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit.
+
+    What was written ahead is moved to the file by `_move_to_file`. SQLite would do it at the end of
+    a commit and report one as failed that is on the disk, if there is no room for both files.
+    """
     connection.isolation_level = None  # transactions begin where the code says so
-    for line in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+    for line in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "busy_timeout=10000",
+        "wal_autocheckpoint=0",
+    ):
         connection.execute(f"PRAGMA {line}")
+
+
+def _move_to_file(connection: sa.Connection) -> None:
+    """Move what was written ahead to the file of the database, as far as there is room."""
+    plain = connection.connection.driver_connection  # outside of any transaction
+    assert isinstance(plain, sqlite3.Connection)
+    with suppress(sqlite3.OperationalError):  # commits are safe where they are, without room too
+        plain.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

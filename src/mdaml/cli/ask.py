@@ -45,7 +45,13 @@ _HELP = {
     "--host": "Address to listen on. Unless it is this machine, people need a personal link.",
     "--port": "Port to listen on; 0 picks a free one.",
     "--links": "Always require personal links.",
+    "--guests": "Most persons by the link for anybody.",
+    "--public-url": "Address under which others reach this server, such as that of a proxy; links "
+    "begin with it, and people need one.",
     "--learn/--no-learn": "Learn while people answer. With several servers, let only one learn.",
+    "--new-study": "Begin another study in a new file beside --answers, such as answers-2.db.",
+    "--accept-changes": "Go on with the answers although items, features, question or options "
+    "have changed.",
     "--browser/--no-browser": "Open the page in a browser.",
 }
 _ITEMS, _QUESTIONS, _SERVER = "Items", "Questions", "Server"
@@ -84,9 +90,13 @@ _Gold = Annotated[Path | None, _option("--gold", "FILE", _QUESTIONS)]
 _Intro = Annotated[Path | None, _option("--intro", "FILE.md", _QUESTIONS)]
 _Limit = Annotated[int | None, _option("--limit", "N", _QUESTIONS)]
 _Host = Annotated[str, _option("--host", "ADDRESS", _SERVER)]
-_Port = Annotated[int, _option("--port", None, _SERVER)]
+_Port = Annotated[int, _option("--port", None, _SERVER, min=0, max=65535)]
 _Links = Annotated[bool, _option("--links", None, _SERVER)]
+_Guests = Annotated[int, _option("--guests", "N", _SERVER, min=0)]
+_PublicUrl = Annotated[str, _option("--public-url", "URL", _SERVER, show_default=False)]
 _Learn = Annotated[bool, _option("--learn/--no-learn", None, _SERVER)]
+_NewStudy = Annotated[bool, _option("--new-study", None, _SERVER)]
+_AcceptChanges = Annotated[bool, _option("--accept-changes", None, _SERVER)]
 _Browser = Annotated[bool, _option("--browser/--no-browser", None, _SERVER)]
 
 
@@ -115,7 +125,11 @@ def ask(
     host: _Host = "127.0.0.1",
     port: _Port = 8765,
     links: _Links = False,
+    guests: _Guests = 1000,
+    public_url: _PublicUrl = "",
     learn: _Learn = True,
+    new_study: _NewStudy = False,
+    accept_changes: _AcceptChanges = False,
     browser: _Browser = True,
 ) -> None:
     """Ask people which items are alike, and learn a metric while they answer.
@@ -126,6 +140,7 @@ def ask(
     """
     from mdaml.ask import serve
     from mdaml.ask.questions import Plan
+    from mdaml.ask.study import find_new_place
 
     with (
         run_command(interrupted="Stopped. All answers are stored.") as screen,
@@ -153,16 +168,23 @@ def ask(
         options = {"id_column": id_column, "features": features, "folder": folder}
         known = _read(items, columns, scale=scale, **options)
         with convert_errors():
+            place: str | Path = database or answers
+            if new_study:
+                place = find_new_place(place)
+                screen.print(f"Answers: {place}. Pass --answers {place} to go on with them.")
             serve(
                 known,
-                database or answers,
+                place,
                 plan=plan,
                 host=host,
                 port=port,
                 links=links,
+                guests=guests,
+                public_url=public_url,
                 gold=_read_gold(gold, known.ids, form),
                 intro="" if intro is None else _read_text(intro),
                 learns=learn,
+                changes="accept" if accept_changes else "refuse",
                 ready=lambda running: _announce(screen, running, known, browser),
             )
 

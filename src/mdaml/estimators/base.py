@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._samples import explain_samples
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.estimators.handover import Handover
 from mdaml.estimators.scores import Scores

@@ -5,7 +5,7 @@ const page = document.getElementById("page");
 const get = (id) => document.getElementById(id);
 const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
 const form = page.dataset.form, nPicks = form === "pick" ? Number(page.dataset.pick) : 1;
-const root = meta("root"), prefix = `mdaml:${page.dataset.person}:`;
+const root = meta("root"), prefix = `mdaml:${page.dataset.study}:${encodeURIComponent(page.dataset.person)}:`;
 const firstChoice = form === "odd" || form === "same" ? 0 : 1;
 const GUARD = 150; // ms in which a second click of a double click does not count
 
@@ -52,7 +52,7 @@ function showPart(part, name) {
       element("tr", {}, element("th", { textContent: key, scope: "row" }), element("td", { textContent: value })));
     return element("table", {}, element("tbody", {}, ...rows));
   }
-  return element("p", { textContent: part.text });
+  return element("p", { textContent: part.text, dir: "auto" });
 }
 function makeCard(item, kind) {
   return element("div", { className: `card ${kind}` }, ...item.parts.map((part) => showPart(part, item.name)));
@@ -99,7 +99,26 @@ function say(text, isWarning = false) {
   get("status").classList.toggle("warn", isWarning);
 }
 
+// Where a question is taller than the window, arrows scroll as they do everywhere else.
+function isLong() {
+  return get("stage").getBoundingClientRect().bottom + window.scrollY > window.innerHeight;
+}
+function hint() {
+  const tall = isLong();
+  get("unsure").querySelector("kbd").textContent = tall ? "0" : "↓";
+  get("skip").querySelector("kbd").textContent = tall ? "s" : "↑";
+}
 function render() {
+  // What has the focus may be replaced or switched off; who uses a keyboard must not lose the place.
+  const active = document.activeElement, stage = get("stage");
+  const moves = stage.contains(active) || (active === get("undo") && !past.length);
+  update();
+  if (moves && (!active.isConnected || active.disabled || stage.hidden)) {
+    (stage.hidden ? get("note") : stage).focus({ preventScroll: true });
+  }
+  hint();
+}
+function update() {
   waiting.forEach(build);
   const next = waiting[0] || null;
   const bar = get("bar");
@@ -121,6 +140,7 @@ function render() {
   picked = new Set();
   get("stage").replaceChildren(...(next ? [next.node] : []));
   for (const card of get("stage").querySelectorAll(".picked")) card.classList.remove("picked");
+  window.scrollTo(0, 0);
   shownAt = performance.now();
   document.dispatchEvent(new Event("shown"));
 }
@@ -214,6 +234,7 @@ function take(reply) {
     const ids = new Set(waiting.map((question) => question.id));
     waiting.push(...open.filter((question) => !ids.has(question.id)));
   }
+  if (!past.length && !pending.length && reply.last) past = [reply.last]; // after a reload
   limit = reply.limit;
   isDone = limit !== null && nAnswers >= limit && !waiting.length;
   say(reply.refused.length ? `Not stored: ${reply.refused[0]}` : "", true);
@@ -224,6 +245,7 @@ document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("audio, video")) return;
   const digit = /^[1-9]$/.test(event.key) ? Number(event.key) : 0;
   const nChoices = shown ? (form === "same" ? 2 : shown.items.length - firstChoice) : 0;
+  if ((event.key === "ArrowDown" || event.key === "ArrowUp") && isLong()) return;
   if (event.key === "Backspace") undo();
   else if (event.key === "ArrowDown" || event.key === "0") finish("unsure", []);
   else if (event.key === "ArrowUp" || event.key === "s") finish("skip", []);
@@ -240,5 +262,7 @@ get("unsure").addEventListener("click", (event) => event.detail < 2 && finish("u
 get("skip").addEventListener("click", (event) => event.detail < 2 && finish("skip", []));
 get("pause").addEventListener("click", pause);
 window.addEventListener("online", send);
+window.addEventListener("resize", hint);
+new ResizeObserver(hint).observe(document.body); // pictures make it taller when they come
 render();
 send();

@@ -26,14 +26,14 @@ const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 function fill(id, names, rows, none) {
   if (!rows.length) { get(id).replaceChildren(element("p", { className: "empty", textContent: none })); return; }
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col", textContent: name })));
-  const body = rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...[cell].flat()))));
+  const body = rows.map((cells) => element("tr", {}, ...cells.map((cell) => element("td", { dir: typeof cell === "string" ? "auto" : "" }, ...[cell].flat()))));
   get(id).replaceChildren(element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
 }
 function thumb(item) {
   const image = item.parts.find((part) => part.kind === "image");
   if (image) return element("img", { className: "thumb", src: address(image.url), alt: item.name, title: item.name, loading: "lazy" });
   const text = item.parts.find((part) => part.kind === "text");
-  return element("span", { className: "chip", textContent: (text ? text.text : item.name).slice(0, 40) });
+  return element("span", { className: "chip", dir: "auto", textContent: (text ? text.text : item.name).slice(0, 40) });
 }
 const thumbs = (rows, items) => element("div", { className: "thumbs" }, ...rows.map((row) => thumb(items[row])));
 
@@ -109,7 +109,9 @@ function show(report) {
   }
   get("figures").replaceChildren(...figures.map(([name, value]) =>
     element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }))));
-  const said = `${count(report.n_answers, "answer", "answers")} of ${count(report.persons.length, "person", "persons")}. ${judge(report)}`;
+  const notes = [];
+  if (report.declined) notes.push(`A newer model of ${report.declined.n_answers} answers is not used: the held-out answers speak against it.`);
+  const said = `${count(report.n_answers, "answer", "answers")} of ${count(report.persons.length, "person", "persons")}. ${[judge(report), ...notes].join(" ")}`;
   if (get("summary").textContent !== said) get("summary").textContent = said;
   fill("persons", ["Person", "Answers", "Estimated error", "Remark", "Same again", "As others", "Catch right", "Cannot tell", "Skipped", "Chose left", "Median time"],
     report.persons.map((p) => [p.who, p.answers, round(p.error), p.remark || "–", ratio(p.same_again), ratio(p.as_others), ratio(p.catch), p.unsure, p.skipped, ratio(p.left), p.seconds === null ? "–" : `${p.seconds.toFixed(1)} s`]),
@@ -126,6 +128,8 @@ function show(report) {
 async function update() {
   try {
     const report = await (await fetch(`${root}/api/owner`)).json();
+    get("failure").hidden = !report.failure;
+    if (report.failure) get("failure").textContent = `The learner has stopped, and these figures are of its last run: ${report.failure} Answers are stored all the same.`;
     if (report.time && report.time !== seen) { seen = report.time; latest = report; show(report); }
   } catch { get("summary").textContent = "The server cannot be reached."; seen = null; }
   setTimeout(update, 3000);
@@ -142,6 +146,7 @@ get("links").addEventListener("submit", async (event) => {
   const reply = await response.json();
   get("made").replaceChildren(...(reply.links || []).map(([name, link]) =>
     element("li", {}, `${name}: `, element("a", { href: link, textContent: link }))));
+  if (reply.note) get("made").append(element("li", { className: "hint", textContent: reply.note }));
   if (!response.ok) get("made").replaceChildren(element("li", { textContent: reply.error }));
 });
 update();

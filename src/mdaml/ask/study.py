@@ -1,0 +1,249 @@
+"""A study is one thing: items, features, question, options, introduction; changes are deliberate.
+
+The database holds the fingerprint of the study it belongs to. Whoever starts with something else is
+told what differs and what it means for which answers, before anything is changed.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mdaml.ask.items import Items
+from mdaml.ask.questions import Plan, Row
+from mdaml.ask.storage import Storage
+
+OnChanges = Literal["refuse", "accept"]
+_MOST_NAMED = 3  # items in a message
+_WORDS = {
+    "held_out": "the share of held-out questions",
+    "repeats": "the share of repeats",
+    "catch": "the share of catch questions",
+    "limit": "the limit for a person",
+    "pick": "the number of items to pick",
+    "show": "the number of items shown",
+}
+
+
+class Study(NamedTuple):
+    """What a site needs to know of its study."""
+
+    id: str  # names cookies and what browsers keep
+    intro: str  # fingerprint of the introduction, empty if there is none
+
+
+class _Changes(NamedTuple):
+    lines: list[str]  # what changed, and what it means
+    names: dict[str, str]  # new names of items that are told by their rows
+    models: bool  # whether models fit no longer
+
+
+def open_study(
+    storage: Storage, items: Items, plan: Plan, intro: str, changes: OnChanges = "refuse"
+) -> Study:
+    """Return the study of a database, which is this one from now on if nobody has begun another.
+
+    Parameters
+    ----------
+    storage : Storage
+        The database.
+    items, plan, intro : Items, Plan, str
+        What is asked now.
+    changes : {"refuse", "accept"}
+        What to do if the database holds answers to something else: raise an error that tells what
+        differs, or go on with the answers.
+    """
+    now = take_fingerprint(items, plan, intro)
+    before = json.loads(storage.keep_setting("study", json.dumps(now)))
+    study = Study(storage.keep_setting("study id", secrets.token_hex(4)), now["intro"])
+    if before == now:
+        return study
+    answers = storage.answers()
+    found = _compare(before, now, [a["items"] for a in answers if a["outcome"] != "skip"])
+    if changes == "refuse" and (answers or storage.persons()):
+        listed = "\n".join(f"- {line}" for line in found.lines)
+        raise ValueError(
+            f"{storage.name} holds another study, or this one has changed:\n{listed}\n"
+            "Nothing was changed. Pass --accept-changes to go on with these answers, --new-study "
+            "to begin a study in a file of its own, or name another place by --answers."
+        )
+    with storage.write() as change:
+        change.rename_items(found.names)
+        change.forget_learned(models=found.models)
+        change.set("study", json.dumps(now))
+    return study
+
+
+def find_new_place(place: str | Path) -> Path:
+    """Return a file that does not exist yet: the given one, or answers-2.db, answers-3.db, ..."""
+    if "://" in str(place):
+        raise ValueError(
+            "--new-study begins a study in a new file. In PostgreSQL, create a database for it "
+            "and name that by --database."
+        )
+    path, n = Path(place), 2
+    while path.exists():
+        path = Path(place).with_stem(f"{Path(place).stem}-{n}")
+        n += 1
+    return path
+
+
+def take_fingerprint(items: Items, plan: Plan, intro: str) -> Row:
+    """Return what makes a study, as JSON."""
+    X = items.X
+    features: list[str] = []
+    if X is not None:
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+        features = [_digest(row.tobytes()) for row in rows]
+    return {
+        "ids": list(items.ids),
+        "shown": [_digest(json.dumps(items.content(row))) for row in range(len(items.ids))],
+        "features": features,
+        "names": list(items.features),
+        "n_features": 0 if X is None else X.shape[1],
+        "is_scaled": X is not None and items.is_scaled,
+        "plan": asdict(plan) | {"question": plan.words},
+        "intro": _digest(intro) if intro.strip() else "",
+    }
+
+
+def _digest(text: str | bytes) -> str:
+    return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:16]
+
+
+def _compare(before: Row, now: Row, asked: Sequence[Sequence[str]]) -> _Changes:
+    """Return how two studies differ; `asked` has the items of all answers."""
+
+    def count(names: set[str]) -> int:
+        return sum(not names.isdisjoint(items) for items in asked)
+
+    lines = _compare_plans(before["plan"], now["plan"], len(asked))
+    renamed = dict[str, str]()
+    if _is_numbered(before["ids"]) and _is_numbered(now["ids"]):
+        renamed, told = _match_rows(before, now, count)
+        lines += told
+    else:
+        lines += _compare_items(before, now, count)
+    has_features = _compare_features(before, now)
+    lines += has_features
+    if before["intro"] != now["intro"]:
+        lines.append("The introduction differs. Everybody is asked for consent to the new one.")
+    return _Changes(lines, renamed, bool(has_features))
+
+
+def _compare_plans(before: Row, now: Row, n_answers: int) -> list[str]:
+    lines = []
+    if (before["form"], before["question"]) != (now["form"], now["question"]):
+        lines.append(
+            f"The question was “{before['question']}” ({before['form']}), and is now "
+            f"“{now['question']}” ({now['form']}). {_count(n_answers)} to the first would be "
+            "learned from together with those to the second."
+        )
+    for name, word in _WORDS.items():
+        if before[name] != now[name]:
+            what = f"{word[0].upper()}{word[1:]}"
+            lines.append(f"{what} was {before[name]}, and is now {now[name]}. Answers stay valid.")
+    return lines
+
+
+def _compare_items(before: Row, now: Row, count: Callable[[set[str]], int]) -> list[str]:
+    """Return how items differ that have ids."""
+    old = dict(zip(before["ids"], before["shown"], strict=True))
+    new = dict(zip(now["ids"], now["shown"], strict=True))
+    lines = []
+    gone, added = old.keys() - new.keys(), new.keys() - old.keys()
+    other = {name for name in old.keys() & new.keys() if old[name] != new[name]}
+    if gone:
+        lines.append(
+            f"{_list(gone)} removed. {_count(count(gone))} about them stay in the database and in "
+            "exports, but nothing is learned from them."
+        )
+    if added:
+        lines.append(f"{_list(added)} added. Answers stay valid.")
+    if other:
+        lines.append(
+            f"{_list(other)} changed: they show something else under the same id. "
+            f"{_count(count(other))} about what was shown before would count for what is shown now."
+        )
+    return lines
+
+
+def _match_rows(
+    before: Row, now: Row, count: Callable[[set[str]], int]
+) -> tuple[dict[str, str], list[str]]:
+    """Find rows without ids again by their contents; return their new names, and what changed."""
+    key = "shown" if all(len(set(s["shown"])) == len(s["ids"]) for s in (before, now)) else "both"
+    old, new = _contents(before, key), _contents(now, key)
+    if old == new:
+        return {}, []
+    places = {content: str(row) for row, content in enumerate(new)}
+    names: dict[str, str] = {}
+    for row, content in enumerate(old):
+        place = places.get(content, f"removed row {row} ({content[:6]})")
+        if place != str(row):
+            names[str(row)] = place
+    gone = {name for name, place in names.items() if place.startswith("removed")}
+    lines = []
+    if len(names) > len(gone):
+        moved = names.keys() - gone
+        lines.append(
+            f"Items have no ids, and {len(moved)} of {len(old)} have moved to other rows. "
+            f"{_count(count(moved))} about them name rows; if you accept, they follow the items, "
+            "which are found again by their contents. A column of ids (--id) avoids this."
+        )
+    if gone:
+        lines.append(
+            f"{_list(gone)} removed or changed (they have no ids; named here are rows). "
+            f"{_count(count(gone))} about them stay in the database and in exports, but nothing is "
+            "learned from them."
+        )
+    n_added = len(set(new) - set(old))
+    if n_added:
+        lines.append(f"{n_added} items were added. Answers stay valid.")
+    return names, lines or ["The order of equal items differs. Answers stay valid."]
+
+
+def _contents(study: Row, key: str) -> list[str]:
+    if key == "shown" or not study["features"]:
+        return list(study["shown"])
+    return [a + b for a, b in zip(study["shown"], study["features"], strict=True)]
+
+
+def _compare_features(before: Row, now: Row) -> list[str]:
+    again = "The metric is learned anew from all answers."
+    if before["n_features"] != now["n_features"] or before["names"] != now["names"]:
+        added = [name for name in now["names"] if name not in before["names"]]
+        gone = [name for name in before["names"] if name not in now["names"]]
+        parts = [f"{sign} {', '.join(n[:5])}" for sign, n in (("+", added), ("−", gone)) if n]
+        which = f" ({'; '.join(parts)})" if parts else ""
+        return [
+            f"There were {before['n_features']} features, now {now['n_features']}{which}. {again}"
+        ]
+    if before["is_scaled"] != now["is_scaled"]:
+        return [f"Features are {'now' if now['is_scaled'] else 'no longer'} scaled. {again}"]
+    old = dict(zip(before["ids"], before["features"], strict=bool(before["features"])))
+    new = dict(zip(now["ids"], now["features"], strict=bool(now["features"])))
+    if _is_numbered(before["ids"]) and _is_numbered(now["ids"]):
+        n = len(set(new.values()) - set(old.values())) if len(old) == len(new) else 0
+    else:
+        n = sum(old[name] != new[name] for name in old.keys() & new.keys())
+    return [f"{n} items have other features. {again}"] if n else []
+
+
+def _is_numbered(ids: Sequence[str]) -> bool:
+    return list(ids) == [str(row) for row in range(len(ids))]
+
+
+def _list(names: set[str]) -> str:
+    few = ", ".join(sorted(names)[:_MOST_NAMED])
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return f"{len(names)} {'item was' if len(names) == 1 else 'items were'} ({few}{more})"
+
+
+def _count(n: int) -> str:
+    return f"{n} {'answer' if n == 1 else 'answers'}"

@@ -1,0 +1,239 @@
+"""A study is one thing: whoever starts with something else is told, and no answer changes sides."""
+
+import re
+import sqlite3
+import time
+
+import numpy as np
+import pytest
+from ask_site import Browser, make_items, make_site
+from typer.testing import CliRunner
+
+from mdaml.ask import running as running_
+from mdaml.ask.items import Column, Items, read_items
+from mdaml.ask.learner import Learner
+from mdaml.ask.questions import Plan
+from mdaml.ask.running import Running
+from mdaml.ask.storage import Storage
+from mdaml.ask.study import find_new_place
+from mdaml.cli import build_app
+
+pytestmark = pytest.mark.needs("pandas", "uvicorn")
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "answers.db"
+
+
+def fill(place, items, n=12, plan=None, **more):
+    """Begin a study with some answers; return the texts of each, the chosen one second."""
+    site = make_site(place, items, plan, **more)
+    browser, said = Browser(site), []
+    for k in range(n):
+        browser.answer([1 + k % 2])
+    for answer in site.storage.answers():
+        said.append(told(items, answer))
+    site.close()
+    return said
+
+
+def told(items, answer):
+    texts = [items.show(items.rows[name])["parts"][0]["text"] for name in answer["items"]]
+    return texts[0], texts[answer["choice"][0]]
+
+
+def numbered(texts, d=2):
+    X = np.array([[sum(map(ord, text)) * (k + 1) % 97 for k in range(d)] for text in texts], float)
+    ids = [str(row) for row in range(len(texts))]
+    return Items(ids, (Column("text", list(texts)),), X, tuple(f"x{k}" for k in range(d)))
+
+
+TEXTS = [f"text {letter}" for letter in "abcdefghijklmnopqrst"]
+
+
+def test_the_same_study_goes_on(place):
+    fill(place, make_items())
+    first = make_site(place)
+    names = first.study
+    first.close()
+    again = make_site(place)
+    assert again.study == names
+    assert len(again.storage.answers()) == 12
+    again.close()
+
+
+def test_a_row_on_top_of_a_table_without_ids_is_noticed_and_followed(place):
+    said = fill(place, numbered(TEXTS))
+    later = numbered(["text new", *TEXTS])
+    with pytest.raises(ValueError, match=r"20 of 20 have moved to other rows. 12 answers") as found:
+        make_site(place, later)
+    assert "--accept-changes" in str(found.value)
+    site = make_site(place, later, changes="accept")
+    assert [told(later, answer) for answer in site.storage.answers()] == said
+    site.close()
+    make_site(place, later).close()  # is the study from now on
+
+
+def test_removed_items_keep_their_answers_and_the_owners_page(place):
+    items = make_items(20)
+    fill(place, items, 30)
+    site = make_site(place, items)
+    Learner(site.storage, items).step()
+    before = Browser(site).client.get("/owner/answers.csv").text
+    site.close()
+    few = Items(items.ids[5:], (Column("text", items.columns[0].cells[5:]),), items.X[5:])
+    few = Items(few.ids, few.columns, few.X, items.features)
+    with pytest.raises(ValueError, match=r"5 items were \(item 0, .*removed. \d+ answers about"):
+        make_site(place, few)
+    site = make_site(place, few, changes="accept")
+    client = Browser(site).client
+    Learner(site.storage, few).step()
+    assert client.get("/api/owner").status_code == 200
+    assert sorted(client.get("/owner/answers.csv").text.splitlines()) == sorted(before.splitlines())
+    site.close()
+
+
+def test_a_report_about_items_that_are_gone_is_shown(place):
+    items = make_items(20)
+    fill(place, items, 30)
+    site = make_site(place, items)
+    Learner(site.storage, items).step()
+    site.items = make_items(10)
+    reply = Browser(site).client.get("/api/owner")
+    assert reply.status_code == 200
+    assert reply.json()["items"]["item 15"]["name"] == "item 15"
+    site.close()
+
+
+def test_another_feature_lets_the_learner_begin_anew(place):
+    items = numbered(TEXTS)
+    fill(place, items, 30)
+    site = make_site(place, items)
+    Learner(site.storage, items).step()
+    site.close()
+    wide = numbered(TEXTS, 3)
+    with pytest.raises(ValueError, match=r"There were 2 features, now 3 \(\+ x2\). The metric is"):
+        make_site(place, wide)
+    site = make_site(place, wide, changes="accept")
+    assert site.storage.models() == []
+    assert Learner(site.storage, wide).step()
+    assert len(site.storage.models()) == 1
+    site.close()
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (Plan(question="Which is older?"), "is now “Which is older.” .triplet.. 12 answers to the"),
+        (Plan(form="odd"), "is now “Which one is the odd one out.” .odd.. 12 answers"),
+        (Plan(limit=9), "The limit for a person was None, and is now 9. Answers stay valid."),
+        (Plan(held_out=0.5), "The share of held-out questions was 0.2, and is now 0.5."),
+    ],
+)
+def test_another_question_is_another_study(place, plan, message):
+    fill(place, make_items())
+    with pytest.raises(ValueError, match=message):
+        make_site(place, plan=plan)
+    make_site(place, plan=plan, changes="accept").close()
+    make_site(place, plan=plan).close()
+
+
+def test_items_that_show_something_else_under_their_id_are_told(place):
+    items = make_items(20)
+    fill(place, items)
+    texts = ["Other", *items.columns[0].cells[1:]]
+    other = Items(items.ids, (Column("text", texts),), items.X, items.features)
+    with pytest.raises(ValueError, match=r"1 item was \(item 0\) changed: they show something"):
+        make_site(place, other)
+
+
+def test_another_introduction_needs_consent_again(place):
+    fill(place, make_items(), intro="Please agree.")
+    with pytest.raises(ValueError, match="Everybody is asked for consent"):
+        make_site(place, intro="Please agree to more.")
+    site = make_site(place, intro="Please agree to more.", changes="accept")
+    known = Browser(site, link=f"/p/{site.signer.seal('person', 'ann')}")
+    assert known.page.url.path == "/"
+    reply = known.post()
+    assert (reply.status_code, reply.json()["error"]) == (403, "Please agree to the text first.")
+    Browser(site).answer()
+    site.close()
+
+
+def test_a_place_where_nobody_has_answered_is_free(place):
+    make_site(place).close()
+    make_site(place, make_items(20)).close()
+
+
+def test_a_new_study_gets_a_file_of_its_own(place, tmp_path):
+    assert find_new_place(place) == place
+    place.touch()
+    (tmp_path / "answers-2.db").touch()
+    assert find_new_place(place) == tmp_path / "answers-3.db"
+    with pytest.raises(ValueError, match="create a database for it"):
+        find_new_place("postgresql://host/study")
+
+
+def test_the_command_refuses_another_study_in_the_same_place(place, tmp_path):
+    fill(place, make_items())
+    table = tmp_path / "items.csv"
+    table.write_text("id,title,x\na,A,1\nb,B,2\nc,C,3\n")
+    result = CliRunner().invoke(
+        build_app(), ["ask", str(table), "--answers", str(place), "--no-browser", "--port", "0"]
+    )
+    assert result.exit_code == 2
+    assert "30 items were" in re.sub(r"\s+", " ", result.output)
+    assert "--new-study" in result.output
+    assert len(read_items(table).ids) == 3
+
+
+def test_a_database_of_the_first_format_is_upgraded(place):
+    fill(place, make_items())
+    with sqlite3.connect(place) as old:
+        for line in (
+            "UPDATE settings SET value = '1' WHERE name = 'schema'",
+            "DELETE FROM settings WHERE name LIKE 'study%'",
+            "ALTER TABLE persons DROP COLUMN intro",
+            "ALTER TABLE persons DROP COLUMN is_guest",
+            "ALTER TABLE models DROP COLUMN answers",
+        ):
+            old.execute(line)
+    old.close()
+    site = make_site(place)
+    assert len(site.storage.answers()) == 12
+    Browser(site).answer()
+    Learner(site.storage, site.items).step()
+    site.close()
+    again = Storage(place)
+    assert again.read_setting("schema") == "2"
+    again.close()
+
+
+class Failed:
+    """A learner that ended by an error."""
+
+    exitcode = 1
+
+    def is_alive(self):
+        return False
+
+    def kill(self):
+        pass
+
+    join = kill
+
+
+def test_a_learner_that_fails_is_started_again_for_other_answers_only(place, monkeypatch):
+    starts = []
+    monkeypatch.setattr(running_, "_WATCH", 0.02)
+    monkeypatch.setattr(running_.learner, "start", lambda *given: starts.append(given) or Failed())
+    site = make_site(place)
+    started = Running(site, port=0)
+    started.start()
+    time.sleep(0.3)
+    assert len(starts) == 1
+    Browser(site).answer()
+    time.sleep(0.3)
+    assert len(starts) == 2
+    started.close()
