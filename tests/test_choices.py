@@ -503,7 +503,7 @@ EXCEPTIONS = {
     "rule decides",
     "mdaml.model_selection._search.fit": "the user lists the candidates; a warning says if all are "
     "worse",
-    "mdaml.ask.learner.choose_anchor": "how to learn from few open questions, which tell nothing "
+    "mdaml.ask.fitting.choose_anchor": "how to learn from few open questions, which tell nothing "
     "of each other; what was learned is judged by held-out questions",
 }
 

@@ -309,7 +309,7 @@ def test_help_of_a_flag_says_flag():
 
 
 def test_shells_can_complete_commands_and_methods():
-    words = {"mdaml fi": (1, ["fit"]), "mdaml fit --method l": (3, ["lfda", "lmnn"])}
+    words = {"mdaml fi": (1, ["fit"]), "mdaml fit --method l": (3, ["lfda", "lmnn", "localmdaml"])}
     for line, (place, wanted) in words.items():
         shell = {"_MDAML_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(place)}
         done = CliRunner().invoke(build_app(), [], env=shell, prog_name="mdaml")
