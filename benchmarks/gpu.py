@@ -39,7 +39,7 @@ from mdaml import PRESETS, MDaML, MDaMLCV, __version__
 from mdaml.constraints import Constraints
 from mdaml.constraints.labels import Classes
 from mdaml.model_selection import MetricSearchCV
-from mdaml.neighbors.device import nearest_places
+from mdaml.neighbors.device import nearest_places, pair_sq_dists
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.conjugate_gradient import conjugate_gradient
 from mdaml.solver.modes import clustering_scatter
@@ -224,7 +224,7 @@ def clock_low_rank(clock, problem, state):
     Y, centers = point.projected, torch.as_tensor(point.centers).to(point.projected)
     clock("X F", lambda: store.project(F))
     clock("gradient: X^T U", lambda: space.gradient(objective, point))
-    clock("preconditioner", lambda: space.steepest(gradient))
+    clock("preconditioner", lambda: space.steepest(objective, point, gradient))
     slopes = clock_passes(clock, store, Y, state.importance)
     clock(
         "Laplacian, both roles",
@@ -245,7 +245,7 @@ def clock_rounds(clock, problem, state):
 def clock_passes(clock, store, Y, importance):
     """What a step of the metric does with pairs, whatever its rank; the slopes of the pairs."""
     given, scales = store.comparisons, torch.ones((1, Y.shape[1]), device=Y.device)
-    distances = partial(pairs.pair_sq_dists, Y, given.pairs, scales)
+    distances = partial(pair_sq_dists, Y, given.pairs, scales)
     clock("distances", distances)
     slopes = partial(pairs.losses_and_slopes, distances()[0], given, store.by_far, importance)
     clock("losses and slopes", slopes)
@@ -347,7 +347,7 @@ def from_labels(name, n, d, arguments):
     Y = torch.tensor(X - X.mean(axis=0), device=arguments.device)
     Y = Y[torch.tensor(classes.rows, device=arguments.device)]
     start = time.perf_counter()
-    found = nearest_places(Y, classes, 5, 5)
+    found = nearest_places(Y, classes.bounds, (5, 5))
     search = time.perf_counter() - start
     recall = [
         measure_recall(Y, classes, places, kind)
