@@ -205,7 +205,7 @@ class MDaML(WeakLearner):
 
     def __init__(
         self,
-        n_modes: int | ArrayLike | Literal["auto"] = "auto",
+        n_modes: int | FloatArray | Literal["auto"] = "auto",
         *,
         goal: Literal["auto", "comparisons", "neighbors", "paper"] | Preset = "auto",
         partners: Literal["auto", "neighbors", "random"] | Partners = "auto",
@@ -243,7 +243,7 @@ class MDaML(WeakLearner):
     @classmethod
     def paper(
         cls,
-        n_modes: int | ArrayLike | Literal["auto"] = "auto",
+        n_modes: int | FloatArray | Literal["auto"] = "auto",
         *,
         eta: float | Literal["auto"] = "auto",
         triplet_weight: float | Literal["auto"] = "auto",
