@@ -1,5 +1,6 @@
 """The basis of LocalMDaML: checked, chosen on held-out data, kept as attributes and read back."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -180,3 +181,29 @@ def basis_of(model: Any) -> Basis:
     if model.n_maps_:
         maps = Gates(model._before(model.map_centers_), model.map_width_, model.n_maps_)
     return Basis(places, maps, model.scale_, model._before(model.mean_[None])[0])
+
+
+def put_behind(model: Any, steps: Sequence[Any], matrix: FloatArray) -> None:
+    """Let a model with places see samples after linear steps; its modes are given in those of X.
+
+    ``matrix`` is the linear part of the steps, (n_before, n_features). Memberships do not depend on
+    distances in X alone, so that the map on the basis stays as it is.
+    """
+    offset: FloatArray = np.zeros((1, steps[0].n_features_in_))
+    for step in steps:
+        offset = step.transform(offset)
+    front, before = model.front_matrix_, model.front_offset_
+    model.front_offset_ = np.asarray(offset, np.float64).ravel()
+    model.front_matrix_ = matrix
+    if front is not None and before is not None:
+        model.front_offset_ = front @ model.front_offset_ + before
+        model.front_matrix_ = front @ matrix
+    for name in ("centers_", "map_centers_", "mean_"):
+        value = np.atleast_2d(getattr(model, name)).astype(np.float64)
+        if len(value) == 0:
+            model.__dict__[name] = np.empty((0, matrix.shape[1]))
+            continue
+        for step in reversed(steps):
+            value = np.asarray(step.inverse_transform(value))
+        model.__dict__[name] = value[0] if name == "mean_" else value
+    model.n_features_in_ = matrix.shape[1]

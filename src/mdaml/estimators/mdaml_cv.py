@@ -226,14 +226,7 @@ class MDaMLCV(WeakLearner):
             else:
                 goal = "comparisons" if self.goal == "auto" else self.goal
                 parts = folds_of_constraints(samples, said, device, own, goal, rng)
-                # Not below what MDaML would try: of few points comparisons cannot tell.
-                cell: Any = PRESETS[goal].anchor
-                allowed = amount_anchors(cell, said, samples.shape[1], has_unit_rows(samples))
-                candidates = [
-                    params
-                    for params in FROM_COMPARISONS[goal]
-                    if params.get("anchor", np.inf) >= min(allowed)
-                ]
+                candidates = _list_candidates(goal, said, samples)
                 n_first = _N_FIRST_OF_COMPARISONS
             tried, scores, gain = search(parts, candidates, n_first)
         best = dict(tried[0])
@@ -269,6 +262,16 @@ class MDaMLCV(WeakLearner):
             history_=model.history_,
             n_iter_=model.n_iter_,
         )
+
+
+def _list_candidates(goal: str, said: Constraints, samples: FloatArray) -> list[Params]:
+    """Return the candidates for comparisons, with no anchor below those that MDaML would try.
+
+    Of few points comparisons cannot tell.
+    """
+    cell: Any = PRESETS[goal].anchor
+    least = min(amount_anchors(cell, said, samples.shape[1], has_unit_rows(samples)))
+    return [p for p in FROM_COMPARISONS[goal] if p.get("anchor", np.inf) >= least]
 
 
 def search(

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.local import LocalMDaML
+from mdaml.estimators.local_basis import put_behind
 from mdaml.io import export
 
 
@@ -99,7 +100,12 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
     """
     for metric in list_metrics(model):
         if isinstance(metric, LocalMDaML) and not metric.is_linear:
-            _put_behind(metric, steps)
+            width = len(metric.mean_) if metric.front_matrix_ is None else len(metric.front_matrix_)
+            metric.input_map_ = _input_map(metric, steps, width)
+            matrix: FloatArray = np.eye(metric.n_features_in_)
+            for step in reversed(steps):
+                matrix = _pull_back(step, matrix)
+            put_behind(metric, steps, matrix)
             continue
         L = metric.components_
         centers = getattr(metric, "centers_", None)
@@ -117,36 +123,6 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
             metric.mean_ = np.zeros(metric.n_features_in_)
             metric.centers_ = metric.map_centers_ = np.empty((0, metric.n_features_in_))
     return model
-
-
-def _put_behind(metric: LocalMDaML, steps: Sequence[Any]) -> None:
-    """Let a metric with places see samples after linear steps; its modes are given in those of X.
-
-    Memberships do not depend on distances in X alone, so that its map stays as it is.
-    """
-    width = len(metric.mean_) if metric.front_matrix_ is None else len(metric.front_matrix_)
-    metric.input_map_ = _input_map(metric, steps, width)
-    matrix: FloatArray = np.eye(metric.n_features_in_)
-    offset: FloatArray = np.zeros((1, steps[0].n_features_in_))
-    for step in reversed(steps):
-        matrix = _pull_back(step, matrix)
-    for step in steps:
-        offset = step.transform(offset)
-    front, before = metric.front_matrix_, metric.front_offset_
-    metric.front_offset_ = np.asarray(offset, np.float64).ravel()
-    metric.front_matrix_ = matrix
-    if front is not None and before is not None:
-        metric.front_offset_ = front @ metric.front_offset_ + before
-        metric.front_matrix_ = front @ matrix
-    for name in ("centers_", "map_centers_", "mean_"):
-        value = np.atleast_2d(getattr(metric, name)).astype(np.float64)
-        if len(value) == 0:
-            metric.__dict__[name] = np.empty((0, matrix.shape[1]))
-            continue
-        for step in reversed(steps):
-            value = np.asarray(step.inverse_transform(value))
-        metric.__dict__[name] = value[0] if name == "mean_" else value
-    metric.n_features_in_ = matrix.shape[1]
 
 
 def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:

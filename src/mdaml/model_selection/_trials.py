@@ -336,8 +336,7 @@ def _make(task: Task, params: Params, *, is_short: bool) -> Any:
 
 def partners_of(metric: MDaML) -> Partners:
     """Return how a metric draws partners from labels."""
-    _, preset = choose_row(metric, from_labels=True)
-    return as_partners(metric, metric.partners, preset.partners)
+    return as_partners(metric, metric.partners, choose_row(metric, from_labels=True)[1].partners)
 
 
 def _described(params: Params) -> str:
