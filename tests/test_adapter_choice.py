@@ -6,7 +6,7 @@ import pytest
 from mdaml.retrieval import QueryAdapter
 from mdaml.retrieval import _choice as choice
 from mdaml.retrieval._candidates import collect, join_repeats
-from mdaml.retrieval._choice import Fit, Plan, choose_strength
+from mdaml.retrieval._choice import AdapterFit, AdapterPlan, choose_strength
 from mdaml.retrieval._frame import Frame
 from mdaml.retrieval._objective import Anchored, contrast, minimise, score_block
 from mdaml.retrieval._relevance import read_relevance
@@ -27,8 +27,10 @@ def make_fit(X, pairs, anchor=None, frame=None, by_distance=False):
     anchor = np.eye(X.shape[1], dtype=np.float32) if anchor is None else anchor
     collection = collect(X, X, load_arrays(None), by_distance)
     relevance = read_relevance(pairs, None, len(X), len(X))
-    plan = Plan(anchor, None, False, "auto", 200)
-    return Fit(collection, relevance, plan, anchor, np.random.default_rng(0), frame), relevance
+    plan = AdapterPlan(anchor, None, False, "auto", 200)
+    return AdapterFit(
+        collection, relevance, plan, anchor, np.random.default_rng(0), frame
+    ), relevance
 
 
 @pytest.mark.parametrize("by_distance", [False, True])
@@ -78,7 +80,7 @@ def test_a_held_out_query_is_not_learned_from_as_a_document():
     fit, relevance = make_fit(X, pairs)
     test = np.arange(0, len(X), 6)
     train = np.setdiff1d(np.arange(len(X)), test)
-    fold = choice._Fold(fit, relevance, train, test, np.random.default_rng(0))
+    fold = choice.QueryFold(fit, relevance, train, test, np.random.default_rng(0))
     lessons = fold._fit._lessons
     assert not np.isin(test, lessons.known).any()
     assert np.array_equal(np.unique(lessons.own), train)
@@ -95,7 +97,7 @@ def test_strengths_are_tried_until_one_does_not_beat_the_base(monkeypatch):
         jitter = 0.001 * np.arange(len(before))
         return before + jitter + (0.1 if strength > 0.02 else -0.1)
 
-    monkeypatch.setattr(choice._Fold, "try_strength", score)
+    monkeypatch.setattr(choice.QueryFold, "try_strength", score)
     fit, relevance = make_fit(X, pairs)
     held_out = choose_strength(fit, relevance, 1e-2, np.random.default_rng(0))
     assert sorted(set(seen), reverse=True) == [0.1, 0.03, 0.01] == held_out.strengths

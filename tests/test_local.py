@@ -13,7 +13,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import mdaml
 from mdaml import Constraints, LocalMDaML, MDaML
 from mdaml.constraints import sample_triplets
-from mdaml.holdout.places import Judge, Scores, choose_size
+from mdaml.holdout.places import CaseScores, Judge, choose_size
 from mdaml.inspection import explain_distance, feature_relevance
 from mdaml.model_selection import MetricSearchCV
 from mdaml.people import PersonalMetrics
@@ -229,7 +229,7 @@ def judge_of(means):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100)
     table = {k: mean + 0.1 * noise + 0.1 * rng.normal(size=100) for k, mean in enumerate(means)}
-    return Judge([lambda k: Scores(table[k], table[k])], np.arange(100), np.ones(100))
+    return Judge([lambda k: CaseScores(table[k], table[k])], np.arange(100), np.ones(100))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ _MANY = 0.05  # share of the answers learned from that is worth a new fit soon
 _SHORT_REST, _LONG_REST = 1.0, 10.0
 
 
-class Kept(NamedTuple):
+class Served(NamedTuple):
     """A model in the database, with the ids of the answers that it was learned from."""
 
     model: MahalanobisTransformer
@@ -65,7 +65,7 @@ class Learner:
         self._seconds, self._ended = 0.0, -np.inf  # of the last fit
         self._is_behind, self._rest = False, 0.0  # whether answers wait for the next fit
         self._declined: Row | None = None  # why the last fit is not served
-        self._kept: dict[int, Kept] = {}  # by their versions
+        self._kept: dict[int, Served] = {}  # by their versions
         self._space = None if items.X is None else ItemAxes.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
         if self._space is not None and items.X is not None:
@@ -122,7 +122,7 @@ class Learner:
         elif served is None or served.answers != now:
             blob = to_bytes(model, self._items.features)
             version = self._storage.add_model(sorted(now), blob)
-            self._kept[version] = Kept(model, now)
+            self._kept[version] = Served(model, now)
             self._prune()
 
     def _is_due(self, now: frozenset[str]) -> bool:
@@ -138,7 +138,7 @@ class Learner:
     def _is_rested(self) -> bool:
         return time.monotonic() - self._ended >= self._rest * self._seconds
 
-    def _served(self) -> Kept | None:
+    def _served(self) -> Served | None:
         """Return the latest model in the database."""
         self._read_kept()
         return self._kept[max(self._kept)] if self._kept else None
@@ -148,7 +148,7 @@ class Learner:
         for version in versions:
             if version not in self._kept:
                 row = self._storage.read_model(version)
-                self._kept[version] = Kept(from_bytes(row["model"]), frozenset(row["answers"]))
+                self._kept[version] = Served(from_bytes(row["model"]), frozenset(row["answers"]))
         self._kept = {version: self._kept[version] for version in versions}
 
     def _forget_withdrawn(self, now: frozenset[str]) -> None:

@@ -13,7 +13,7 @@ from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
-from mdaml.holdout.places import Size, Trial, choose_size, make_judge
+from mdaml.holdout.places import Size, SizeTrial, choose_size, make_judge
 
 # What is tried where "auto" stands; see docs/places.md.
 PLACES, MAPS = (32, 128, 512), (4,)
@@ -72,7 +72,7 @@ def choose_basis(
         metric = make_metric(model, columns.shape[1], "auto" if is_linear else anchor, **short)
         return _fit_quietly(metric, columns, said).components_.astype(columns.dtype, copy=False)
 
-    tried: list[Trial] = []
+    tried: list[SizeTrial] = []
     if any(ladders):
         judge = make_judge(X, said, fit)
         size, tried = choose_size(

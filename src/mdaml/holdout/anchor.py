@@ -125,7 +125,7 @@ def _try_parts(
     judged, of_units, of_weights = [], [], []
     with mute():
         for part in parts:  # one at a time in memory
-            trial = _Trial.of(store, part, codes, rng)
+            trial = _HeldOutTrial.of(store, part, codes, rng)
             of_units.append(trial.units)
             of_weights.append(trial.weights)
             judged.append(trial.judge_all(spec, anchors, rng))
@@ -155,7 +155,7 @@ def compares(said: Constraints) -> bool:
     return (direct > 0 and len(kinds) != 1) or len(kinds) == 2
 
 
-class _Trial(NamedTuple):
+class _HeldOutTrial(NamedTuple):
     """Comparisons to learn from in a store, and those that are held out."""
 
     said: Constraints  # to learn from
@@ -169,7 +169,7 @@ class _Trial(NamedTuple):
     @classmethod
     def of(
         cls, store: Store, part: Part, codes: IntArray | None, rng: np.random.RandomState
-    ) -> "_Trial":
+    ) -> "_HeldOutTrial":
         held_out = to_comparisons("MDaML", part.held_out, rng)
         compared = held_out.comparisons()
         rows, numbers = np.unique(compared, return_inverse=True)

@@ -21,7 +21,7 @@ from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
 
 Size = tuple[int, int]  # numbers of places and of maps
-Score = Callable[[FloatArray], "Scores"]  # of the columns of all rows
+Score = Callable[[FloatArray], "CaseScores"]  # of the columns of all rows
 # Learns from what is said about the rows of columns, and returns a linear map, (r, n_columns).
 Fitter = Callable[[FloatArray, Classes | Constraints], FloatArray]
 
@@ -31,7 +31,7 @@ _POINT_PARTS, _SAMPLE_PARTS = 4, 3
 _N_NEIGHBORS = 3
 
 
-class Scores(NamedTuple):
+class CaseScores(NamedTuple):
     """How held-out cases fare: by what sizes are compared, and whether each is right."""
 
     good: FloatArray  # (n,) minus the loss of a comparison; or as below
@@ -46,19 +46,19 @@ class Judge:
     units: IntArray  # (n,) of all cases: what belongs together
     weights: FloatArray  # (n,)
 
-    def score(self, columns: FloatArray) -> Scores:
+    def score(self, columns: FloatArray) -> CaseScores:
         """Learn from the rest of each part, and return how all cases fare."""
         found = [score(columns) for score in self.parts]
-        return Scores(*(np.concatenate([each[k] for each in found]) for k in (0, 1)))
+        return CaseScores(*(np.concatenate([each[k] for each in found]) for k in (0, 1)))
 
-    def leads(self, scores: Scores, others: Scores) -> bool:
+    def leads(self, scores: CaseScores, others: CaseScores) -> bool:
         """Return whether scores are above others by more than chance."""
         leads = find_leaders(others.good, scores.good[None], self.units, self.weights)
         return bool(leads[0])
 
 
 @dataclass(frozen=True)
-class Trial:
+class SizeTrial:
     """What a number of places and maps reached on cases that were held out."""
 
     n_places: int
@@ -73,7 +73,7 @@ def choose_size(
     size: Size,
     ladders: Sequence[Sequence[Size]],
     is_allowed: Callable[[Size], bool] = lambda _: True,
-) -> tuple[Size, list[Trial]]:
+) -> tuple[Size, list[SizeTrial]]:
     """Return numbers of places and maps, and all that was tried, ``size`` first.
 
     Each ladder goes on from what was chosen before: its numbers replace smaller ones, and they are
@@ -94,7 +94,7 @@ def choose_size(
                     break
                 size, best = larger, tried[larger]
     means = {at: float(np.average(s.right, weights=judge.weights)) for at, s in tried.items()}
-    return size, [Trial(*at, mean, at == size) for at, mean in means.items()]
+    return size, [SizeTrial(*at, mean, at == size) for at, mean in means.items()]
 
 
 def make_judge(X: FloatArray, said: Classes | Constraints, fit: Fitter) -> Judge:
@@ -134,14 +134,14 @@ def _point_parts(
 
 def _score_comparisons(
     fit: Fitter, learned: Constraints, compared: IntArray, weights: FloatArray, columns: FloatArray
-) -> Scores:
+) -> CaseScores:
     Y = columns @ fit(columns, learned).T
     near, far = (
         pair_sq_dists(Y, np.ascontiguousarray(pairs)).astype(np.float64)
         for pairs in (compared[:, :2], compared[:, 2:])
     )
     right = np.where(near == far, 0.5, near < far)
-    return Scores(-scaled_losses(far - near, weights), right)
+    return CaseScores(-scaled_losses(far - near, weights), right)
 
 
 def _sample_parts(
@@ -166,7 +166,7 @@ def _sample_parts(
 
 def _score_votes(
     fit: Fitter, rows: IntArray, of: IntArray, out: BoolArray, columns: FloatArray
-) -> Scores:
+) -> CaseScores:
     mine = columns[rows]
     Y = mine @ fit(mine[~out], Classes.from_labels("LocalMDaML", of[~out])).T
     nearest = nearest_rows(Y[out], Y[~out], _N_NEIGHBORS)[0]
@@ -174,4 +174,4 @@ def _score_votes(
     for voter in nearest.T:
         votes[np.arange(len(votes)), of[~out][voter]] += 1
     right = (votes.argmax(axis=1) == of[out]).astype(np.float64)
-    return Scores(right, right)
+    return CaseScores(right, right)

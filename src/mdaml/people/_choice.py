@@ -26,7 +26,7 @@ _N_PARTS = 4
 _MOST_ANSWERS = 20_000  # those of some persons, beyond
 
 
-class Space(NamedTuple):
+class SharedSpace(NamedTuple):
     """The metric of all answers, and samples mapped by it."""
 
     metric: Any
@@ -54,7 +54,7 @@ class Space(NamedTuple):
 
 def learn_people(
     model: Any, metric: Any, given: tuple[Any, FloatArray], said: Constraints, persons: Persons
-) -> tuple[Space, Fitted | None, Gain | None]:
+) -> tuple[SharedSpace, Fitted | None, Gain | None]:
     """Return what all share, what was learned of persons, and what that gained on held-out answers.
 
     ``model`` has the parameters, ``given`` are samples as they were passed and as an array. Nothing
@@ -63,11 +63,11 @@ def learn_people(
     X, samples = given
     is_auto = model.n_groups == "auto"
 
-    def learn_space(told: Constraints) -> Space:
+    def learn_space(told: Constraints) -> SharedSpace:
         fitted = clone(metric).fit(X, constraints=told)
         rank, n_free = len(fitted.components_), model.n_directions
         coordinates = Coordinates(min(n_free, rank), max(rank - n_free, 0))
-        return Space(fitted, coordinates, fitted._map(samples).astype(np.float64, copy=False))
+        return SharedSpace(fitted, coordinates, fitted._map(samples).astype(np.float64, copy=False))
 
     tried: list[Any] = [1, "auto"] if is_auto and len(persons) > 1 else [model.n_groups]
     ways = [
@@ -90,7 +90,7 @@ def choose_groups(
     said: Constraints,
     persons: Persons,
     points: IntArray,
-    learn_space: Callable[[Constraints], Space],
+    learn_space: Callable[[Constraints], SharedSpace],
     learn_persons: Sequence[Callable[[Answers], Fitted]],
 ) -> tuple[int | None, Gain | None]:
     """Return which way to learn persons to take, and what it gained over the shared metric.
@@ -134,7 +134,7 @@ def _some_persons(said: Constraints, persons: Persons) -> tuple[Constraints, Per
 def _judge(
     part: Part,
     persons: Persons,
-    learn_space: Callable[[Constraints], Space],
+    learn_space: Callable[[Constraints], SharedSpace],
     learn_persons: Sequence[Callable[[Answers], Fitted]],
 ) -> FloatArray:
     """Return the margins of held-out comparisons, (1 + n_ways, n); the first are the shared."""

@@ -20,7 +20,7 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.people._choice import Space, learn_people, warn_of_persons
+from mdaml.people._choice import SharedSpace, learn_people, warn_of_persons
 from mdaml.people._features import Answers, Coordinates, check_persons
 from mdaml.people._variational import Fitted, Prior, place_persons, shared_by_all, shrinkage_of
 
@@ -381,7 +381,7 @@ class PersonalMetrics(BaseEstimator):
         places = np.searchsorted(self.persons_, names).clip(max=len(self.persons_) - 1)
         return np.where(self.persons_[places] == names, places, -1)
 
-    def _keep(self, space: Space, names: Any, found: Fitted | None) -> None:
+    def _keep(self, space: SharedSpace, names: Any, found: Fitted | None) -> None:
         """Set all that was learned; None is the shared metric for everybody."""
         self.start_kept_ = found is None
         if found is None:

@@ -13,9 +13,9 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_integer, check_number
 from mdaml.estimators.base import page_of
 from mdaml.retrieval._candidates import collect, join_repeats
-from mdaml.retrieval._choice import Fit, Plan, choose_strength
+from mdaml.retrieval._choice import AdapterFit, AdapterPlan, choose_strength
 from mdaml.retrieval._gain import warn_unimproved
-from mdaml.retrieval._handover import HandOver
+from mdaml.retrieval._handover import AdapterHandover
 from mdaml.retrieval._relevance import Relevance, read_relevance
 from mdaml.retrieval._scores import SIMILARITIES, scale_rows
 from mdaml.retrieval._search import load_arrays
@@ -24,7 +24,7 @@ from mdaml.stores.choice import find_device
 _ROUGHER = 3.0  # times tol: enough to compare strengths
 
 
-class QueryAdapter(HandOver, BaseEstimator):
+class QueryAdapter(AdapterHandover, BaseEstimator):
     r"""Learn a linear map of query vectors from pairs of queries and relevant documents.
 
     The document vectors do not change, so an existing index of them can be used as it is. The map W
@@ -242,8 +242,8 @@ class QueryAdapter(HandOver, BaseEstimator):
         by_distance = self.search_similarity == "euclidean"
         pairs = join_repeats(Q, pairs, by_length=self.similarity == "euclidean")
         collection = collect(Q, X, arrays, by_distance)
-        plan = Plan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
-        fit = Fit(collection, pairs, plan, start, rng)
+        plan = AdapterPlan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
+        fit = AdapterFit(collection, pairs, plan, start, rng)
         held_out: dict[str, Any] = {}
         strength: Any = self.anchor
         if self.anchor == "auto":

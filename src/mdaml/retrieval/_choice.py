@@ -31,7 +31,7 @@ _SHORTER = 0.1  # steps without a curvature lower the objective by less at a tim
 _FEWEST = 12  # queries that a choice needs
 
 
-class Plan(NamedTuple):
+class AdapterPlan(NamedTuple):
     """What every fit of a choice has in common."""
 
     anchor: FloatArray  # (d, d) the map it is held near
@@ -77,14 +77,14 @@ class HeldOut:
     best: float | None
 
 
-class Fit:
+class AdapterFit:
     """The fit of one collection of lessons; strengths are tried from strong to weak."""
 
     def __init__(
         self,
         collection: Collection,
         pairs: Relevance,
-        plan: Plan,
+        plan: AdapterPlan,
         start: FloatArray,
         rng: Any,
         frame: Frame | None = None,
@@ -163,7 +163,7 @@ class Fit:
         return arrays.put(np.concatenate(factors).astype(dtype))
 
 
-def choose_strength(fit: Fit, pairs: Relevance, tol: float, rng: Any) -> HeldOut:
+def choose_strength(fit: AdapterFit, pairs: Relevance, tol: float, rng: Any) -> HeldOut:
     """Return how strengths did on held-out queries, and the best that beats the anchor.
 
     By the rule for every choice, for candidates in a fixed order: the weakest strength is taken
@@ -172,9 +172,9 @@ def choose_strength(fit: Fit, pairs: Relevance, tol: float, rng: Any) -> HeldOut
     all data.
     """
     rows = np.unique(pairs.queries)
-    folds: list[_Fold] = []
+    folds: list[QueryFold] = []
     if len(rows) >= _FEWEST:
-        folds = [_Fold(fit, pairs, train, test, rng) for train, test in _split(rows, rng)]
+        folds = [QueryFold(fit, pairs, train, test, rng) for train, test in _split(rows, rng)]
     if not folds or not all(fold.can_learn for fold in folds):
         return HeldOut([], [], float("nan"), 1.0, len(rows), float("nan"), [], None)
     base = np.concatenate([fold.score(fit.plan.anchor) for fold in folds])
@@ -217,11 +217,11 @@ def _split(rows: IntArray, rng: Any) -> list[tuple[IntArray, IntArray]]:
     return [(np.sort(order[n_test:][:_LEARNED]), np.sort(order[:n_test]))]
 
 
-class _Fold:
+class QueryFold:
     """A fit to some queries that is scored by others."""
 
     def __init__(
-        self, fit: Fit, pairs: Relevance, train: IntArray, test: IntArray, rng: Any
+        self, fit: AdapterFit, pairs: Relevance, train: IntArray, test: IntArray, rng: Any
     ) -> None:
         self._collection = collection = fit.collection
         self._plan = fit.plan
@@ -240,7 +240,7 @@ class _Fold:
         self.can_learn = len(np.unique(learned.documents)) > 1
         if self.can_learn:
             frame = fit.frame.coarsen(collection.arrays)
-            self._fit = Fit(collection, learned, fit.plan, fit.plan.anchor, rng, frame)
+            self._fit = AdapterFit(collection, learned, fit.plan, fit.plan.anchor, rng, frame)
         self._pairs, self._searched = _narrow(pairs.of(test), rng)
         if self._searched is not None:  # others are not searched, so they cannot be found
             self._own = _places_in(self._searched, self._own)

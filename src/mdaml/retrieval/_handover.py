@@ -13,7 +13,7 @@ from mdaml.retrieval._gain import summarise
 from mdaml.retrieval._scores import scale_rows
 
 
-class HandOver:
+class AdapterHandover:
     """Of an adapter with ``components_``."""
 
     components_: FloatArray
