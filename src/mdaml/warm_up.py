@@ -27,7 +27,7 @@ def _make_fits() -> Iterator[tuple[str, object, dict[str, object]]]:
         name = np.dtype(dtype).name
         yield f"MDaML from labels, {name}", MDaML(random_state=0), {"X": X, "y": y}
         yield f"MDaML from triplets, {name}", MDaML(), {"X": X, "triplets": triplets}
-        modes = MDaML(3, anchor=0.0, random_state=0)
+        modes = MDaML.paper(3, random_state=0)
         yield f"MDaML from pairs, {name}", modes, {"X": X, **labelled}
         yield f"MDaMLCV, {name}", MDaMLCV(random_state=0), {"X": X, "y": y}
     yield "LMNN", LMNN(), {"X": points, "y": y}

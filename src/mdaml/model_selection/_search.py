@@ -64,7 +64,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, and only the best fifth (at least
         three) are fitted to the end. If False, all are. So are, in any case, other estimators, and
-        MDaML with at most 20 000 labelled samples and ``sampling="neighbors"``, which runs few
+        MDaML with at most 20 000 labelled samples and neighbours as partners, which runs few
         rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
