@@ -79,10 +79,8 @@ class LocalMDaML(WeakLearner):
     ----------
     n_places_, n_maps_ : int
         The numbers used.
-    centers_ : array of shape (n_places, n_features)
-        Centres of the modes that have a place.
-    places_ : array of shape (n_places, n_components)
-        Where these centres are in the learned space.
+    centers_, places_ : arrays of shape (n_places, n_features) and (n_places, n_components)
+        Centres of the modes that have a place, and where these are in the learned space.
     components_ : array of shape (n_components, n_columns)
         The linear map on the columns of the basis: features, memberships, features in each map.
     tried_ : list of dict
