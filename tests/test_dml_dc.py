@@ -312,6 +312,15 @@ def test_the_objective_never_rises(case, n_candidates, max_inner_iter, tol):
     assert model.history_[-1] == pytest.approx(literal_objective(model, X, y), rel=1e-8, abs=1e-10)
 
 
+def test_a_metric_that_grows_without_bound_is_given_up(monkeypatch):
+    """Without a ridge nothing may hold it back, and squares of its entries would overflow."""
+    X, y = random_classes(0)
+    monkeypatch.setattr(module, "_LARGEST", 1.0)
+    model = fit(X, y, max_iter=4)
+    assert model.n_iter_ == 0
+    np.testing.assert_allclose(model.get_mahalanobis_matrix(), np.eye(3), atol=1e-12)
+
+
 @pytest.mark.parametrize("ridge", [0.1, 0.01, 1e-3])
 @pytest.mark.parametrize("seed", range(4))
 def test_an_inner_problem_is_solved_closely(seed, ridge):

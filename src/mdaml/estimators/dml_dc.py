@@ -19,6 +19,7 @@ from mdaml.kernels.neighbors import closest
 from mdaml.kernels.products import rows_times
 
 _SMALLEST_DISTANCE = 1e-6  # the root has no finite slope at zero: closer pairs do not pull
+_LARGEST = 1e60  # entry of a factor: without a ridge a metric may grow without bound
 _LEAST_CHANGE = 1e-6  # of the metric in an outer step, relative, in the Frobenius norm
 _REFRESH = 100  # inner steps after which candidates are searched anew
 _FEWEST_STEPS = 50  # of an inner problem: the first may all be too long
@@ -245,6 +246,8 @@ def minimise_difference(
                 break
         else:
             return F, history, "no_descent"
+        if np.abs(found).max() > _LARGEST:
+            return F, history, "unbounded"
         M = F @ F.T
         change = np.linalg.norm(found @ found.T - M) / np.linalg.norm(M)
         F, candidates, near = found, found_candidates, found_near
