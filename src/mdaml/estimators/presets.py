@@ -121,31 +121,23 @@ class Preset:
 
 RANDOM_PARTNERS = Partners("random", n_similar=10, n_dissimilar=10, n_refresh=0)
 
+# Labels. Few rounds in each pass: triplets of neighbours are soon satisfied, more overfit.
+_LABELS = Preset(
+    n_modes=3,
+    eta=3.0,
+    triplet_weight=1000.0,
+    weight_unit="modes",
+    ridge=1e-4,
+    anchor=0.0,
+    floor=0.0,
+    shrinkage=(0.0, 0.25, 0.5, 0.75),
+    max_iter=2,
+)
+
 PRESETS: dict[str, Preset] = {
-    # Labels. Few rounds in each pass: triplets of neighbours are soon satisfied, more overfit.
-    "labels": Preset(
-        n_modes=3,
-        eta=3.0,
-        triplet_weight=1000.0,
-        weight_unit="modes",
-        ridge=1e-4,
-        anchor=0.0,
-        floor=0.0,
-        shrinkage=(0.0, 0.25, 0.5, 0.75),
-        max_iter=2,
-    ),
+    "labels": _LABELS,
     # Groups found in comparisons, which are learned from as from labels.
-    "groups": Preset(
-        n_modes=3,
-        eta=3.0,
-        triplet_weight=1000.0,
-        weight_unit="modes",
-        ridge=1e-4,
-        anchor=0.0,
-        floor=0.0,
-        shrinkage=0.5,
-        max_iter=2,
-    ),
+    "groups": replace(_LABELS, shrinkage=0.5),
     # Comparisons, to predict others. Where all count alike, an anchor leaves modes nothing to gain.
     "comparisons": Preset(
         n_modes=1,
