@@ -314,7 +314,7 @@ def test_what_the_best_estimator_can_do_the_search_can(answers):
 @pytest.fixture(scope="module")
 def seeded(answers):
     X, said = answers
-    grid = {"n_modes": [1, 2], "triplet_weight": [10.0, 300.0]}
+    grid = {"anchor": [0.03, 1.0], "triplet_weight": [10.0, 300.0]}
     return MetricSearchCV(MDaML(), grid, cv=2, random_state=0).fit(X, constraints=said)
 
 

@@ -1,11 +1,12 @@
 """A new store is one class: the solver asks for nothing but the methods of the protocol."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 from suite.models import make_mdaml
 
+from mdaml.constraints import sample_triplets
 from mdaml.constraints.value import Constraints
 from mdaml.datasets import make_triplets
 from mdaml.solver.run import Problem
@@ -57,3 +58,17 @@ def test_solver_asks_a_store_for_its_protocol_only(rank, same):
     model = make_mdaml(row, **cells, n_components=rank, random_state=0).fit(X, triplets=said)
     np.testing.assert_array_equal(fit.history, model.history_)
     assert set(store.calls) <= {name for name in vars(Store) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("anchor", [0.003, 0.1, 3.0])
+@pytest.mark.parametrize("distance", [0.3, 2.0, 10.0])
+def test_a_step_takes_fewer_than_two_passes_however_far_apart_classes_lie(anchor, distance):
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 6
+    X = distance * rng.normal(size=(6, 8))[y] + rng.normal(size=(240, 8))
+    said = Constraints.of_triplets(sample_triplets(y, 3, 3, random_state=0), len(X))
+    store = LoggingStore(MemoryStore.of(X))
+    spec = Spec(n_modes=1, eta=1.1, triplet_weight=6.0, ridge=1e-4, anchor=anchor, floor=1.0)
+    Problem(replace(spec, max_iter=2), said).solve(store, np.random.RandomState(0))
+    passes = store.calls.count("loss_and_half") + store.calls.count("losses_along")
+    assert 2 * spec.max_inner_iter <= passes < 2 * 2 * spec.max_inner_iter

@@ -408,7 +408,8 @@ def test_first_step_of_a_geodesic_finds_the_scale_of_a_narrow_valley():
             return (steps - 1e-6) ** 2
 
     one = np.eye(1)
-    assert 2.5e-7 <= Valley(None, Geodesic(one, one[0], one), None).first_step(1e-12) < 2e-6
+    path = Valley(LogBarrier(one), Geodesic(one, one[0], one), None)
+    assert 2.5e-7 <= path.first_step(1e-12) < 2e-6
 
 
 def test_first_step_of_a_line_changes_the_factor_by_a_tenth(random_problem, local_problem):

@@ -50,8 +50,8 @@ def conjugate_gradient(
     space = objective.space
     point = space.at(objective, F)
     gradient = space.gradient(objective, point)
-    direction, guess, restarted = space.steepest(objective, point, gradient), None, True
-    history, status = [point.value], Status.MAX_ITER
+    direction, last, restarted = space.steepest(objective, point, gradient), None, True
+    history, status, equal = [point.value], Status.MAX_ITER, 0.0
     while max_iter > 0:
         if space.gain(point, gradient) <= gtol * abs(point.value):
             status = Status.CONVERGED
@@ -61,18 +61,18 @@ def conjugate_gradient(
             break
         slope = dot(gradient, direction)
         if not slope < 0.0:
-            direction, guess, restarted = space.steepest(objective, point, gradient), None, True
+            direction, last, restarted = space.steepest(objective, point, gradient), None, True
             slope = dot(gradient, direction)
         path = objective.along(point, gradient, direction)
         # All that follows is in the frame of the path; the old projection can go.
         point, gradient, direction = path.origin, path.gradient, path.direction
-        step = path.first_step(point.value) if guess is None else guess
-        found = lower_point(path, Trial(0.0, point.value, slope), step)
+        first = path.first_step(point.value, last, equal)
+        found = lower_point(path, Trial(0.0, point.value, slope), first)
         if found is None:
             if restarted:
                 status = Status.NO_DESCENT
                 break
-            direction, guess, restarted = space.steepest(objective, point, gradient), None, True
+            direction, last, restarted = space.steepest(objective, point, gradient), None, True
             continue
         point, step = found
         del found, path  # they would keep this projection alive beside the next
@@ -84,7 +84,7 @@ def conjugate_gradient(
         beta = hestenes_stiefel(gradient, previous, direction, steepest)
         direction, restarted = beta * direction + steepest, beta == 0.0
         new_slope = dot(gradient, direction)
-        guess = step * slope / new_slope if new_slope < 0.0 else None  # equal first-order decrease
+        last, equal = (step, step * slope / new_slope) if new_slope < 0.0 else (None, 0.0)
     relative = space.gain(point, gradient) / max(abs(point.value), np.finfo(float).tiny)
     return Result(point.F, point.value, relative, len(history) - 1, status, history)
 

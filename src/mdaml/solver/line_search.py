@@ -31,6 +31,8 @@ def lower_point(path: Path, start: Trial, step: float) -> tuple[Any, float] | No
     low, high, best = start, None, None
     step = min(step, path.limit)
     for _ in range(MAX_TRIALS):
+        if not start.value + step * start.slope < start.value:  # lost in rounding
+            break
         point = path.at(step)
         trial = Trial(step, point.value, path.slope(point))
         enough = start.value + SUFFICIENT_DECREASE * step * start.slope

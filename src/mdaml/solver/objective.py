@@ -31,8 +31,12 @@ class Path(Protocol):
     def limit(self) -> float:
         """The largest step."""
 
-    def first_step(self, value: float) -> float:
-        """Return the step to try first, given the value at the origin."""
+    def first_step(self, value: float, last: float | None = None, equal: float = 0.0) -> float:
+        """Return the step to try first, given the value at the origin.
+
+        ``last`` is the step before, and ``equal`` the one that lowers the value as much, to first
+        order.
+        """
 
     def at(self, step: float) -> Any:
         """Return the point reached by a step: one pass over the pairs."""
