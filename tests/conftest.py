@@ -201,7 +201,8 @@ def _local_problem(given, *, store=MemoryStore, rank=None, in_index_order=False,
     made = store.of(given.X).compare(given.said)
     if in_index_order:
         places = np.arange(len(given.X) + 1)
-        made = replace(made, turns=replace(made.turns, order=places[:-1], colors=places))
+        turns = replace(made.turns, order=places[:-1], colors=places)
+        vars(made)["turns"] = turns  # found once and kept
     options |= given.options | {"floor": given.floor}
     spec = Spec(given.weights.shape[1], rank=rank, **options)
     start = start_metric(spec, made, np.random.RandomState(0))

@@ -53,11 +53,15 @@ class Alternation:
     def move_centers(self, state: State) -> State:
         """Return the state with the best centres."""
         modes = update_centers(self.store, state.modes)
+        if np.array_equal(modes.centers, state.modes.centers):  # as always of a single mode
+            return state
         measured = self.store.recenter(state.measured, state.F, modes.centers)
         return self._valued(replace(state, modes=modes, measured=measured))
 
     def move_weights(self, state: State) -> State:
-        """Return the state with better weights."""
+        """Return the state with better weights; those of a single mode are all one."""
+        if state.modes.n_modes == 1:
+            return state
         factor = (1.0 - self.spec.floor) * self.spec.triplet_weight / self.store.total
         modes = update_weights(self.store, state.modes, state.measured, factor, self.spec.eta)
         return self._valued(replace(state, modes=modes, importance=self._importances(modes)))

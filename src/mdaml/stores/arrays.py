@@ -65,7 +65,6 @@ class ArrayStore(ABC):
     rows: TallMatrix  # (N, d) centred, or a tensor
     mean: FloatArray  # (d,) in the precision of X
     comparisons: Comparisons = field(repr=False, default=None)  # type: ignore[assignment]
-    turns: Turns = field(repr=False, default=None)  # type: ignore[assignment]
     # One of several stores that together hold all samples: those of the first rows are its own, the
     # others are partners in comparisons. None: all are its own.
     n_own: int | None = None
@@ -85,6 +84,11 @@ class ArrayStore(ABC):
     @property
     def total(self) -> float:
         return self.comparisons.total
+
+    @property
+    @abstractmethod
+    def turns(self) -> Turns:
+        """The order of updates of weights, found at the first one: a single mode needs none."""
 
     # Arrays of NumPy are where they should be; others are moved.
 

@@ -1,17 +1,17 @@
 """Samples that are processed in blocks: they are not copied, and only X F is as large."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_magnitude
-from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import laplacian_half_scatter
 from mdaml.kernels.products import blocks, rows_per_block, rows_times
 from mdaml.kernels.triplets import triplet_half_scatter
-from mdaml.stores.arrays import Precision
+from mdaml.stores.arrays import Precision, Turns
 from mdaml.stores.memory import MemoryStore
 
 
@@ -86,10 +86,10 @@ class BlockStore(MemoryStore):
         """The precision of what is kept for each pair: that of the samples."""
         return self.dtype
 
-    def compare(self, supervision: Constraints) -> Self:
+    @cached_property
+    def turns(self) -> Turns:
         """Keep the order of updates, but make the graph of near pairs again for every update."""
-        compared = super().compare(supervision)
-        return replace(compared, turns=replace(compared.turns, graph=None))
+        return replace(Turns.from_graph(self.comparisons.near_graph()), graph=None)
 
     def turn(self, Y: FloatArray, A: FloatArray) -> FloatArray:
         """Turn in place: no one else needs Y."""

@@ -60,14 +60,17 @@ class MemoryStore(ArrayStore):
         return products.one_blas_thread()
 
     def compare(self, supervision: Constraints) -> Self:
-        grouped = group(scale_weights(supervision), len(self.rows))
-        return replace(self, comparisons=grouped, turns=Turns.from_graph(grouped.near_graph()))
+        return replace(self, comparisons=group(scale_weights(supervision), len(self.rows)))
+
+    @cached_property
+    def turns(self) -> Turns:
+        return Turns.from_graph(self.comparisons.near_graph())
 
     def part(self, rows: IntArray) -> "MemoryStore":
         return MemoryStore(self.rows[rows], self.mean)
 
     def mapped(self, basis: FloatArray) -> "MemoryStore":
-        parts = (self.comparisons, self.turns, self.n_own, self.n_total)
+        parts = (self.comparisons, self.n_own, self.n_total)
         return MemoryStore(self.project(basis), np.zeros(0), *parts)
 
     def times(self, Y: products.TallMatrix, A: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -88,14 +89,16 @@ class TorchStore(ArrayStore):
             given, weights = supervision.quadruplets, supervision.weights
         n, device = len(self.rows), self.rows.device
         comparisons, by_far, by_second = pairs.group(given, weights, n, device)
-        graph = pairs.near_graph(comparisons.pairs, comparisons.first, comparisons.last, n)
+        return replace(self, comparisons=comparisons, by_far=by_far, by_second=by_second)
+
+    @cached_property
+    def turns(self) -> Turns:
+        given = self.comparisons
+        graph = pairs.near_graph(given.pairs, given.first, given.last, len(self.rows))
         # One sample after another, so no work for a GPU; and with the same colours the weights are
         # updated in the same order as without a device.
         turns = Turns.from_graph((graph[0].long().cpu().numpy(), graph[1].cpu().numpy(), graph[2]))
-        turns = replace(turns, graph=graph)
-        return replace(
-            self, comparisons=comparisons, by_far=by_far, by_second=by_second, turns=turns
-        )
+        return replace(turns, graph=graph)
 
     def part(self, rows: IntArray) -> "TorchStore":
         return TorchStore(self.rows[torch.tensor(rows, device=self.rows.device)], self.mean)
