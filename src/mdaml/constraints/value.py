@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Params
 from mdaml.constraints import generators, joining, reading
 from mdaml.constraints.checks import (
     check_all,
@@ -151,7 +151,7 @@ class Constraints:
 
     def _set(
         self,
-        parts: Mapping[str, Any],
+        parts: Mapping[str, Array],
         n_points: int | None,
         ids: Array | None,
         columns: Mapping[str, Array],
@@ -171,11 +171,11 @@ class Constraints:
             return self
         return self._of(n_points, **{k: v for k, v in self._parts().items() if k != "n_points"})
 
-    def _replaced(self, **parts: Any) -> "Constraints":
+    def _replaced(self, **parts: object) -> "Constraints":
         """Return a value with other parts, which need no check and may be empty."""
         return _restore(self._parts() | parts)
 
-    def _parts(self) -> dict[str, Any]:
+    def _parts(self) -> Params:
         return {name: getattr(self, name) for name in _FIELDS} | {"columns": dict(self.columns)}
 
     def _members(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -373,7 +373,7 @@ class Constraints:
         write(self, path)
 
 
-def _restore(parts: Mapping[str, Any]) -> Constraints:
+def _restore(parts: Params) -> Constraints:
     """Return the value of parts that were checked before, in arrays that cannot be written to."""
     made = Constraints.__new__(Constraints)
     views = {name: part.view() for name, part in parts.items() if isinstance(part, np.ndarray)}

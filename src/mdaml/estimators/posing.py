@@ -1,12 +1,13 @@
 """From the parameters of MDaML to a problem: the only reader of the table of defaults."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._memory import current_limit
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import (
     check_callback,
     check_choice,
@@ -37,6 +38,7 @@ from mdaml.holdout.rule import Gain
 from mdaml.holdout.samples import choose_shrinkage
 from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
+from mdaml.solver.store import Store
 from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.shared import SharedStore, SharedStores
 
@@ -58,11 +60,11 @@ class Posed:
         """What is to be minimised."""
         return Problem(self.spec, weighable(self.supervision, self.persons), self.persons)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Params:
         """Return the learned attributes of an estimator that say what was posed."""
         return {"preset_": self.row, "supervision_": self.described}
 
-    def choose(self, store: Any) -> tuple["Posed", Gain | None]:
+    def choose(self, store: Store) -> tuple["Posed", Gain | None]:
         """Choose on held-out points or samples what is left to be chosen; return what is gained."""
         if not self.spec.is_measured:
             return self, None
@@ -74,7 +76,7 @@ class Posed:
 
 
 def pose(
-    model: Any,
+    model: BaseEstimator,
     shape: tuple[int, int],
     supervision: Supervision,
     *,
@@ -102,7 +104,7 @@ def pose(
     return Posed(spec, supervision, persons, row, described)
 
 
-def choose_row(model: Any, *, from_labels: bool) -> tuple[str, Preset]:
+def choose_row(model: BaseEstimator, *, from_labels: bool) -> tuple[str, Preset]:
     """Return the row of the table that the goal and the supervision ask for."""
     goal = model.goal
     if not isinstance(goal, str):
@@ -131,7 +133,7 @@ def groups_of(supervision: Constraints) -> Classes | None:
 
 
 def place(
-    model: Any,
+    model: BaseEstimator,
     X: FloatArray,
     spec: Spec,
     supervision: Supervision,
@@ -158,7 +160,7 @@ def place(
 
 
 def _resolve(
-    model: Any,
+    model: BaseEstimator,
     preset: Preset,
     shape: tuple[int, int],
     supervision: Supervision,
@@ -245,7 +247,7 @@ def amount_anchors(
 
 
 def _check_shrinkage(
-    model: Any, preset: Preset, can_choose: bool
+    model: BaseEstimator, preset: Preset, can_choose: bool
 ) -> tuple[float, tuple[float, ...]]:
     """Return how far to go back to the start, and what to choose it from."""
     cell = preset.shrinkage
@@ -255,7 +257,9 @@ def _check_shrinkage(
     return shrinkage, choices if is_auto(model.shrinkage) else ()
 
 
-def _check_n_modes(model: Any, preset: Preset, n_samples: int) -> tuple[int, bool, Any]:
+def _check_n_modes(
+    model: BaseEstimator, preset: Preset, n_samples: int
+) -> tuple[int, bool, FloatArray | Literal["gmm", "kmeans"]]:
     """Return the number of modes, whether it is the most of them to be counted, and the weights.
 
     ``n_modes`` may be the first weights themselves.
@@ -275,21 +279,29 @@ def _check_n_modes(model: Any, preset: Preset, n_samples: int) -> tuple[int, boo
     return most, True, preset.init_modes
 
 
-def is_auto(value: Any) -> bool:
+def is_auto(value: object) -> bool:
     """Return whether a parameter is left to be chosen."""
     return isinstance(value, str) and value == "auto"
 
 
-def check_or_auto(model: Any, name: str, auto: float, *limits: float, **options: Any) -> float:
+def check_or_auto(
+    model: BaseEstimator,
+    name: str,
+    auto: float,
+    *limits: float,
+    strict: bool = False,
+    why: str = "",
+) -> float:
     """Return a number within limits, or what "auto" stands for."""
     value = getattr(model, name)
     if is_auto(value):
         return auto
-    why = options.pop("why", "") + " 'auto' chooses a value."
-    return check_number(model, name, value, *limits, why=why, **options)
+    return check_number(
+        model, name, value, *limits, strict=strict, why=why + " 'auto' chooses a value."
+    )
 
 
-def check_low_rank(model: Any, n_features: int) -> int | None:
+def check_low_rank(model: BaseEstimator, n_features: int) -> int | None:
     """Return ``n_components`` if it asks for less than full rank, otherwise None."""
     if model.n_components is None:
         return None
@@ -305,20 +317,21 @@ def _ridge_of(preset: Preset, n_modes: int, eta: float) -> float:
 
 
 def _check_triplet_weight(
-    model: Any, preset: Preset, n_modes: int, eta: float, share: float
+    model: BaseEstimator, preset: Preset, n_modes: int, eta: float, share: float
 ) -> float:
-    options: dict[str, Any] = {"strict": True, "why": " 'auto' chooses a value."}
-    value = model.triplet_weight
+    value, why = model.triplet_weight, " 'auto' chooses a value."
     if is_auto(value) and preset.weight_unit == "modes":
         with np.errstate(over="ignore"):  # the check below says it in words
             value = preset.triplet_weight * np.float64(n_modes) ** eta
-        options["why"] = f" 'auto' grows like n_modes**eta, and eta is {eta}: lower it."
+        why = f" 'auto' grows like n_modes**eta, and eta is {eta}: lower it."
     elif is_auto(value):
         value = preset.triplet_weight / share
-    return check_number(model, "triplet_weight", value, 0.0, **options)
+    return check_number(model, "triplet_weight", value, 0.0, strict=True, why=why)
 
 
-def _check_init_metric(model: Any, metric: Any, n_features: int) -> Any:
+def _check_init_metric(
+    model: BaseEstimator, metric: ArrayLike | str | None, n_features: int
+) -> FloatArray | Literal["whitened"] | None:
     if not isinstance(metric, str):
         return check_metric(model, "init_metric", metric, n_features)
     why = " Or pass a positive definite matrix."
@@ -326,7 +339,7 @@ def _check_init_metric(model: Any, metric: Any, n_features: int) -> Any:
     return "whitened" if metric == "whitened" else None
 
 
-def _check_max_iter(model: Any, preset: Preset) -> int:
+def _check_max_iter(model: BaseEstimator, preset: Preset) -> int:
     """Return the most rounds of a pass."""
     if not isinstance(model.max_iter, str):
         return check_integer(model, "max_iter", model.max_iter, 1)
@@ -334,7 +347,7 @@ def _check_max_iter(model: Any, preset: Preset) -> int:
     return preset.max_iter
 
 
-def _warn_of_idle_modes(model: Any, row: str, spec: Spec) -> None:
+def _warn_of_idle_modes(model: BaseEstimator, row: str, spec: Spec) -> None:
     """Warn of modes that were asked for where every comparison counts alike in all of them."""
     if is_auto(model.n_modes) or spec.n_modes == 1 or spec.floor < 1.0 or spec.keep_start:
         return

@@ -5,7 +5,7 @@ split serves every number of components.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ _N_FOLDS = 5
 _TO_LEARN_FROM = 2  # members that every class keeps, if it has them: one has no partner
 
 
-def check_rank(owner: object, value: Any, n_features: int) -> None:
+def check_rank(owner: object, value: object, n_features: int) -> None:
     """Refuse a parameter ``n_components`` that is no number of features, None or 'auto'."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return

@@ -5,7 +5,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 
@@ -36,7 +36,7 @@ class Store(Protocol):
         """The mean of the samples before they were centred, (d,), in the precision of X."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Dtype:
         """The precision of the samples."""
 
     @property

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 else:
     Array = FloatArray  # torch is loaded only if a device is asked for
 
-Precision: TypeAlias = np.dtype[Any]
 # The near pairs of each sample: where its list begins, the other samples, the pairs; or tensors.
 Graph: TypeAlias = tuple[IntArray, IntArray, IntArray]
 

@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
@@ -24,7 +24,6 @@ from mdaml.neighbors.search import nearest_places
 from mdaml.stores import mixture
 from mdaml.stores.arrays import (
     ArrayStore,
-    Precision,
     SampleWeights,
     Turns,
     is_identity,
@@ -48,11 +47,11 @@ class MemoryStore(ArrayStore):
         return cls(rows, mean)
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         return self.rows.dtype
 
     @property
-    def pair_dtype(self) -> Precision:
+    def pair_dtype(self) -> Dtype:
         """The precision of what is kept for each pair."""
         return np.dtype(np.float64)
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.cluster import KMeans
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.shards import find_neighbors
 from mdaml.stores import mixture
-from mdaml.stores.arrays import Precision, scale_weights
+from mdaml.stores.arrays import scale_weights
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import Border, Survey, make_borders
@@ -64,7 +64,7 @@ class DaskStore:
         return int(self.cuts[-1]), len(self.mean)
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         return self.mean.dtype if self.kind in ("memory", "blocks") else np.dtype(np.float32)
 
     def threads(self) -> AbstractContextManager[object]:

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
@@ -17,7 +17,6 @@ from mdaml.stores import mixture
 from mdaml.stores.arrays import (
     Array,
     ArrayStore,
-    Precision,
     SampleWeights,
     Turns,
     is_identity,
@@ -53,7 +52,7 @@ class TorchStore(ArrayStore):
         return cls(rows, mean.cpu().numpy())
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         return np.dtype(np.float32)
 
     @property
