@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from sklearn.base import BaseEstimator
 
 from mdaml._progress import report, show
 from mdaml._typing import ArrayLike, FloatArray, IntArray, Matrix, Params
@@ -122,17 +123,10 @@ class PairLearner(WeakLearner):
     ) -> None:
         if persons is not None:
             raise TypeError(f"{type(self).__name__} does not weigh persons; got who=. MDaML does.")
-        self._check_parameters(samples.shape[1])
-        with one_blas_thread():
-            sorted_by = (
-                supervision.rows
-                if self.sorted_by_class and isinstance(supervision, Classes)
-                else None
-            )
-            centred, largest = _centred(samples, sorted_by)
-            components, fitted = self._learn(centred, supervision)
-        _check_mapped(samples, components, largest)
-        self._store(X, components, samples.dtype, **fitted)
+        rows = None
+        if self.sorted_by_class and isinstance(supervision, Classes):
+            rows = supervision.rows
+        _fit_centred(self, X, samples, supervision, rows)
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None: ...
@@ -182,12 +176,7 @@ class LabelLearner(MahalanobisTransformer, ABC):
 
     def _fit(self, X: ArrayLike, samples: FloatArray, classes: Classes) -> None:
         """Learn from checked samples and labels; X is what was passed, with its names."""
-        self._check_parameters(samples.shape[1])
-        with one_blas_thread():
-            centred, largest = _centred(samples, classes.rows)
-            components, fitted = self._learn(centred, classes)
-        _check_mapped(samples, components, largest)
-        self._store(X, components, samples.dtype, **fitted)
+        _fit_centred(self, X, samples, classes, classes.rows)
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None: ...
@@ -198,6 +187,22 @@ class LabelLearner(MahalanobisTransformer, ABC):
 
         They are centred, in double precision and in the order of the places of the classes.
         """
+
+
+def _fit_centred(
+    model: BaseEstimator,
+    X: ArrayLike,
+    samples: Matrix,
+    supervision: Supervision,
+    rows: IntArray | None,
+) -> None:
+    """Learn from centred samples, or from some of their rows, and store what was learned."""
+    model._check_parameters(samples.shape[1])
+    with one_blas_thread():
+        centred, largest = _centred(samples, rows)
+        components, fitted = model._learn(centred, supervision)
+    _check_mapped(samples, components, largest)
+    model._store(X, components, samples.dtype, **fitted)
 
 
 def _centred(samples: Matrix, rows: IntArray | None) -> tuple[Matrix, float]:

@@ -7,6 +7,7 @@ return sums.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -77,10 +78,15 @@ class DaskStore:
         return A
 
     def _each(self, method: str, *columns: object) -> Parts:
-        return self.cluster.each(shard.call, self.shards, method, *columns)
+        """Call a method of the store of every shard; what it returns stays there."""
+        return self.cluster.each(shard.call, self.shards, method, *map(_parts, columns))
 
-    def _sum(self, method: str, *columns: object) -> tuple[Any, ...]:
-        return self.cluster.total(shard.call_sums, self.shards, method, *columns)
+    def _sum(self, method: str, *columns: object) -> Any:
+        """Call a method of the store of every shard; return the sums of what it returns."""
+        parts = map(_parts, columns)
+        sums = self.cluster.total(shard.call_sums, self.shards, method, *parts)
+        plain = tuple(each if np.ndim(each) else float(each) for each in sums)
+        return plain if len(plain) > 1 else plain[0]
 
     def compare(self, supervision: Constraints) -> Self:
         """Group the comparisons on the workers, plan what they exchange, and send rows to where."""
@@ -122,23 +128,17 @@ class DaskStore:
         return self.project(Y.basis @ A)
 
     def shift(self, Y: Projection, step: float, Z: Projection) -> Projection:
-        parts = self._each("shift", Y.parts, step, Z.parts)
-        return Projection(Y.basis + step * Z.basis, parts)
+        return Projection(Y.basis + step * Z.basis, self._each("shift", Y, step, Z))
 
     def map_centers(self, centers: FloatArray, F: FloatArray) -> FloatArray:
         return centers.astype(self.dtype) @ F.astype(self.dtype)
 
-    def spread(self, Y: Projection) -> float:
-        return float(self._sum("spread", Y.parts)[0])
-
-    def loss_and_half(
-        self, Y: Projection, scales: FloatArray, importance: Parts
-    ) -> tuple[float, FloatArray]:
-        loss, half = self._sum("loss_and_half", Y.parts, scales, importance)
-        return float(loss), half
-
-    def losses_along(self, Y: Projection, scales: FloatArray, importance: Parts) -> FloatArray:
-        return self._sum("losses_along", Y.parts, scales, importance)[0]
+    spread = partialmethod(_sum, "spread")
+    loss_and_half = partialmethod(_sum, "loss_and_half")
+    losses_along = partialmethod(_sum, "losses_along")
+    cross = partialmethod(_sum, "cross")
+    inner = partialmethod(_sum, "inner")
+    push = partialmethod(_sum, "push")
 
     def pull(
         self,
@@ -148,44 +148,22 @@ class DaskStore:
         importance: Parts,
         loss_factor: float,
     ) -> tuple[float, float, Parts, FloatArray]:
-        pulled = self._each("pull", Y.parts, centers, weights, importance, loss_factor)
+        pulled = self._each("pull", Y, centers, weights, importance, loss_factor)
         clustering, loss, by_centers = self.cluster.total(shard.pull_sums, pulled)
         by_samples = self.cluster.each(shard.pull_samples, pulled)
         return float(clustering), float(loss), by_samples, by_centers
 
-    def cross(self, by_samples: Parts) -> FloatArray:
-        return self._sum("cross", by_samples)[0]
-
-    def inner(self, by_samples: Parts, Z: Projection) -> float:
-        return float(self._sum("inner", by_samples, Z.parts)[0])
-
-    def push(self, importance: Parts) -> FloatArray:
-        return self._sum("push", importance)[0]
-
     # The modes.
 
-    def measure(self, F: FloatArray, centers: FloatArray) -> Parts:
-        return self._each("measure", F, centers)
-
-    def recenter(self, measured: Parts, F: FloatArray, centers: FloatArray) -> Parts:
-        return self._each("recenter", measured, F, centers)
-
-    def terms(self, weights: Parts, measured: Parts, importance: Parts) -> tuple[float, float]:
-        clustering, losses = self._sum("terms", weights, measured, importance)
-        return float(clustering), float(losses)
-
-    def lost(self, measured: Parts, importance: Parts) -> tuple[float, float]:
-        losses, weight = self._sum("lost", measured, importance)
-        return float(losses), float(weight)
-
-    def importances(self, weights: Parts, floor: float = 0.0) -> Parts:
-        return self._each("importances", weights, floor)
-
-    def center_sums(self, weights: Parts) -> tuple[FloatArray, ...]:
-        return self._sum("center_sums", weights)
-
-    def moments(self, weights: Parts) -> tuple[FloatArray, ...]:
-        return self._sum("moments", weights)
+    measure = partialmethod(_each, "measure")
+    recenter = partialmethod(_each, "recenter")
+    importances = partialmethod(_each, "importances")
+    weights_at = partialmethod(_each, "weights_at")
+    terms = partialmethod(_sum, "terms")
+    lost = partialmethod(_sum, "lost")
+    center_sums = partialmethod(_sum, "center_sums")
+    moments = partialmethod(_sum, "moments")
+    weighted_means = partialmethod(_sum, "weighted_means")
 
     def update_weights(
         self, weights: Parts, measured: Parts, loss_factor: float, eta: float
@@ -237,9 +215,6 @@ class DaskStore:
         some = [weights[begin:end] for begin, end in pairwise(self.cuts)]
         return self._each("given_weights", some, eta)
 
-    def weighted_means(self, weights: Parts) -> tuple[FloatArray, ...]:
-        return self._sum("weighted_means", weights)
-
     def adopt(self, weights: Parts) -> Parts:
         """Tell every shard the powers of all rows that it holds of others."""
         task, adopted = self.cluster.task, []
@@ -264,9 +239,6 @@ class DaskStore:
     def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
         some = self._some_rows(mixture.n_rows_for_start(n_modes), (), rng)
         return self._estimated(mixture.estimate_kmeans(some, n_modes, rng), (), eta)
-
-    def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> Parts:
-        return self._each("weights_at", F, centers, eta)
 
     def fetch_weights(self, weights: Parts) -> FloatArray:
         return np.concatenate(self.cluster.fetch(self._each("fetch_weights", weights)))
@@ -320,6 +292,10 @@ class DaskStore:
             )
             for i, own in enumerate(self.own)
         ]
+
+
+def _parts(column: object) -> object:
+    return column.parts if isinstance(column, Projection) else column
 
 
 def _by_owner(supervision: Constraints, cuts: IntArray) -> list[Constraints]:
