@@ -60,7 +60,7 @@ class TorchStore(ArrayStore):
         return self.shape[1] >= LARGE and self.rows.device.type != "cpu"
 
     def threads(self) -> AbstractContextManager[object]:
-        """Limit the threads of BLAS unless large matrices need them: here are none of ours."""
+        """Limit the threads of BLAS unless matrices are large; this store has no own threads."""
         return one_blas_thread() if self.shape[1] < LARGE else nullcontext()
 
     def small(self, A: Array) -> Array:
