@@ -9,13 +9,7 @@ import numpy as np
 from mdaml._memory import current_limit
 from mdaml._typing import ArrayLike, IntArray, Params
 from mdaml._validation import check_random_state
-from mdaml.constraints.arguments import (
-    EVERY_FORM,
-    Supervision,
-    check_forms,
-    constraints_of,
-    persons_of,
-)
+from mdaml.constraints import arguments
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
@@ -135,12 +129,12 @@ def fit(
         "constraint_weight": constraint_weight,
     }
     given = {form: value for form, value in given.items() if value is not None}
-    check_forms("MDaML", EVERY_FORM, y, given)
+    arguments.check_forms("MDaML", arguments.EVERY_FORM, y, given)
     with Cluster(check_client(client), timeout) as cluster:
         cluster.place(n_shards or cluster.n_workers)
         rows = Rows.from_any(X, cluster)
         supervision = _check_supervision(rows.n_samples, y, given)
-        persons = None if who is None else persons_of(supervision, who)
+        persons = None if who is None else arguments.persons_of(supervision, who)
         shape = (rows.n_samples, rows.n_features)
         unit = rows.unit_length
         posed = pose(estimator, shape, supervision, unit_rows=unit, persons=persons)
@@ -157,10 +151,10 @@ def fit(
     return estimator
 
 
-def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> Supervision:
+def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> arguments.Supervision:
     """Return labels, one for each row, or constraints."""
     if y is None:
-        return constraints_of(n_samples, **given)
+        return arguments.constraints_of(n_samples, **given)
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(
@@ -170,7 +164,7 @@ def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> Su
     return Classes.from_labels("MDaML", labels)
 
 
-def _anchors(supervision: Supervision) -> IntArray:
+def _anchors(supervision: arguments.Supervision) -> IntArray:
     """Return the rows that comparisons will begin with, about as often as they will."""
     if isinstance(supervision, Classes):
         return supervision.rows[supervision.anchors]

@@ -31,7 +31,7 @@ from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
 
-# Comparisons that are kept, and bytes of the rows they name, whatever comes sooner.
+# The most comparisons that are kept, and the most bytes of the rows they name.
 MAX_COMPARISONS = 20_000
 MAX_BYTES = 2**26
 _HELD = 1.0  # the least strength of an anchor at the metric so far
@@ -184,7 +184,7 @@ def past_of(model: BaseEstimator) -> Past:
         if not hasattr(model, name):
             raise ValueError(
                 f"partial_fit cannot go on with this {type(model).__name__}: it has no {name}, so "
-                "that nobody knows what a new chunk is worth beside the old ones. Fit it anew."
+                "that the weight of a new chunk beside the old ones is unknown. Fit it anew."
             )
     d = model.n_features_in_
     kept = getattr(model, "_stream", None)

@@ -103,7 +103,7 @@ def likelihood_ratio(S: FloatArray, D: FloatArray) -> FloatArray:
     With ``D v = γ S v`` and ``V^T S V = I`` it is ``V diag(1 - 1/γ) V^T``: no inverse.
     """
     ratios, V = relative_eigh(D, S, "similar pairs")
-    cholesky(D, "dissimilar pairs")  # only to refuse a singular matrix in words
+    cholesky(D, "dissimilar pairs")  # only to refuse a singular matrix
     raw = (V * (1.0 - 1.0 / ratios)) @ V.T
     return 0.5 * (raw + raw.T)
 

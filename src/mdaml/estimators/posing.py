@@ -22,17 +22,7 @@ from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.estimators.presets import (
-    MODES_OF_RIDGE,
-    MOST_MODES,
-    PRESETS,
-    SAMPLES_PER_MODE,
-    STRONG_ANCHOR,
-    USUAL_ANCHOR,
-    Preset,
-    as_partners,
-    as_preset,
-)
+from mdaml.estimators import presets
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
 from mdaml.holdout.samples import choose_shrinkage
@@ -96,7 +86,7 @@ def pose(
     if preset.find_groups and not as_given and isinstance(supervision, Constraints):
         groups = groups_of(supervision)
     if groups is not None:
-        row, preset, supervision = "groups", PRESETS["groups"], groups
+        row, preset, supervision = "groups", presets.PRESETS["groups"], groups
         described += f", which became {len(groups.size)} groups"
     spec = _resolve(model, preset, shape, supervision, unit_rows)
     if not isinstance(supervision, Classes):
@@ -104,16 +94,16 @@ def pose(
     return Posed(spec, supervision, persons, row, described)
 
 
-def choose_row(model: BaseEstimator, *, from_labels: bool) -> tuple[str, Preset]:
+def choose_row(model: BaseEstimator, *, from_labels: bool) -> tuple[str, presets.Preset]:
     """Return the row of the table that the goal and the supervision ask for."""
     goal = model.goal
     if not isinstance(goal, str):
-        return "given", as_preset(model, goal)
+        return "given", presets.as_preset(model, goal)
     check_choice(model, "goal", goal, GOALS, why=" Or pass a Preset.")
     row = "comparisons" if goal == "auto" else goal
     if from_labels and goal != "paper":
         row = "labels"
-    return row, PRESETS[row]
+    return row, presets.PRESETS[row]
 
 
 def _describe(supervision: Supervision) -> str:
@@ -141,7 +131,7 @@ def place(
     copied: bool = False,
     shared: SharedStores | None = None,
 ) -> Any:
-    """Return the samples in a store, where they are to be computed with.
+    """Return the samples in the store that suits the device, the size and the memory limit.
 
     ``shared`` has, and gets, the stores of other fits to the same samples.
     """
@@ -161,7 +151,7 @@ def place(
 
 def _resolve(
     model: BaseEstimator,
-    preset: Preset,
+    preset: presets.Preset,
     shape: tuple[int, int],
     supervision: Supervision,
     unit_rows: bool,
@@ -172,7 +162,7 @@ def _resolve(
     check_callback(model, model.callback)
     rank = check_low_rank(model, n_features)
     share = (rank or n_features) / n_features  # of the numbers that there are to learn
-    partners = as_partners(model, model.partners, preset.partners)
+    partners = presets.as_partners(model, model.partners, preset.partners)
     n_modes, counted, weights = _check_n_modes(model, preset, n_samples)
     why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
     eta = check_or_auto(model, "eta", preset.eta, 1.0, strict=True, why=why)
@@ -217,7 +207,7 @@ def _resolve(
 
 
 def _anchors_of(
-    preset: Preset, supervision: Supervision, n_features: int, unit_rows: bool, share: float
+    preset: presets.Preset, supervision: Supervision, n_features: int, unit_rows: bool, share: float
 ) -> tuple[float, ...]:
     """Return the strengths to choose from, the strongest first; none if the cell is a number."""
     if isinstance(preset.anchor, float) or isinstance(supervision, Classes):
@@ -241,13 +231,13 @@ def amount_anchors(
     least = 0.03 * (2.0 * n_features / n_compared) ** 4
     if isinstance(cell, str):
         few = 0.5 * (n_features**2 / (2.0 * supervision.n_constraints)) ** 1.5
-        wanted = STRONG_ANCHOR if unit_rows else max(USUAL_ANCHOR, few)
-        return (min(max(wanted, least), STRONG_ANCHOR),)
-    return tuple(anchor for anchor in cell if anchor >= least) or (STRONG_ANCHOR,)
+        wanted = presets.STRONG_ANCHOR if unit_rows else max(presets.USUAL_ANCHOR, few)
+        return (min(max(wanted, least), presets.STRONG_ANCHOR),)
+    return tuple(anchor for anchor in cell if anchor >= least) or (presets.STRONG_ANCHOR,)
 
 
 def _check_shrinkage(
-    model: BaseEstimator, preset: Preset, can_choose: bool
+    model: BaseEstimator, preset: presets.Preset, can_choose: bool
 ) -> tuple[float, tuple[float, ...]]:
     """Return how far to go back to the start, and what to choose it from."""
     cell = preset.shrinkage
@@ -258,7 +248,7 @@ def _check_shrinkage(
 
 
 def _check_n_modes(
-    model: BaseEstimator, preset: Preset, n_samples: int
+    model: BaseEstimator, preset: presets.Preset, n_samples: int
 ) -> tuple[int, bool, FloatArray | Literal["gmm", "kmeans"]]:
     """Return the number of modes, whether it is the most of them to be counted, and the weights.
 
@@ -275,7 +265,7 @@ def _check_n_modes(
         return n_modes, False, preset.init_modes
     if preset.n_modes != "counted":
         return min(preset.n_modes, n_samples), False, preset.init_modes
-    most = max(min(MOST_MODES, n_samples // SAMPLES_PER_MODE), 1)
+    most = max(min(presets.MOST_MODES, n_samples // presets.SAMPLES_PER_MODE), 1)
     return most, True, preset.init_modes
 
 
@@ -310,14 +300,15 @@ def check_low_rank(model: BaseEstimator, n_features: int) -> int | None:
     return rank if rank < n_features else None
 
 
-def _ridge_of(preset: Preset, n_modes: int, eta: float) -> float:
+def _ridge_of(preset: presets.Preset, n_modes: int, eta: float) -> float:
     """Return the ridge of a row: in units of modes it weighs the same however many there are."""
-    factor = min(1.0, (MODES_OF_RIDGE / n_modes) ** eta) if preset.weight_unit == "modes" else 1.0
-    return preset.ridge * factor
+    if preset.weight_unit != "modes":
+        return preset.ridge
+    return preset.ridge * min(1.0, (presets.MODES_OF_RIDGE / n_modes) ** eta)
 
 
 def _check_triplet_weight(
-    model: BaseEstimator, preset: Preset, n_modes: int, eta: float, share: float
+    model: BaseEstimator, preset: presets.Preset, n_modes: int, eta: float, share: float
 ) -> float:
     value, why = model.triplet_weight, " 'auto' chooses a value."
     if is_auto(value) and preset.weight_unit == "modes":
@@ -339,7 +330,7 @@ def _check_init_metric(
     return "whitened" if metric == "whitened" else None
 
 
-def _check_max_iter(model: BaseEstimator, preset: Preset) -> int:
+def _check_max_iter(model: BaseEstimator, preset: presets.Preset) -> int:
     """Return the most rounds of a pass."""
     if not isinstance(model.max_iter, str):
         return check_integer(model, "max_iter", model.max_iter, 1)

@@ -147,7 +147,7 @@ def ridged(scatter: FloatArray, reg: float, what: str) -> FloatArray:
 
 
 def cholesky(scatter: FloatArray, what: str) -> FloatArray:
-    """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix in words."""
+    """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix."""
     try:
         R: FloatArray = np.linalg.cholesky(scatter).T
         pivots = np.square(R.diagonal())
@@ -167,7 +167,7 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
 def relative_eigh(A: FloatArray, B: FloatArray, what: str) -> tuple[FloatArray, FloatArray]:
     """Return γ, ascending, and columns v with ``A v = γ B v`` and ``v^T B v = 1``.
 
-    A singular B, the scatter of ``what``, is refused in words.
+    A singular B, the scatter of ``what``, is refused with an explanation.
     """
     cholesky(B, what)
     # By LAPACK itself: scipy.linalg.eigh takes as long again to prepare the call of a small one.

@@ -69,7 +69,7 @@ def pair_sq_dists(
     scales: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> FloatArray:
-    """Squared distance of the two rows of Y that each pair names, columns scaled if so wanted."""
+    """Squared distance of the two rows of Y that each pair names, columns scaled or not."""
     pairs = np.ascontiguousarray(pairs, np.int32)  # as in Comparisons: compiled once
     out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales

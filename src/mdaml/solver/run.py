@@ -321,7 +321,7 @@ def count_modes(spec: Spec, store: Store) -> Spec:
 
 
 def resolve_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> Alternation:
-    """Return the alternation with the weight of a mean comparison as that of all, if so meant."""
+    """Return the alternation with the total weight, if that of a mean comparison was given."""
     spec = alternation.spec
     if not spec.mean_weight:
         return alternation

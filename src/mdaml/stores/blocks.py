@@ -91,7 +91,7 @@ class BlockStore(MemoryStore):
         return replace(compared, turns=replace(compared.turns, graph=None))
 
     def turn(self, Y: FloatArray, A: FloatArray) -> FloatArray:
-        """Turn in place: no one else needs Y."""
+        """Turn in place: Y is not used again."""
         return rows_times(Y, A, out=Y)
 
     def loss_and_half(

@@ -38,7 +38,7 @@ def _check(
 
 
 def _find_chosen(items: IntArray, picked: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return which items were picked, and whether something was picked that is none of them."""
+    """Return which items were picked, and whether something else was picked."""
     chosen, strangers = np.zeros(items.shape, bool), np.zeros(len(items), bool)
     for column in picked.T:
         same = (items == column[:, None]) & (column >= 0)[:, None]
@@ -48,7 +48,7 @@ def _find_chosen(items: IntArray, picked: IntArray) -> tuple[BoolArray, BoolArra
 
 
 def _find_faults(anchors: IntArray, shown: IntArray, strangers: BoolArray) -> answers.Faults:
-    """Yield faults of anchors, (n, m) items and whether something was picked that is none."""
+    """Yield faults of anchors, (n, m) items, and whether something else was picked."""
     yield anchors < 0, "the anchor is missing"
     yield np.sum(shown >= 0, axis=1) < 2, "fewer than two items were shown"
     yield answers.find_repeats(shown), "an item is there twice"
