@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
     BoolArray: TypeAlias = npt.NDArray[np.bool_]
     Dtype: TypeAlias = np.dtype[Any]
+    Rng: TypeAlias = np.random.RandomState
     Matrix: TypeAlias = Any  # an array, or a sparse one of SciPy, which has no types
-    Params: TypeAlias = dict[
-        str, Any
-    ]  # values of any type by name: parameters, or what was learned
+    Params: TypeAlias = dict[str, Any]  # by name: parameters, or learned attributes
 else:
     ArrayLike = NewType("ArrayLike", object)
     ArrayLike.__module__ = "numpy.typing"
@@ -25,4 +24,4 @@ else:
     IntArray = NewType("IntArray", object)
     BoolArray = NewType("BoolArray", object)
     Matrix = NewType("Matrix", object)
-    Dtype, Params = np.dtype, dict
+    Dtype, Params, Rng = np.dtype, dict, np.random.RandomState

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray, Params
+from mdaml._typing import ArrayLike, FloatArray, IntArray, Params, Rng
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.value import Constraints
@@ -155,7 +155,7 @@ class Past:
             return spec
         return replace(spec, metric=self.F @ self.F.T, anchor=max(spec.anchor, _HELD))
 
-    def resume(self, problem: Problem, store: Store, rng: np.random.RandomState) -> Run:
+    def resume(self, problem: Problem, store: Store, rng: Rng) -> Run:
         """Return a run of a problem that goes on from the metric and the centres so far."""
         centers = (self.centers - store.mean).astype(store.dtype)
         return problem.resume(store, rng, self.F, centers)

@@ -197,7 +197,7 @@ class DMLeig(PairLearner):
         row, other = dissimilar.pairs[np.argmin(apart)]
         warn(
             f"{np.count_nonzero(~apart)} of {len(apart)} dissimilar pairs name identical samples, "
-            f"such as rows {row} and {other}. No metric separates them: they are left out.",
+            f"such as rows {row} and {other}. No metric separates them: they are left out."
         )
         return PairSet.from_pairs(dissimilar.pairs[apart], len(X), dissimilar.counts[apart])
 
@@ -206,7 +206,7 @@ class DMLeig(PairLearner):
             warn(
                 "The learned metric concentrates in directions in which similar pairs hardly "
                 f"differ, {spread:.1g} of their average in squares: only the ridge bounds it. Give "
-                "more similar pairs than features, raise reg, or reduce the features by PCA first.",
+                "more similar pairs than features, raise reg, or reduce the features by PCA first."
             )
 
 

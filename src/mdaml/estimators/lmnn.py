@@ -156,7 +156,7 @@ class LMNN(LabelLearner):
             n_small = int(np.sum(classes.size <= self.n_neighbors))
             warn(
                 f"{n_small} class(es) have at most n_neighbors={self.n_neighbors} members: their "
-                "samples have fewer target neighbours, or none.",
+                "samples have fewer target neighbours, or none."
             )
         report("start")
         start = np.eye(X.shape[1])

@@ -39,14 +39,14 @@ def warn_if_needed(model: BaseEstimator, spec: Spec, fit: Fit) -> None:
         warn(
             f"triplet_weight={fit.spec.triplet_weight:g} is below lambda1_critical_="
             f"{fit.critical_weight:.3g}: the best metric is zero, and what was learned "
-            f"depends on where the iteration stopped. {advice}",
+            f"depends on where the iteration stopped. {advice}"
         )
         return
     if spec.anchor == 0.0 and fit.mean_loss > 0.49 and not spec.keep_start:
         warn(
             "The weighted mean loss of the triplets is no lower than that of a zero metric: "
             "the comparisons could not be met. Are they consistent, and are the features "
-            "informative and scaled? If so, increase triplet_weight.",
+            "informative and scaled? If so, increase triplet_weight."
         )
 
 

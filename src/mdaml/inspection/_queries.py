@@ -6,13 +6,13 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
-from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Rng
 from mdaml._validation import check_random_state
 from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import check_ids, get_index
 from mdaml.inspection import _model
 
-Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | None
+Seed: TypeAlias = int | np.random.Generator | Rng | None
 _CANDIDATES_PER_QUERY, _MIN_CANDIDATES = 50, 2000
 
 
@@ -138,7 +138,7 @@ def _pool(
     return pool
 
 
-def _draw(n_samples: int, n_triplets: int, rng: np.random.RandomState) -> IntArray:
+def _draw(n_samples: int, n_triplets: int, rng: Rng) -> IntArray:
     """Draw comparisons of three rows at random, or return all there are if they are no more."""
     if n_samples < 3:
         raise ValueError(f"A comparison needs three points, but X has {n_samples} rows.")

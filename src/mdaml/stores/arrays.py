@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Rng
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import greedy_colors
@@ -232,12 +232,12 @@ class ArrayStore(ABC):
 
     # The start.
 
-    def some_rows(self, most: int, rng: np.random.RandomState) -> Array:
+    def some_rows(self, most: int, rng: Rng) -> Array:
         """Return at most so many samples, drawn at random."""
         some = mixture.some_of(self.shape[0], most, rng)
         return self.rows[:] if some is None else self.rows[self.put(some)]
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+    def count_modes(self, most: int, rng: Rng) -> int:
         some = self.some_rows(mixture.MAX_ROWS_TO_COUNT, rng)
         return mixture.count_modes(self.host(some), most, rng)
 

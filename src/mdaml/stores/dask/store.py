@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from sklearn.cluster import KMeans
 
-from mdaml._typing import Dtype, FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Rng
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
@@ -206,9 +206,7 @@ class DaskStore:
         (total,) = self.cluster.total(shard.gram, self.own)
         return total / self.shape[0]
 
-    def leading_axes(
-        self, n_axes: int, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def leading_axes(self, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
         return leading_axes(self._some_rows(mixture.n_rows_for_start(), (), rng), n_axes, rng)
 
     def given_weights(self, weights: FloatArray, eta: float) -> Parts:
@@ -227,7 +225,7 @@ class DaskStore:
             adopted.append(task(t, shard.apply_border, self.shards[t], own, held))
         return adopted
 
-    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
+    def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> Parts:
         n = self.shape[0]
         (total,) = self.cluster.total(shard.row_sums, self.own)
         mean = (total / n).astype(self.dtype)
@@ -236,7 +234,7 @@ class DaskStore:
         some = self._some_rows(mixture.n_rows_for_start(n_modes), scaling, rng)
         return self._estimated(mixture.estimate_mixture(some, n_modes, rng), scaling, eta)
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: Rng) -> Parts:
         some = self._some_rows(mixture.n_rows_for_start(n_modes), (), rng)
         return self._estimated(mixture.estimate_kmeans(some, n_modes, rng), (), eta)
 
@@ -261,12 +259,10 @@ class DaskStore:
         ]
         return find_neighbors(self.cluster, mapped, owned, classes.bounds, rows, wanted)
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+    def count_modes(self, most: int, rng: Rng) -> int:
         return mixture.count_modes(self._some_rows(mixture.MAX_ROWS_TO_COUNT, (), rng), most, rng)
 
-    def _some_rows(
-        self, most: int, scaling: Sequence[FloatArray], rng: np.random.RandomState
-    ) -> FloatArray:
+    def _some_rows(self, most: int, scaling: Sequence[FloatArray], rng: Rng) -> FloatArray:
         """Return at most so many rows in this process, drawn at random, scaled."""
         some = mixture.some_of(self.shape[0], most, rng)
         return self._fetch_rows(np.arange(self.shape[0]) if some is None else some, scaling)

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from mdaml._typing import Dtype, FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Rng
 from mdaml._validation import check_magnitude
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
@@ -181,9 +181,7 @@ class TorchStore(ArrayStore):
 
     # The start.
 
-    def leading_axes(
-        self, n_axes: int, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def leading_axes(self, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
         rows = self.some_rows(mixture.n_rows_for_start(), rng)
         lengths, axes = principal_axes(rows, min(n_axes, *rows.shape), rng)
         variances = np.square(lengths.astype(np.float64)) / len(rows)
@@ -199,13 +197,11 @@ class TorchStore(ArrayStore):
         shares = shares / shares.sum(dim=1, keepdim=True)
         return SampleWeights(shares, shares**eta)
 
-    def mixture_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> SampleWeights:
+    def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         some = mixture.some_of(self.shape[0], mixture.n_rows_for_start(n_modes), rng)
         return self.given_weights(mixture_posteriors(self.rows, n_modes, some, rng), eta)
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
         kmeans = mixture.estimate_kmeans(self.host(some), n_modes, rng)
         centers = self.beside(kmeans.cluster_centers_)
