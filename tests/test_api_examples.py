@@ -31,7 +31,7 @@ CHECKS = {
     *("SA01", "SA04"),
 }
 # What a function returns, described on the page of the function.
-RESULTS = {"ConstraintCounts", "DatasetRecord", "Problem", "RetrievalScores", "Split"}
+RESULTS = {"ConstraintCounts", "DatasetRecord", "InvalidLine", "RetrievalScores", "Split"}
 
 
 def members(path, cls):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_constraint_values import constraints, small
 
-from mdaml.constraints import Constraints, Problem, checks, read_constraints
+from mdaml.constraints import Constraints, InvalidLine, checks, read_constraints
 from mdaml.io import texts
 
 pytestmark = pytest.mark.needs("openpyxl", "pyarrow")
@@ -336,7 +336,7 @@ def test_a_wrong_triplet_is_named_by_line_and_reason(line, reason, write):
     path = write(f"# nonsense\na,b,c\n0,1,2\n\n{line}\n3,2,0\n")
     value, problems = read_constraints(path, n_points=9)
     assert value.triplets.tolist() == [[0, 1, 2], [3, 2, 0]]
-    assert problems == [Problem(5, line, reason)]
+    assert problems == [InvalidLine(5, line, reason)]
     with pytest.raises(ValueError, match=r"said\.csv: 1 of 3 lines are wrong") as caught:
         Constraints.read(path, n_points=9)
     assert reason in str(caught.value)
@@ -372,7 +372,7 @@ def test_a_wrong_line_of_a_mixture_is_named(line, reason, write):
     path = write(f"kind,a,b,c,d,label,weight\ntriplet,0,1,2,,,\n{line}\n")
     value, problems = read_constraints(path)
     assert value == Constraints(triplets=[[0, 1, 2]])
-    assert problems == [Problem(3, line, reason)]
+    assert problems == [InvalidLine(3, line, reason)]
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 100])

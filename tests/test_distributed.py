@@ -269,7 +269,7 @@ def test_every_worker_compares_about_as_many_rows_however_many_shards_there_are(
         sizes.append((len(members), len(X)))
         return improve(X, bounds, rows, members, *args)
 
-    monkeypatch.setattr("mdaml.neighbors.shards.improve", counted)
+    monkeypatch.setattr("mdaml.neighbors.trees.improve", counted)
     rng = np.random.default_rng(0)
     for n_shards in (2, 8):
         y = rng.integers(0, 3, 1000 * n_shards)

@@ -677,7 +677,7 @@ def test_progress_is_shown_on_a_terminal_only():
     for terminal in (True, False):
         screen = io.StringIO()
         console = Console(file=screen, force_terminal=terminal, width=100)
-        with command.show_progress(console) as steps:
+        with command._screen.show_progress(console) as steps:
             steps("GIST", 7)(3)
         assert ("3/7" in screen.getvalue()) == terminal
 

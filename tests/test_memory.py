@@ -293,9 +293,9 @@ def test_limits_are_bytes_or_words(text, n_bytes):
 
 
 @pytest.mark.parametrize("rank", [None, 8])
-@pytest.mark.parametrize("with_anchor", [True, False])
-def test_what_is_needed_grows_with_every_size(rank, with_anchor):
-    size = replace(SIZE, rank=rank, with_anchor=with_anchor)
+@pytest.mark.parametrize("are_triplets", [True, False])
+def test_what_is_needed_grows_with_every_size(rank, are_triplets):
+    size = replace(SIZE, rank=rank, are_triplets=are_triplets)
     names = ["n_samples", "n_features", "n_modes", "n_pairs", "n_comparisons", "itemsize"]
     names += [] if rank is None else ["rank"]
     for name in names:

@@ -5,10 +5,11 @@ Numbers are accepted in every container; all else is refused in a sentence that 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from scipy import sparse
+
+from mdaml._typing import Matrix
 
 _RECIPE = (
     'The guide "Preparing data" has a ColumnTransformer for numbers, categories and gaps to put '
@@ -86,7 +87,7 @@ def _list_columns(X: object) -> list[tuple[object, object]]:
     return []
 
 
-def _refuse_sparse(X: Any, name: str, who: str) -> None:
+def _refuse_sparse(X: Matrix, name: str, who: str) -> None:
     if sparse.issparse(X):
         gigabytes = X.shape[0] * X.shape[1] * 8 / 1e9
         raise TypeError(
@@ -116,7 +117,7 @@ def _is_text(kind: object) -> bool:
     )
 
 
-def _describe_gaps(X: Any, name: str, who: str) -> str:
+def _describe_gaps(X: Matrix, name: str, who: str) -> str:
     """Return how many gaps there are, the place of the first, and what to do."""
     values = X.data if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
     n_gaps = int(np.isnan(values).sum())

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
     IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
     BoolArray: TypeAlias = npt.NDArray[np.bool_]
+    Dtype: TypeAlias = np.dtype[Any]
+    Rng: TypeAlias = np.random.RandomState
+    Matrix: TypeAlias = Any  # an array, or a sparse one of SciPy, which has no types
+    Params: TypeAlias = dict[str, Any]  # by name: parameters, or learned attributes
 else:
     ArrayLike = NewType("ArrayLike", object)
     ArrayLike.__module__ = "numpy.typing"
@@ -19,3 +23,5 @@ else:
     FloatArray = NewType("FloatArray", object)
     IntArray = NewType("IntArray", object)
     BoolArray = NewType("BoolArray", object)
+    Matrix = NewType("Matrix", object)
+    Dtype, Params, Rng = np.dtype, dict, np.random.RandomState

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Matrix
 
 _HOME = f"{Path(__file__).parent}{os.sep}"
 
@@ -178,7 +178,7 @@ def check_start_weights(owner: object, weights: object, n_samples: int) -> Float
     return given.astype(np.float64)
 
 
-def check_magnitude(X: Any) -> float:
+def check_magnitude(X: Matrix) -> float:
     """Refuse centred samples whose squared distances, multiplied once more, overflow or vanish.
 
     Return their largest absolute value.

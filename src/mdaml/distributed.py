@@ -7,16 +7,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mdaml._memory import current_limit
-from mdaml._typing import ArrayLike, IntArray
+from mdaml._typing import ArrayLike, IntArray, Params
 from mdaml._validation import check_random_state
-from mdaml.constraints.arguments import (
-    EVERY_FORM,
-    Supervision,
-    check_forms,
-    constraints_of,
-    persons_of,
-)
+from mdaml.constraints import arguments
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.posing import Posed, pose
 from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
@@ -32,14 +27,14 @@ Estimator = TypeVar("Estimator", bound=MDaML)
 
 def fit(
     estimator: Estimator,
-    X: Any,
+    X: ArrayLike,
     y: ArrayLike | None = None,
     *,
     triplets: ArrayLike | None = None,
     pairs: ArrayLike | None = None,
     pair_labels: ArrayLike | None = None,
     quadruplets: ArrayLike | None = None,
-    constraints: Any = None,
+    constraints: Constraints | None = None,
     constraint_weight: ArrayLike | None = None,
     who: ArrayLike | None = None,
     client: Any = None,
@@ -109,10 +104,10 @@ def fit(
     >>> from mdaml import MDaML
     >>> from mdaml.datasets import make_triplets
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
-    >>> said, _ = make_triplets(X, n_triplets=3000, components=np.eye(4)[:1], random_state=0)
+    >>> triplets, _ = make_triplets(X, n_triplets=3000, components=np.eye(4)[:1], random_state=0)
     >>> with Client(n_workers=1, processes=False, dashboard_address=":0") as client:
-    ...     metric = mdaml.distributed.fit(MDaML(anchor=0.01), X, triplets=said, client=client)
-    >>> metric.score_triplets(X, said) > 0.95
+    ...     metric = mdaml.distributed.fit(MDaML(anchor=0.01), X, triplets=triplets, client=client)
+    >>> metric.score_triplets(X, triplets) > 0.95
     True
     """
     if isinstance(estimator, type) or not isinstance(estimator, MDaML):
@@ -134,15 +129,15 @@ def fit(
         "constraint_weight": constraint_weight,
     }
     given = {form: value for form, value in given.items() if value is not None}
-    check_forms("MDaML", EVERY_FORM, y, given)
+    arguments.check_forms("MDaML", arguments.EVERY_FORM, y, given)
     with Cluster(check_client(client), timeout) as cluster:
         cluster.place(n_shards or cluster.n_workers)
         rows = Rows.from_any(X, cluster)
-        said = _check_said(rows.n_samples, y, given)
-        persons = None if who is None else persons_of(said, who)
+        supervision = _check_supervision(rows.n_samples, y, given)
+        persons = None if who is None else arguments.persons_of(supervision, who)
         shape = (rows.n_samples, rows.n_features)
         unit = rows.unit_length
-        posed = pose(estimator, shape, said, unit_rows=unit, persons=persons)
+        posed = pose(estimator, shape, supervision, unit_rows=unit, persons=persons)
         most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
         cuts = cut_rows(_anchors(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
         cluster.place(len(cuts) - 1)
@@ -156,10 +151,10 @@ def fit(
     return estimator
 
 
-def _check_said(n_samples: int, y: Any, given: dict[str, Any]) -> Supervision:
+def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> arguments.Supervision:
     """Return labels, one for each row, or constraints."""
     if y is None:
-        return constraints_of(n_samples, **given)
+        return arguments.constraints_of(n_samples, **given)
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(
@@ -169,12 +164,12 @@ def _check_said(n_samples: int, y: Any, given: dict[str, Any]) -> Supervision:
     return Classes.from_labels("MDaML", labels)
 
 
-def _anchors(said: Supervision) -> IntArray:
+def _anchors(supervision: arguments.Supervision) -> IntArray:
     """Return the rows that comparisons will begin with, about as often as they will."""
-    if isinstance(said, Classes):
-        return said.rows[said.anchors]
-    near = np.concatenate([said.pairs, said.quadruplets[:, :2]])
-    return np.concatenate([said.triplets[:, 0], near.min(axis=1)])
+    if isinstance(supervision, Classes):
+        return supervision.rows[supervision.anchors]
+    near = np.concatenate([supervision.pairs, supervision.quadruplets[:, :2]])
+    return np.concatenate([supervision.triplets[:, 0], near.min(axis=1)])
 
 
 def _kind(estimator: MDaML, rows: Rows, posed: Posed, n_shards: int) -> str:

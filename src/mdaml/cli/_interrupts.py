@@ -149,6 +149,6 @@ def _leave() -> None:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, ValueError):  # full, closed, or nobody reads any more
+            except (OSError, ValueError):  # full, closed, or no longer read
                 continue
         os._exit(INTERRUPTED)

@@ -120,7 +120,7 @@ def run_command(
         screen.print_document()
     except BrokenPipeError:
         raise  # whoever read the output has seen enough; typer handles it
-    except (Exception, KeyboardInterrupt) as error:  # users get a sentence for errors of ours too
+    except (Exception, KeyboardInterrupt) as error:  # our own errors end in a sentence too
         if _written:
             interrupted = f"Interrupted, but {_written[-1]} had been written before."
         end_command(error, as_json=as_json, interrupted=interrupted)
@@ -171,10 +171,10 @@ def replace_output(
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Say whether two names lead to one file, by whatever links."""
+    """Say whether two names lead to one file, also through links."""
     try:
         return one.resolve() == other.resolve() or one.samefile(other)
-    except (OSError, ValueError, RuntimeError):  # there is none, it cannot be one, links in a ring
+    except (OSError, ValueError, RuntimeError):  # no such file, no valid name, or a ring of links
         return False
 
 

@@ -9,15 +9,8 @@ import typer
 
 from mdaml._typing import FloatArray
 from mdaml.cli import _options as options
+from mdaml.cli import _screen
 from mdaml.cli._help import make_argument
-from mdaml.cli._screen import (
-    WORK_FAILED,
-    CommandError,
-    StartBar,
-    replace_output,
-    run_command,
-    show_progress,
-)
 from mdaml.io.writers import write_frame
 
 # Features to compute; both: GIST, then Lab, as in PubFig.
@@ -42,10 +35,10 @@ def features(
 ) -> None:
     """Compute features of all images in a folder: a table with a row for each file."""
     out = out.resolve()
-    with run_command(interrupted="Interrupted: no table was written.") as screen:
-        with replace_output(out, (".parquet", ".csv"), inputs=()) as part:
+    with _screen.run_command(interrupted="Interrupted: no table was written.") as screen:
+        with _screen.replace_output(out, (".parquet", ".csv"), inputs=()) as part:
             _import_extras(out, kind)
-            with show_progress(screen.console) as start_bar:
+            with _screen.show_progress(screen.console) as start_bar:
                 paths = _keep_readable(_listed(folder, recursive), skip_unreadable, start_bar)
                 table = _compute(kind, paths, start_bar)
             names = [path.relative_to(folder).as_posix() for path in paths]
@@ -69,11 +62,11 @@ def _listed(folder: Path, recursive: bool) -> list[Path]:
     except ValueError as error:
         if folder.is_dir() and not recursive:
             text = f"No image in {str(folder)!r} itself; --recursive looks into its folders too."
-            raise CommandError(text) from None
-        raise CommandError(str(error)) from None
+            raise _screen.CommandError(text) from None
+        raise _screen.CommandError(str(error)) from None
 
 
-def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[Path]:
+def _keep_readable(paths: list[Path], skip: bool, start_bar: _screen.StartBar) -> list[Path]:
     """Return the files that can be read, once all have been tried; the others are named."""
     from mdaml.features import unreadable
 
@@ -88,10 +81,10 @@ def _keep_readable(paths: list[Path], skip: bool, start_bar: StartBar) -> list[P
         return kept
     hint = "" if skip else " --skip-unreadable leaves them out."
     message = f"{count} cannot be read: no table was written.{hint}"
-    raise CommandError(message, code=WORK_FAILED, details=reasons)
+    raise _screen.CommandError(message, code=_screen.WORK_FAILED, details=reasons)
 
 
-def _compute(kind: Kind, paths: list[Path], start_bar: StartBar) -> FloatArray:
+def _compute(kind: Kind, paths: list[Path], start_bar: _screen.StartBar) -> FloatArray:
     from mdaml.features import gist, lab_histogram
 
     tables = []

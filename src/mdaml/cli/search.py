@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from mdaml._typing import Params
 from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inputs
@@ -128,7 +129,7 @@ def _report(
     screen: Screen, out: Path, searched: "BaseEstimator", seconds: float, *, has_labels: bool
 ) -> None:
     results = searched.cv_results_
-    records: list[dict[str, Any]] = [
+    records: list[Params] = [
         {
             "params": {n.removeprefix(f"{_STEP}__"): v for n, v in results["params"][row].items()},
             "mean": float(results["mean_test_score"][row]),

@@ -9,12 +9,12 @@ from mdaml.constraints.value import Constraints
 
 if TYPE_CHECKING:
     from mdaml.constraints.counts import ConstraintCounts
-    from mdaml.constraints.problems import Problem
+    from mdaml.constraints.problems import InvalidLine
 
 __all__ = [
     "ConstraintCounts",
     "Constraints",
-    "Problem",
+    "InvalidLine",
     "neighbor_triplets",
     "read_constraints",
     "sample_triplets",
@@ -23,5 +23,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
     __getattr__, __dir__ = attach(
         __name__,
-        {"ConstraintCounts": "mdaml.constraints.counts", "Problem": "mdaml.constraints.problems"},
+        {
+            "ConstraintCounts": "mdaml.constraints.counts",
+            "InvalidLine": "mdaml.constraints.problems",
+        },
     )

@@ -1,13 +1,13 @@
 """What may be passed to ``fit`` and its relatives: labels or constraints, checked once, here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array, check_X_y
 
 from mdaml._samples import explain_samples
-from mdaml._typing import Array, ArrayLike, FloatArray
+from mdaml._typing import Array, ArrayLike, FloatArray, Params
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index, to_array
 from mdaml.constraints.persons import Persons, column_of
@@ -91,9 +91,7 @@ def constraints_of(
     return constraints.about(n_samples)
 
 
-def check_ignored(
-    name: str, X: ArrayLike, n_samples: int, given: Mapping[str, ArrayLike | None]
-) -> None:
+def check_ignored(name: str, X: ArrayLike, n_samples: int, given: Params) -> None:
     """Check comparisons and arguments of a method that learns nothing from them."""
     given = {form: value for form, value in given.items() if value is not None}
     if given:
@@ -145,9 +143,7 @@ def weighable(supervision: Supervision, persons: Persons | None) -> Supervision:
     )
 
 
-def check_forms(
-    name: str, takes: Sequence[str], y: ArrayLike | None, given: Mapping[str, ArrayLike | None]
-) -> None:
+def check_forms(name: str, takes: Sequence[str], y: ArrayLike | None, given: Params) -> None:
     """Refuse what the method does not take, and what does not go together."""
     for form in given:
         if form not in _FORMS and form not in _COMPANIONS:

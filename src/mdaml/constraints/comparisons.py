@@ -6,14 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.grouping import (
-    counting_sort,
-    group_lists,
-    group_pairs,
-    group_triplets,
-    merge_comparisons,
-    near_graph,
-)
+from mdaml.kernels import grouping
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,7 @@ class Comparisons:
         if len(triplets) == 0:
             none = np.empty(0, np.int32)
             return cls(none.reshape(0, 2), np.zeros(1, np.int64), none, none, none, None, n_samples)
-        pairs, first, last, far, groups = group_triplets(triplets, n_samples)
+        pairs, first, last, far, groups = grouping.group_triplets(triplets, n_samples)
         return cls(pairs, groups, first, last, far, None, n_samples)
 
     @classmethod
@@ -54,7 +47,9 @@ class Comparisons:
         ``near`` is (n_samples, k), negative where there are fewer; the far partners of anchor
         ``begin + a`` are ``others[indptr[a]:indptr[a + 1]]``.
         """
-        pairs, first, last, far, groups = group_lists(near, begin, indptr, others, len(others))
+        pairs, first, last, far, groups = grouping.group_lists(
+            near, begin, indptr, others, len(others)
+        )
         return cls(pairs, groups, first, last, far, None, len(near))
 
     @classmethod
@@ -62,9 +57,9 @@ class Comparisons:
         cls, quadruplets: IntArray, weights: FloatArray, n_samples: int
     ) -> "Comparisons":
         """Group an (n, 4) array of row indices, near pair and far pair, with weights."""
-        pairs, rows = group_pairs(quadruplets.reshape(-1, 2), n_samples)
+        pairs, rows = grouping.group_pairs(quadruplets.reshape(-1, 2), n_samples)
         near, far = rows.reshape(-1, 2).T
-        bounds, far, weights = merge_comparisons(near, far, weights, len(pairs))
+        bounds, far, weights = grouping.merge_comparisons(near, far, weights, len(pairs))
         return cls(pairs, _groups(pairs), bounds[:-1], bounds[1:], far, weights, n_samples)
 
     @cached_property
@@ -84,7 +79,7 @@ class Comparisons:
     @cached_property
     def by_far(self) -> tuple[IntArray, IntArray]:
         """Weighted comparisons by far pair: those of p are ``members[bounds[p]:bounds[p + 1]]``."""
-        members, bounds = counting_sort(self.far, len(self.pairs))
+        members, bounds = grouping.counting_sort(self.far, len(self.pairs))
         return bounds, members
 
     @cached_property
@@ -105,7 +100,7 @@ class Comparisons:
 
         ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
         """
-        graph: tuple[IntArray, IntArray, IntArray] = near_graph(
+        graph: tuple[IntArray, IntArray, IntArray] = grouping.near_graph(
             self.pairs, self.first, self.last, self.n_samples
         )
         return graph
@@ -124,7 +119,7 @@ class PairSet:
         cls, pairs: IntArray, n_samples: int, weights: FloatArray | None = None
     ) -> "PairSet":
         """Sort an (n, 2) array of row indices and count repetitions in either order."""
-        distinct, rows = group_pairs(pairs, n_samples)
+        distinct, rows = grouping.group_pairs(pairs, n_samples)
         return cls(distinct, np.bincount(rows, weights).astype(np.float64), _groups(distinct))
 
     @property

@@ -18,7 +18,7 @@ from mdaml.constraints.forms.layout import COMPARISONS, Layout
 from mdaml.constraints.forms.layout import choose_layout as choose_layout
 from mdaml.constraints.forms.mixture import KINDS, split_kinds
 from mdaml.constraints.lines import Blocks, LineReader
-from mdaml.constraints.problems import Problem
+from mdaml.constraints.problems import InvalidLine
 from mdaml.constraints.problems import list_problems as list_problems
 from mdaml.constraints.value import Constraints, _restore
 from mdaml.io.atomic import replace_file
@@ -42,7 +42,7 @@ def read_lines(
     n_points: int | None,
     layout: Layout,
     naming: Naming = name_argument,
-) -> tuple[Constraints, list[Problem], int]:
+) -> tuple[Constraints, list[InvalidLine], int]:
     """Return the constraints of a file, its lines that are none, and the number of its lines."""
     names, n_points = check_points(cls.__new__(cls), n_points, ids)
     path = Path(path)
@@ -113,8 +113,10 @@ def _read_npz(cls: type[Constraints], path: Path) -> Constraints:
             raise ValueError("n_points is not an integer")
         own = {name.removeprefix(_COLUMN): column for name, column in columns.items()}
         return cls(**arrays | {"n_points": int(arrays["n_points"]), "columns": own})
-    except (*ARRAY_DAMAGE, OSError) as error:  # the last where a place in it is none
-        why = str(error).rstrip(".") if error.args[1:] == () else "it names places it has not"
+    except (*ARRAY_DAMAGE, OSError) as error:
+        why = (
+            str(error).rstrip(".") if error.args[1:] == () else "it names places that do not exist"
+        )
         raise ValueError(
             f"{path}: not an NPZ file of Constraints.write, or damaged: {why}. Write it again."
         ) from None

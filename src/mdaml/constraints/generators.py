@@ -1,12 +1,12 @@
 """The ways to draw :class:`Constraints`: its class methods ``from_...``, and its noise."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from sklearn.utils import check_array
 
-from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Params
 from mdaml._validation import check_number
 from mdaml.constraints.checks import Seed, check_count
 from mdaml.constraints.labels import Classes, distinct_integers, neighbor_triplets
@@ -66,7 +66,7 @@ def from_labels(
 
 def _draw_from_classes(
     classes: Classes, paired: IntArray, kind: str, n: int, rng: np.random.Generator
-) -> dict[str, Any]:
+) -> Params:
     n_near, n_far = (n - n // 2, n // 2) if kind == "pairs" else (n, n)
     near = _random_partners(classes, _balanced(paired, n_near, rng), rng)
     if kind == "triplets":

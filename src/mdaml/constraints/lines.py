@@ -16,7 +16,7 @@ from mdaml._typing import Array, BoolArray, FloatArray, IntArray
 from mdaml.constraints.forms.answers import ANSWER, COLUMNS, Fault
 from mdaml.constraints.forms.layout import COMPARISONS, FORMS, Layout, find_columns, suggest_layout
 from mdaml.constraints.names import MOST_POINTS, NOBODY
-from mdaml.constraints.problems import Problem
+from mdaml.constraints.problems import InvalidLine
 from mdaml.io.messages import Naming, find_meant, name_argument, shorten
 
 Blocks: TypeAlias = Iterator[tuple[Sequence[int], list[list[str]]]]
@@ -52,7 +52,7 @@ class LineReader:
     ) -> None:
         self.path, self.form = path, layout.form or ""
         self.names: list[str] = []  # of the columns of the form
-        self.problems: list[Problem] = []
+        self.problems: list[InvalidLine] = []
         self.n_lines = 0
         self._layout, self._naming = layout, naming
         self._header: list[str] = []
@@ -116,7 +116,7 @@ class LineReader:
         return is_header
 
     def _check_header(self, names: Sequence[str]) -> None:
-        """Refuse a column that is there twice or that is nearly one of ours."""
+        """Refuse a column that occurs twice or whose name is nearly one that has a meaning."""
         if len(set(filter(None, names))) < len([*filter(None, names)]):
             raise ValueError(f"{self.path}: the header has a column twice. {_ADVICE}")
         for name in set(names) - set(COLUMNS):
@@ -128,7 +128,7 @@ class LineReader:
                 )
 
     def _tell_form(self, names: Sequence[str]) -> str:
-        """Return what lines under a header of ours hold."""
+        """Return the form of the lines under a known header."""
         ours = {name for name in names if name in COLUMNS and name != "weight"}
         for form, module in COMPARISONS.items():
             if ours == set(module.COLUMNS) or (form == "mixture" and "kind" in ours):
@@ -137,7 +137,7 @@ class LineReader:
         raise ValueError(f"{self.path}: {what}. {_ADVICE}")
 
     def _check_first_line(self, row: Sequence[str], line: int) -> None:
-        """Refuse a first line that is neither a header of ours nor a triplet or quadruplet."""
+        """Refuse a first line that is neither a known header nor a triplet or quadruplet."""
         advice = suggest_layout(row, self._naming)
         if line == 0:  # names of columns, which no file without a header has
             known = shorten(", ".join(row))
@@ -217,7 +217,7 @@ class LineReader:
         text = ",".join(row)
         if text.strip(", \t"):  # spreadsheets end in lines of commas
             self.n_lines += 1
-            self.problems.append(Problem(line, shorten(text), shorten(reason)))
+            self.problems.append(InvalidLine(line, shorten(text), shorten(reason)))
 
     # Cells, for the forms
 
@@ -381,13 +381,13 @@ def _find_place(cell: str, n_options: int, first: int | None) -> int:
 
 
 def _parse_weight(text: str) -> float:
-    """Return a weight, 1 if there is none, negative if the text is no weight."""
+    """Return a weight: 1 for an empty cell, negative for a text that is no weight."""
     weight = parse_number(text) if text else 1.0
     return weight if 1e-100 <= weight <= 1e100 else -1.0  # as in check_weights
 
 
 def parse_number(text: str) -> float:
-    """Return a cell as a number, NaN if it is none; a decimal comma is one."""
+    """Return a cell as a number, NaN if it is not one; a decimal comma is accepted."""
     plain = text.replace("_", "?")
     plain = plain.replace(",", ".") if plain.count(",") == 1 and "." not in plain else plain
     try:

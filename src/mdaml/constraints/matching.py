@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray, Rng
 from mdaml._validation import warn
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.forms.pairs import check_both_kinds as check_both_kinds
@@ -15,7 +15,7 @@ N_MATCHES = 10
 _BLOCK = 65536
 
 
-def to_comparisons(name: str, supervision: Constraints, rng: np.random.RandomState) -> Constraints:
+def to_comparisons(name: str, supervision: Constraints, rng: Rng) -> Constraints:
     """Return triplets of equal weight as they are, and all else as weighted quadruplets.
 
     A triplet ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``; pairs are matched with each other.
@@ -63,7 +63,7 @@ def to_pair_sets(supervision: Constraints) -> tuple[PairSet, PairSet]:
 
 
 def _match_kinds(
-    name: str, supervision: Constraints, weights: FloatArray, rng: np.random.RandomState
+    name: str, supervision: Constraints, weights: FloatArray, rng: Rng
 ) -> tuple[IntArray, FloatArray]:
     """Return the pairs as comparisons of similar with dissimilar ones, and their weights."""
     kinds = [supervision.pair_labels > 0, supervision.pair_labels < 0]
@@ -94,7 +94,7 @@ def _match_kinds(
 
 
 def match_pairs(
-    similar: PairSet, dissimilar: PairSet, n_samples: int, rng: np.random.RandomState
+    similar: PairSet, dissimilar: PairSet, n_samples: int, rng: Rng
 ) -> tuple[IntArray, FloatArray]:
     """Return comparisons of similar with dissimilar pairs, (n, 4), and their weights.
 
@@ -118,7 +118,7 @@ def match_pairs(
 
 
 def _match(
-    queries: IntArray, targets: IntArray, k: int, n_samples: int, rng: np.random.RandomState
+    queries: IntArray, targets: IntArray, k: int, n_samples: int, rng: Rng
 ) -> tuple[IntArray, IntArray]:
     """Return which query meets which target, up to k for each query, those that touch it first."""
     touching, shuffled = _touching(targets, n_samples, rng), rng.permutation(len(targets))
@@ -139,11 +139,7 @@ def _match(
 
 
 def _sharing(
-    queries: IntArray,
-    targets: IntArray,
-    k: int,
-    touching: tuple[IntArray, IntArray],
-    rng: np.random.RandomState,
+    queries: IntArray, targets: IntArray, k: int, touching: tuple[IntArray, IntArray], rng: Rng
 ) -> tuple[IntArray, BoolArray]:
     """Return for each query some targets that share a sample with it, and which of them count.
 
@@ -161,9 +157,7 @@ def _sharing(
     return sharing, exists & np.any(targets[sharing] != queries[:, None], axis=2)
 
 
-def _touching(
-    pairs: IntArray, n_samples: int, rng: np.random.RandomState
-) -> tuple[IntArray, IntArray]:
+def _touching(pairs: IntArray, n_samples: int, rng: Rng) -> tuple[IntArray, IntArray]:
     """Return the rows of the pairs that each sample is in, in random order."""
     ends, rows = pairs.ravel(), np.repeat(np.arange(len(pairs)), 2)
     mixed = rng.permutation(len(ends))
@@ -171,7 +165,7 @@ def _touching(
     return np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=n_samples))]), rows[order]
 
 
-def _round(sizes: IntArray, width: int, rng: np.random.RandomState) -> IntArray:
+def _round(sizes: IntArray, width: int, rng: Rng) -> IntArray:
     """Return consecutive places in lists of the given sizes, (Q, 1), round from a random one.
 
     Of shuffled lists these are distinct random members, without a loop.

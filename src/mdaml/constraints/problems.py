@@ -24,7 +24,7 @@ _REMEDIES = (
 
 
 @dataclass(frozen=True)
-class Problem:
+class InvalidLine:
     """A line of a file that is not a constraint.
 
     Attributes
@@ -39,8 +39,8 @@ class Problem:
 
     Examples
     --------
-    >>> from mdaml.constraints import Problem
-    >>> problem = Problem(7, "3,3,5", "a and b are the same point, '3'")
+    >>> from mdaml.constraints import InvalidLine
+    >>> problem = InvalidLine(7, "3,3,5", "a and b are the same point, '3'")
     >>> print(problem)
     line 7: a and b are the same point, '3' (3,3,5)
     >>> problem.remedy
@@ -61,7 +61,7 @@ class Problem:
         return f"line {self.line}: {self.reason} ({self.text})"
 
 
-def list_problems(problems: Sequence[Problem], most: int = 20) -> str:
+def list_problems(problems: Sequence[InvalidLine], most: int = 20) -> str:
     """Return the first problems, one a line, and how many there are of each kind if more."""
     shown = [f"{problem}: {problem.remedy}" for problem in problems[:most]]
     if len(problems) > most:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from mdaml._typing import ArrayLike
 
 if TYPE_CHECKING:  # the class takes its method from here
-    from mdaml.constraints.problems import Problem
+    from mdaml.constraints.problems import InvalidLine
     from mdaml.constraints.value import Constraints
 
 
@@ -112,7 +112,7 @@ def read_constraints(
     n_points: int | None = None,
     columns: Sequence[str] | None = None,
     form: str | None = None,
-) -> tuple["Constraints", list["Problem"]]:
+) -> tuple["Constraints", list["InvalidLine"]]:
     r"""Read the constraints of a file as :meth:`Constraints.read` does, and its wrong lines.
 
     Parameters
@@ -132,7 +132,7 @@ def read_constraints(
     -------
     constraints : Constraints
         The lines that are right, at least one.
-    problems : list of Problem
+    problems : list of InvalidLine
         The others.
 
     See Also

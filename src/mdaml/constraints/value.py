@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
-from mdaml.constraints import generators, joining, reading
-from mdaml.constraints.checks import (
-    check_all,
-    check_columns,
-    check_points,
-    check_selection,
-    nothing,
-    same_column,
-)
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Params
+from mdaml.constraints import checks, generators, joining, reading
 from mdaml.constraints.forms import grades, odd_one_out, picks, positives, rankings, votes
 from mdaml.constraints.names import MOST_POINTS, frozen
 
@@ -102,8 +94,8 @@ class Constraints:
         ids: ArrayLike | None = None,
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        names, limit = check_points(self, n_points, ids)
-        parts = check_all(
+        names, limit = checks.check_points(self, n_points, ids)
+        parts = checks.check_all(
             MOST_POINTS if limit is None else limit,
             names=names,
             triplets=triplets,
@@ -114,7 +106,7 @@ class Constraints:
         )
         kinds = {name: np.float64 if name == "weights" else np.int64 for name in parts}
         own = {name: frozen(array, kinds[name]) for name, array in parts.items()}
-        self._set(own, limit, names, check_columns(columns, len(own["weights"])))
+        self._set(own, limit, names, checks.check_columns(columns, len(own["weights"])))
 
     @classmethod
     def borrow(
@@ -129,7 +121,7 @@ class Constraints:
 
         Only for the duration of the call: the caller can still change the arrays.
         """
-        return cls._of(n_points, **check_all(n_points, weights_name, names=names, **arrays))
+        return cls._of(n_points, **checks.check_all(n_points, weights_name, names=names, **arrays))
 
     @classmethod
     def of_triplets(cls, triplets: IntArray, n_points: int) -> "Constraints":
@@ -146,12 +138,12 @@ class Constraints:
     @classmethod
     def _of(cls, n_points: int, **parts: Any) -> "Constraints":
         made = cls.__new__(cls)
-        made._set(nothing() | parts, n_points, None, parts.get("columns", {}))
+        made._set(checks.nothing() | parts, n_points, None, parts.get("columns", {}))
         return made
 
     def _set(
         self,
-        parts: Mapping[str, Any],
+        parts: Mapping[str, Array],
         n_points: int | None,
         ids: Array | None,
         columns: Mapping[str, Array],
@@ -171,11 +163,11 @@ class Constraints:
             return self
         return self._of(n_points, **{k: v for k, v in self._parts().items() if k != "n_points"})
 
-    def _replaced(self, **parts: Any) -> "Constraints":
+    def _replaced(self, **parts: object) -> "Constraints":
         """Return a value with other parts, which need no check and may be empty."""
         return _restore(self._parts() | parts)
 
-    def _parts(self) -> dict[str, Any]:
+    def _parts(self) -> Params:
         return {name: getattr(self, name) for name in _FIELDS} | {"columns": dict(self.columns)}
 
     def _members(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -199,7 +191,7 @@ class Constraints:
         return (
             all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
             and mine.keys() == theirs.keys()
-            and all(same_column(mine[name], theirs[name]) for name in mine)
+            and all(checks.same_column(mine[name], theirs[name]) for name in mine)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -281,7 +273,7 @@ class Constraints:
         >>> answers.select([2, 0])
         Constraints(1 triplet, 1 pair, n_points=4)
         """
-        kept = check_selection("which", which, self.n_constraints, distinct=False)
+        kept = checks.check_selection("which", which, self.n_constraints, distinct=False)
         ends = np.cumsum([len(part) for part in self._members()])
         kind = np.searchsorted(ends, kept, side="right")
         first, second, third = (kept[kind == k] - ([0, *ends][k]) for k in range(3))
@@ -317,7 +309,7 @@ class Constraints:
         >>> few.triplets, few.ids
         (array([[0, 1, 2]]), array(['s', 'r', 'p'], dtype='<U1'))
         """
-        rows = check_selection("points", points, self.n_points, distinct=True)
+        rows = checks.check_selection("points", points, self.n_points, distinct=True)
         place = np.full(self.n_points, -1)
         place[rows] = np.arange(len(rows))
         inside = [np.all(place[part] >= 0, axis=1) for part in self._members()]
@@ -373,7 +365,7 @@ class Constraints:
         write(self, path)
 
 
-def _restore(parts: Mapping[str, Any]) -> Constraints:
+def _restore(parts: Params) -> Constraints:
     """Return the value of parts that were checked before, in arrays that cannot be written to."""
     made = Constraints.__new__(Constraints)
     views = {name: part.view() for name, part in parts.items() if isinstance(part, np.ndarray)}

@@ -3,7 +3,9 @@
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
+
+from mdaml._typing import Params
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class DatasetRecord:
         )
 
 
-def _read(name: str, entry: dict[str, Any]) -> DatasetRecord:
+def _read(name: str, entry: Params) -> DatasetRecord:
     """Return one entry of ``registry.toml``; names may be one prefix that is numbered from 1."""
     features, classes = entry.pop("features"), entry.pop("classes")
     names = tuple(features.split())

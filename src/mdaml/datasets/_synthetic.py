@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike
+from mdaml._typing import ArrayLike, Rng
 from mdaml._validation import check_random_state
 from mdaml.constraints.labels import Classes
 
@@ -35,7 +35,7 @@ def make_multimodal(
     n_classes: int = 2,
     n_features: int = 2,
     noise: float = 0.2,
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    random_state: int | np.random.Generator | Rng | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw labelled points in parallel bands whose classes alternate.
 
@@ -106,9 +106,7 @@ def make_multimodal(
 
 
 def make_waveform(
-    n_samples: int = 5000,
-    *,
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    n_samples: int = 5000, *, random_state: int | np.random.Generator | Rng | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw noisy waves: random mixtures of two of three triangles, with the pair as the class.
 
@@ -168,7 +166,7 @@ def make_triplets(
     n_triplets: int = 1000,
     components: ArrayLike | None = None,
     wrong: float = 0.0,
-    random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    random_state: int | np.random.Generator | Rng | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Draw triplets from the rows of X, a chosen share of them wrong.
 
@@ -246,9 +244,7 @@ def make_triplets(
     return triplets, is_wrong
 
 
-def _triplets_from_labels(
-    y: NDArray[np.generic], n_triplets: int, rng: np.random.RandomState
-) -> NDArray[np.int64]:
+def _triplets_from_labels(y: NDArray[np.generic], n_triplets: int, rng: Rng) -> NDArray[np.int64]:
     classes = Classes.from_labels("make_triplets", y)
     anchor = rng.choice(np.flatnonzero(classes.size[classes.of] > 1), n_triplets)
     first, size = classes.first[classes.of[anchor]], classes.size[classes.of[anchor]]
@@ -261,7 +257,7 @@ def _triplets_from_labels(
 
 
 def _triplets_from_distances(
-    Z: NDArray[np.float64], n_triplets: int, rng: np.random.RandomState
+    Z: NDArray[np.float64], n_triplets: int, rng: Rng
 ) -> NDArray[np.int64]:
     if len(Z) < 3:
         raise ValueError(f"X must have at least 3 rows to compare, got {len(Z)}.")
@@ -282,7 +278,7 @@ def _triplets_from_distances(
     return np.concatenate(found)
 
 
-def _distinct_rows(n_rows: int, n: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+def _distinct_rows(n_rows: int, n: int, rng: Rng) -> NDArray[np.int64]:
     """Draw n times three different rows."""
     one, two, three = (rng.randint(n_rows - taken, size=n, dtype=np.int64) for taken in range(3))
     two += two >= one

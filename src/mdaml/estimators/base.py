@@ -3,11 +3,11 @@
 import inspect
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
@@ -16,7 +16,7 @@ from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._samples import explain_samples
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, Dtype, FloatArray, IntArray, Matrix, Params
 from mdaml._validation import warn
 from mdaml.estimators.handover import Handover
 from mdaml.estimators.scores import Scores
@@ -41,12 +41,12 @@ def principal_components(F: FloatArray, n_components: int | None = None) -> Floa
     return (axes * lengths).T[:n_components]
 
 
-def _answer_typos(init: Any) -> Any:
+def _answer_typos(init: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that refuses unknown parameters with what may have been meant."""
     known = list(inspect.signature(init).parameters)[1:]
 
     @wraps(init)
-    def checked(self: Any, *args: Any, **params: Any) -> None:
+    def checked(self: BaseEstimator, *args: object, **params: object) -> None:
         for name in params:
             if name not in known:
                 close = get_close_matches(name, known, n=1)
@@ -68,15 +68,15 @@ class MahalanobisTransformer(
 
     components_: FloatArray  # (n_components, d)
     takes_sparse: ClassVar[bool] = False  # in fit; whatever follows needs products only
-    fit: Any
+    fit: Callable[..., Self]
     # What ``mdaml search`` tries; as ``param_grid`` of MetricSearchCV.
-    default_grid: ClassVar[list[dict[str, list[Any]]]] = [{}]
+    default_grid: ClassVar[list[Params]] = [{}]
 
     # Links of the HTML representation, as scikit-learn documents for libraries built on it.
     _doc_link_module = "mdaml"
     _doc_link_template = page_of("{estimator_name}")
 
-    def __init_subclass__(cls, **more: Any) -> None:
+    def __init_subclass__(cls, **more: object) -> None:
         """Let constructors answer misspelt parameters with the nearest name."""
         super().__init_subclass__(**more)
         if "__init__" in vars(cls):
@@ -84,7 +84,7 @@ class MahalanobisTransformer(
 
     if not TYPE_CHECKING:  # type checkers must go on to refuse unknown attributes
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Answer GridSearchCV, which looks for a score, with what to use instead."""
             # Nothing but the caller tells its question apart from those of pipelines, of checks and
             # of hasattr in general, which must get an AttributeError. A method that raises when it
@@ -122,7 +122,9 @@ class MahalanobisTransformer(
         check_is_fitted(self, "components_")
         return self._map(self._check(X, sparse=True))
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> Any:
+    def fit_transform(
+        self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: object
+    ) -> FloatArray:
         """Fit and map the samples of the fit, as a pipeline does with every step but its last.
 
         A pipeline hands ``y`` to all steps. Where comparisons are passed too, the metric is learned
@@ -134,7 +136,7 @@ class MahalanobisTransformer(
             Samples.
         y : array-like of shape (n_samples,), optional
             Class labels; not looked at if there are comparisons.
-        **fit_params : Any
+        **fit_params : object
             As for ``fit``: triplets, constraints and so on.
 
         Returns
@@ -225,10 +227,12 @@ class MahalanobisTransformer(
             )
         return distances
 
-    def _map(self, X: Any) -> FloatArray:
+    def _map(self, X: Matrix) -> FloatArray:
         return X @ self.components_.astype(X.dtype, copy=False).T
 
-    def _store(self, X: Any, components: FloatArray, dtype: Any, **fitted: Any) -> None:
+    def _store(
+        self, X: ArrayLike | None, components: FloatArray, dtype: Dtype, **fitted: object
+    ) -> None:
         """Set all that was learned, nothing before: a fit that fails leaves the model as it was.
 
         The largest entry of each row of ``components`` is made positive. Without X, features and
@@ -255,7 +259,7 @@ class MahalanobisTransformer(
         for name, value in fitted.items():
             setattr(self, name, value)
 
-    def _check_finite(self, fitted: Mapping[str, Any]) -> None:
+    def _check_finite(self, fitted: Params) -> None:
         """Refuse what was learned if an array holds infinities or no numbers."""
         for name, value in fitted.items():
             is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
@@ -266,7 +270,7 @@ class MahalanobisTransformer(
                     "StandardScaler, and fit again."
                 )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Params:
         """Pack row numbers of comparisons, of which there are many; nothing is lost."""
         state = dict(super().__getstate__())
         for name in ("triplets_", "comparisons_"):
@@ -274,7 +278,7 @@ class MahalanobisTransformer(
                 state[name] = PackedRows.of(state[name])
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Params) -> None:
         """Unpack them."""
         super().__setstate__(
             {k: v.unpack() if isinstance(v, PackedRows) else v for k, v in state.items()}
@@ -286,13 +290,13 @@ class MahalanobisTransformer(
 
     def __sklearn_tags__(self) -> Tags:
         """Keep single precision; labels are the usual supervision, comparisons replace them."""
-        tags: Any = super().__sklearn_tags__()
+        tags: Tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = self.takes_sparse
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _check(self, X: ArrayLike, name: str = "X", *, sparse: bool = False) -> Any:
+    def _check(self, X: ArrayLike, name: str = "X", *, sparse: bool = False) -> Matrix:
         """Return samples like those of the fit, sparse ones only where these will do."""
         with explain_samples(self, X, name, sparse=sparse):
             accepted = "csr" if sparse else False
@@ -332,10 +336,10 @@ class PackedRows:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, rows: Any) -> "PackedRows":
+    def of(cls, rows: Array) -> "PackedRows":
         """Pack an array of integers of shape (n, k)."""
         steps = np.diff(rows.T.astype(np.int64), prepend=0)  # (k, n), each column by itself
-        small: IntArray = steps.astype(np.int32) if np.abs(steps).max(initial=0) < 2**31 else steps
+        small = steps.astype(np.int32) if np.abs(steps).max(initial=0) < 2**31 else steps
         size = small.dtype.itemsize
         # Bytes of the same place together: those of small numbers are all zero or all 255.
         planes = np.ascontiguousarray(small).view(np.uint8).reshape(-1, size).T

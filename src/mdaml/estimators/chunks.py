@@ -10,12 +10,12 @@ by heart (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 in
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray, Params, Rng
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.value import Constraints
@@ -31,7 +31,7 @@ from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
 
-# Comparisons that are kept, and bytes of the rows they name, whatever comes sooner.
+# The most comparisons that are kept, and the most bytes of the rows they name.
 MAX_COMPARISONS = 20_000
 MAX_BYTES = 2**26
 _HELD = 1.0  # the least strength of an anchor at the metric so far
@@ -53,18 +53,20 @@ class Reservoir:
         nothing = np.empty(0)
         return cls(np.empty((0, n_features), dtype), np.empty((0, 4), np.int64), nothing, nothing)
 
-    def joined(self, X: FloatArray, said: Constraints) -> tuple[FloatArray, Constraints]:
+    def joined(self, X: FloatArray, supervision: Constraints) -> tuple[FloatArray, Constraints]:
         """Return rows and comparisons of a chunk, and behind them those of the sample."""
-        rows, every, weights = self._joined(X, said)
+        rows, every, weights = self._joined(X, supervision)
         if np.array_equal(every[:, 0], every[:, 2]) and np.all(weights == weights[0]):
             # Triplets of equal weight are faster.
             return rows, Constraints.of_triplets(every[:, [0, 1, 3]], len(rows))
         return rows, Constraints.of_quadruplets(every, weights, len(rows))
 
-    def updated(self, X: FloatArray, said: Constraints, rng: np.random.Generator) -> "Reservoir":
+    def updated(
+        self, X: FloatArray, supervision: Constraints, rng: np.random.Generator
+    ) -> "Reservoir":
         """Return a uniform sample of the comparisons seen before and of those of a chunk."""
-        rows, every, weights = self._joined(X, said)
-        keys = np.concatenate([rng.random(said.n_constraints), self.keys])
+        rows, every, weights = self._joined(X, supervision)
+        keys = np.concatenate([rng.random(supervision.n_constraints), self.keys])
         limit = min(MAX_COMPARISONS, max(1, MAX_BYTES // (4 * X.shape[1] * X.itemsize)))
         kept = np.arange(len(keys))
         if len(keys) > limit:
@@ -72,11 +74,13 @@ class Reservoir:
         named, places = np.unique(every[kept], return_inverse=True)
         return Reservoir(rows[named], places.reshape(-1, 4), weights[kept], keys[kept])
 
-    def _joined(self, X: FloatArray, said: Constraints) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _joined(
+        self, X: FloatArray, supervision: Constraints
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return rows, comparisons as near pair and far pair, and weights, one on average."""
-        comparisons, weights = said.quadruplets, said.weights
-        if len(said.triplets):
-            comparisons = said.triplets[:, [0, 1, 0, 2]]
+        comparisons, weights = supervision.quadruplets, supervision.weights
+        if len(supervision.triplets):
+            comparisons = supervision.triplets[:, [0, 1, 0, 2]]
         rows = np.concatenate([X, self.rows.astype(X.dtype, copy=False)])
         every = np.concatenate([comparisons, self.comparisons + len(X)])
         return rows, every, np.concatenate([weights / weights.mean(), self.weights])
@@ -89,7 +93,7 @@ class Choice:
     anchor: float
     shrinkage: float
     keep_start: bool
-    gain: dict[str, Any] | None
+    gain: Params | None
     n_comparisons: int  # seen when it was chosen
 
     @classmethod
@@ -98,7 +102,7 @@ class Choice:
         numbers = None if gain is None else gain.as_dict()
         return cls(spec.anchor, spec.shrinkage, spec.keep_start, numbers, n_comparisons)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Params:
         """Return the learned attributes of an estimator."""
         return {"start_kept_": self.keep_start, "gain_": self.gain}
 
@@ -129,7 +133,7 @@ class Past:
         return (n_new + known) / (n_new + self.n_comparisons)
 
     def choose(
-        self, spec: Spec, store: Store, said: Constraints, n_seen: int
+        self, spec: Spec, store: Store, supervision: Constraints, n_seen: int
     ) -> tuple[Spec, Choice]:
         """Return the parameters with what was chosen before; chosen anew of twice as much.
 
@@ -138,7 +142,7 @@ class Past:
         """
         if not spec.anchors or n_seen < _ANEW * self.choice.n_comparisons:
             return self._held(self.choice.apply(spec)), self.choice
-        spec, gain = choose_anchor(spec, store, said)
+        spec, gain = choose_anchor(spec, store, supervision)
         return spec, Choice.of(spec, gain, n_seen)
 
     def _held(self, spec: Spec) -> Spec:
@@ -151,7 +155,7 @@ class Past:
             return spec
         return replace(spec, metric=self.F @ self.F.T, anchor=max(spec.anchor, _HELD))
 
-    def resume(self, problem: Problem, store: Store, rng: np.random.RandomState) -> Run:
+    def resume(self, problem: Problem, store: Store, rng: Rng) -> Run:
         """Return a run of a problem that goes on from the metric and the centres so far."""
         centers = (self.centers - store.mean).astype(store.dtype)
         return problem.resume(store, rng, self.F, centers)
@@ -174,13 +178,13 @@ class Past:
             )
 
 
-def past_of(model: Any) -> Past:
+def past_of(model: BaseEstimator) -> Past:
     """Return what a fitted model knows; of one that was loaded, what its file held."""
     for name in ("n_samples_seen_", "n_comparisons_seen_"):
         if not hasattr(model, name):
             raise ValueError(
                 f"partial_fit cannot go on with this {type(model).__name__}: it has no {name}, so "
-                "that nobody knows what a new chunk is worth beside the old ones. Fit it anew."
+                "that the weight of a new chunk beside the old ones is unknown. Fit it anew."
             )
     d = model.n_features_in_
     kept = getattr(model, "_stream", None)
@@ -202,18 +206,18 @@ def past_of(model: Any) -> Past:
     return Past(F, model.centers_, model.n_comparisons_seen_, reservoir, choice, n_lost)
 
 
-def learn_chunk(model: Any, X: ArrayLike, y: ArrayLike | None, given: dict[str, Any]) -> None:
+def learn_chunk(model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, given: Params) -> None:
     """Fit a model to its first chunk, or refine it by another one."""
     past = past_of(model) if hasattr(model, "components_") else None
     if past is not None:
         validate_data(model, X, skip_check_array=True, reset=False)
-    samples, said = check_supervision(model, EVERY_FORM, X, y, **given)
+    samples, supervision = check_supervision(model, EVERY_FORM, X, y, **given)
     if past is None:
-        model._fit(X, samples, said)
+        model._fit(X, samples, supervision)
         comparisons = comparisons_of(model, len(samples))
         past = replace(past_of(model), n_lost=0)
     else:
-        past, comparisons = _refine(model, samples, said, past)
+        past, comparisons = _refine(model, samples, supervision, past)
     seed = check_random_state(model.random_state).randint(2**31 - 1)
     draws = np.random.default_rng([seed, model.n_comparisons_seen_])  # not the same every time
     reservoir = past.reservoir.updated(samples, comparisons, draws)
@@ -221,21 +225,21 @@ def learn_chunk(model: Any, X: ArrayLike, y: ArrayLike | None, given: dict[str, 
 
 
 def _refine(
-    model: Any, samples: FloatArray, said: Supervision, past: Past
+    model: BaseEstimator, samples: FloatArray, supervision: Supervision, past: Past
 ) -> tuple[Past, Constraints]:
     """Learn from a chunk and what is known of earlier ones, and store what was learned.
 
     Returns what is known afterwards, and the comparisons of the chunk.
     """
-    posed = pose(model, samples.shape, said, unit_rows=has_unit_rows(samples))
-    spec, said = posed.spec, posed.supervision
+    posed = pose(model, samples.shape, supervision, unit_rows=has_unit_rows(samples))
+    spec, supervision = posed.spec, posed.supervision
     if is_auto(model.n_modes):
         spec = replace(spec, n_modes=len(past.centers), count_modes=False)
     past.check_modes(spec.n_modes)
     past.check_rank(spec.rank)
     rng, chunk = check_random_state(model.random_state), MemoryStore.of(samples)
     with chunk.threads():
-        comparisons = draw_comparisons(spec, chunk, said, past.F, rng)
+        comparisons = draw_comparisons(spec, chunk, supervision, past.F, rng)
     rows, joined = past.reservoir.joined(samples, comparisons)
     store = place(model, rows, spec, joined, copied=True)
     n_seen = past.n_comparisons + comparisons.n_constraints
@@ -247,7 +251,9 @@ def _refine(
     F = fit.F
     if not spec.keep_start:
         F = between(past.F, F, past.share(comparisons.n_constraints))
-    learned = fit.attributes(said, store.mean) | comparison_attributes(said, comparisons)
+    learned = fit.attributes(supervision, store.mean) | comparison_attributes(
+        supervision, comparisons
+    )
     learned["weights_"] = learned["weights_"][: len(samples)]
     learned["n_samples_seen_"] = model.n_samples_seen_ + len(samples)
     learned["n_comparisons_seen_"] = n_seen

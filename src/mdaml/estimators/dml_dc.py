@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._progress import report
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Params
 from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.base import principal_components
@@ -142,7 +142,7 @@ class DMLdc(LabelLearner):
         check_number(self, "tol", self.tol, 0.0)
         check_callback(self, self.callback)
 
-    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, Params]:
         problem = RampProblem(X, classes, self.ridge, self.ramp, self.n_candidates)
         F, history, status = minimise_difference(
             problem, self.max_iter, self.max_inner_iter, self.tol, self.callback

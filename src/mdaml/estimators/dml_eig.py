@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._progress import report
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Params
 from mdaml._validation import check_callback, check_integer, check_number, check_random_state, warn
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.comparisons import PairSet
@@ -145,8 +145,8 @@ class DMLeig(PairLearner):
         check_integer(self, "n_dissimilar", self.n_dissimilar, 1)
         check_callback(self, self.callback)
 
-    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
-        similar, dissimilar = self._pairs(X, said)
+    def _learn(self, X: FloatArray, supervision: Supervision) -> tuple[FloatArray, Params]:
+        similar, dissimilar = self._pairs(X, supervision)
         scatter = pair_scatter(X, similar).mean
         R = cholesky(ridged(scatter, self.reg, "similar pairs"), "similar pairs")
         point, status, history = maximise(
@@ -168,16 +168,16 @@ class DMLeig(PairLearner):
         n_iter = len(history) - 1
         return components, {"history_": np.array(history), "gap_": point.gap, "n_iter_": n_iter}
 
-    def _pairs(self, X: FloatArray, said: Supervision) -> tuple[PairSet, PairSet]:
-        if isinstance(said, Classes):
+    def _pairs(self, X: FloatArray, supervision: Supervision) -> tuple[PairSet, PairSet]:
+        if isinstance(supervision, Classes):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             draws = np.random.default_rng(seed)
-            triplets = said.random_triplets(self.n_similar, self.n_dissimilar, "zip", draws)
+            triplets = supervision.random_triplets(self.n_similar, self.n_dissimilar, "zip", draws)
             similar, dissimilar = (
                 PairSet.from_pairs(triplets[:, [0, other]], len(X)) for other in (1, 2)
             )
         else:
-            similar, dissimilar = to_pair_sets(said)
+            similar, dissimilar = to_pair_sets(supervision)
         check_both_kinds(
             "DMLeig", similar.total, dissimilar.total, "Add some, or learn from labels."
         )
@@ -197,7 +197,7 @@ class DMLeig(PairLearner):
         row, other = dissimilar.pairs[np.argmin(apart)]
         warn(
             f"{np.count_nonzero(~apart)} of {len(apart)} dissimilar pairs name identical samples, "
-            f"such as rows {row} and {other}. No metric separates them: they are left out.",
+            f"such as rows {row} and {other}. No metric separates them: they are left out."
         )
         return PairSet.from_pairs(dissimilar.pairs[apart], len(X), dissimilar.counts[apart])
 
@@ -206,7 +206,7 @@ class DMLeig(PairLearner):
             warn(
                 "The learned metric concentrates in directions in which similar pairs hardly "
                 f"differ, {spread:.1g} of their average in squares: only the ridge bounds it. Give "
-                "more similar pairs than features, raise reg, or reduce the features by PCA first.",
+                "more similar pairs than features, raise reg, or reduce the features by PCA first."
             )
 
 

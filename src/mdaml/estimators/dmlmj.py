@@ -1,10 +1,10 @@
 """Distance metric learning through maximisation of the Jeffrey divergence."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Params
 from mdaml._validation import check_integer, check_number, check_random_state
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
@@ -118,7 +118,7 @@ class DMLMJ(LabelLearner):
         if not (isinstance(self.reg, str) and self.reg == "original"):
             check_number(self, "reg", self.reg, 0.0, why=" Or pass 'original'.")
 
-    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, Params]:
         def solve(samples: FloatArray, among: Classes) -> tuple[FloatArray, FloatArray]:
             positive = neighbor_covariance(samples, among, self.n_neighbors, same=True)
             negative = neighbor_covariance(samples, among, self.n_neighbors, same=False)

@@ -1,6 +1,6 @@
 """The distance that learns nothing."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags, check_array
@@ -43,16 +43,16 @@ class Euclidean(MahalanobisTransformer):
 
     takes_sparse: ClassVar = True
 
-    def fit(self, X: ArrayLike, y: Any = None, **ignored: Any) -> Self:  # noqa: ARG002
+    def fit(self, X: ArrayLike, y: object = None, **ignored: object) -> Self:  # noqa: ARG002
         """Remember the number of features.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
-        y : Any
+        y : object
             Ignored.
-        **ignored : Any
+        **ignored : object
             Any supervision that the learners take, checked but not used: triplets, pairs,
             pair_labels, quadruplets, constraints, constraint_weight.
 

@@ -1,11 +1,11 @@
 """Geometric mean metric learning."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
 
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_metric, check_number
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.matching import check_both_kinds
@@ -105,8 +105,8 @@ class GMML(PairLearner):
         if self.prior is not None:
             check_metric(self, "prior", self.prior, n_features)
 
-    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
-        similar, dissimilar = scatters(X, said)
+    def _learn(self, X: FloatArray, supervision: Supervision) -> tuple[FloatArray, Params]:
+        similar, dissimilar = scatters(X, supervision)
         if self.prior is None:
             advice = "Add some, or give a prior."
             check_both_kinds(type(self).__name__, similar.n_pairs, dissimilar.n_pairs, advice)

@@ -1,10 +1,10 @@
 """Keep it simple and straightforward metric learning."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Params
 from mdaml._validation import check_number, warn
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.matching import check_both_kinds
@@ -80,8 +80,8 @@ class KISSME(PairLearner):
     def _check_parameters(self, n_features: int) -> None:  # noqa: ARG002
         check_number(self, "reg", self.reg, 0.0)
 
-    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
-        similar, dissimilar = scatters(X, said)
+    def _learn(self, X: FloatArray, supervision: Supervision) -> tuple[FloatArray, Params]:
+        similar, dissimilar = scatters(X, supervision)
         check_both_kinds(type(self).__name__, similar.n_pairs, dissimilar.n_pairs, "Add some.")
         for scatter, what in ((similar, "similar"), (dissimilar, "dissimilar")):
             if scatter.n_distinct < X.shape[1]:
@@ -103,7 +103,7 @@ def likelihood_ratio(S: FloatArray, D: FloatArray) -> FloatArray:
     With ``D v = γ S v`` and ``V^T S V = I`` it is ``V diag(1 - 1/γ) V^T``: no inverse.
     """
     ratios, V = relative_eigh(D, S, "similar pairs")
-    cholesky(D, "dissimilar pairs")  # only to refuse a singular matrix in words
+    cholesky(D, "dissimilar pairs")  # only to refuse a singular matrix
     raw = (V * (1.0 - 1.0 / ratios)) @ V.T
     return 0.5 * (raw + raw.T)
 

@@ -1,17 +1,19 @@
 """Learners that see centred samples and checked supervision, and return a linear map."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from sklearn.base import BaseEstimator
 
 from mdaml._progress import report, show
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray, Matrix, Params
 from mdaml._validation import check_magnitude
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision, persons_of
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.kernels.products import one_blas_thread
 
@@ -28,10 +30,10 @@ class WeakLearner(MahalanobisTransformer, ABC):
         pairs: ArrayLike | None = None,
         pair_labels: ArrayLike | None = None,
         quadruplets: ArrayLike | None = None,
-        constraints: Any = None,
+        constraints: Constraints | None = None,
         constraint_weight: ArrayLike | None = None,
         who: ArrayLike | None = None,
-        **unsupported: Any,
+        **unsupported: object,
     ) -> Self:
         """Learn the metric from labels, or from any of triplets, pairs and quadruplets.
 
@@ -62,7 +64,7 @@ class WeakLearner(MahalanobisTransformer, ABC):
             the share of wrong answers of each person is estimated together with the metric, and
             answers count by the log odds that they are right; see ``persons_``. Of MDaML and
             MDaMLCV, without pairs.
-        **unsupported : Any
+        **unsupported : object
             Anything else is refused by name.
 
         Returns
@@ -76,14 +78,14 @@ class WeakLearner(MahalanobisTransformer, ABC):
         >>> from mdaml import MDaML
         >>> from mdaml.datasets import make_triplets
         >>> X = np.random.default_rng(0).normal(size=(200, 4))
-        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
-        >>> metric = MDaML().fit(X, triplets=said)
-        >>> metric.score_triplets(X, said) > 0.95
+        >>> T, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+        >>> metric = MDaML().fit(X, triplets=T)
+        >>> metric.score_triplets(X, T) > 0.95
         True
         """
         with show(self):
             report("reading")
-            samples, said = check_supervision(
+            samples, supervision = check_supervision(
                 self,
                 EVERY_FORM,
                 X,
@@ -96,12 +98,14 @@ class WeakLearner(MahalanobisTransformer, ABC):
                 constraint_weight=constraint_weight,
                 **unsupported,
             )
-            self._fit(X, samples, said, None if who is None else persons_of(said, who))
+            self._fit(
+                X, samples, supervision, None if who is None else persons_of(supervision, who)
+            )
         return self
 
     @abstractmethod
     def _fit(
-        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+        self, X: ArrayLike, samples: FloatArray, supervision: Supervision, persons: Persons | None
     ) -> None:
         """Learn from checked samples and supervision; X is what was passed, with its names."""
 
@@ -115,23 +119,20 @@ class PairLearner(WeakLearner):
     sorted_by_class: ClassVar[bool] = False  # how samples with labels come
 
     def _fit(
-        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+        self, X: ArrayLike, samples: FloatArray, supervision: Supervision, persons: Persons | None
     ) -> None:
         if persons is not None:
             raise TypeError(f"{type(self).__name__} does not weigh persons; got who=. MDaML does.")
-        self._check_parameters(samples.shape[1])
-        with one_blas_thread():
-            sorted_by = said.rows if self.sorted_by_class and isinstance(said, Classes) else None
-            centred, largest = _centred(samples, sorted_by)
-            components, fitted = self._learn(centred, said)
-        _check_mapped(samples, components, largest)
-        self._store(X, components, samples.dtype, **fitted)
+        rows = None
+        if self.sorted_by_class and isinstance(supervision, Classes):
+            rows = supervision.rows
+        _fit_centred(self, X, samples, supervision, rows)
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None: ...
 
     @abstractmethod
-    def _learn(self, X: FloatArray, said: Supervision) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, supervision: Supervision) -> tuple[FloatArray, Params]:
         """Return components and further attributes for centred samples in double precision.
 
         Those of classes are in the order of their places where ``sorted_by_class`` says so.
@@ -141,7 +142,7 @@ class PairLearner(WeakLearner):
 class LabelLearner(MahalanobisTransformer, ABC):
     """A learner from class labels only."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: object) -> Self:
         """Learn the metric from labels.
 
         Parameters
@@ -150,7 +151,7 @@ class LabelLearner(MahalanobisTransformer, ABC):
             Samples, dense.
         y : array-like of shape (n_samples,)
             Class labels; ``-1`` marks unlabelled rows, which are left out.
-        **unsupported : Any
+        **unsupported : object
             Other supervision, such as triplets or pairs, is refused with advice.
 
         Returns
@@ -175,25 +176,36 @@ class LabelLearner(MahalanobisTransformer, ABC):
 
     def _fit(self, X: ArrayLike, samples: FloatArray, classes: Classes) -> None:
         """Learn from checked samples and labels; X is what was passed, with its names."""
-        self._check_parameters(samples.shape[1])
-        with one_blas_thread():
-            centred, largest = _centred(samples, classes.rows)
-            components, fitted = self._learn(centred, classes)
-        _check_mapped(samples, components, largest)
-        self._store(X, components, samples.dtype, **fitted)
+        _fit_centred(self, X, samples, classes, classes.rows)
 
     @abstractmethod
     def _check_parameters(self, n_features: int) -> None: ...
 
     @abstractmethod
-    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, Params]:
         """Return components and further attributes for samples sorted by class.
 
         They are centred, in double precision and in the order of the places of the classes.
         """
 
 
-def _centred(samples: Any, rows: IntArray | None) -> tuple[Any, float]:
+def _fit_centred(
+    model: BaseEstimator,
+    X: ArrayLike,
+    samples: Matrix,
+    supervision: Supervision,
+    rows: IntArray | None,
+) -> None:
+    """Learn from centred samples, or from some of their rows, and store what was learned."""
+    model._check_parameters(samples.shape[1])
+    with one_blas_thread():
+        centred, largest = _centred(samples, rows)
+        components, fitted = model._learn(centred, supervision)
+    _check_mapped(samples, components, largest)
+    model._store(X, components, samples.dtype, **fitted)
+
+
+def _centred(samples: Matrix, rows: IntArray | None) -> tuple[Matrix, float]:
     """Return samples, or some of their rows, less their mean; and a bound of all absolute values.
 
     In double precision: scatter matrices need it. Sparse samples are not centred: without their
@@ -212,7 +224,7 @@ def _centred(samples: Any, rows: IntArray | None) -> tuple[Any, float]:
     return shifted, bound if len(shifted) == len(samples) else np.inf
 
 
-def _check_mapped(samples: Any, components: FloatArray, at_most: float) -> None:
+def _check_mapped(samples: Matrix, components: FloatArray, at_most: float) -> None:
     """Refuse a map after which the samples would overflow in their precision.
 
     ``at_most`` is a bound of their absolute values; mostly it is enough.

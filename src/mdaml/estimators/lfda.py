@@ -1,10 +1,10 @@
 """Local Fisher discriminant analysis."""
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Params
 from mdaml._validation import check_choice, check_integer, check_number, check_random_state
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.learners import LabelLearner
@@ -121,7 +121,7 @@ class LFDA(LabelLearner):
         check_choice(self, "embedding", self.embedding, choices)
         check_number(self, "reg", self.reg, 0.0)
 
-    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, Params]:
         def solve(samples: FloatArray, among: Classes) -> tuple[FloatArray, FloatArray]:
             within, between = local_scatters(samples, among, self.n_neighbors)
             within = ridged(within, self.reg, "same-class samples")

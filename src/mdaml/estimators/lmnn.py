@@ -1,15 +1,15 @@
 """Large margin nearest neighbour."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._progress import report
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Params
 from mdaml._validation import check_callback, check_integer, check_number, warn
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
@@ -149,14 +149,14 @@ class LMNN(LabelLearner):
         check_number(self, "tol", self.tol, 0.0)
         check_callback(self, self.callback)
 
-    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, dict[str, Any]]:
+    def _learn(self, X: FloatArray, classes: Classes) -> tuple[FloatArray, Params]:
         report("neighbours")
         targets, _ = classes.nearest(X, self.n_neighbors, same=True)
         if np.any(targets[:, -1] < 0):
             n_small = int(np.sum(classes.size <= self.n_neighbors))
             warn(
                 f"{n_small} class(es) have at most n_neighbors={self.n_neighbors} members: their "
-                "samples have fewer target neighbours, or none.",
+                "samples have fewer target neighbours, or none."
             )
         report("start")
         start = np.eye(X.shape[1])
@@ -328,7 +328,7 @@ def lower(
     """
     best, history, stopped = L, [objective.value(L)], False
 
-    def after_step(intermediate_result: Any) -> None:
+    def after_step(intermediate_result: OptimizeResult) -> None:
         nonlocal best, stopped
         current = intermediate_result.x.reshape(L.shape)
         value = objective.value(current)

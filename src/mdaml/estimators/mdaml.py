@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.persons import Persons
@@ -262,7 +262,7 @@ class MDaML(WeakLearner):
             K, or first weights.
         eta, triplet_weight, ridge : float
             η, λ₁ and λ₂.
-        **others : Any
+        **others : object
             Further parameters of :class:`MDaML`.
 
         Returns
@@ -279,7 +279,7 @@ class MDaML(WeakLearner):
         >>> model.anchor_, model.floor_, model.preset_
         (0.0, 0.0, 'paper')
         """
-        given: dict[str, Any] = {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
+        given: Params = {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
         return cls(n_modes, goal="paper", **given, **others)
 
     def _fit(
@@ -321,7 +321,7 @@ class MDaML(WeakLearner):
         pairs: ArrayLike | None = None,
         pair_labels: ArrayLike | None = None,
         quadruplets: ArrayLike | None = None,
-        constraints: Any = None,
+        constraints: Constraints | None = None,
         constraint_weight: ArrayLike | None = None,
     ) -> Self:
         """Update the model with a chunk of new samples and comparisons, without the old ones.
@@ -390,8 +390,8 @@ class MDaML(WeakLearner):
         >>> from mdaml import MDaML
         >>> from mdaml.datasets import make_triplets
         >>> X = np.random.default_rng(0).normal(size=(200, 4))
-        >>> said, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
-        >>> print(MDaML().fit(X, triplets=said).summary().splitlines()[0].rpartition(",")[0])
+        >>> T, _ = make_triplets(X, n_triplets=2000, components=np.eye(4)[:1], random_state=0)
+        >>> print(MDaML().fit(X, triplets=T).summary().splitlines()[0].rpartition(",")[0])
         MDaML: 200 samples of 4 features, 2000 triplets
         """
         check_is_fitted(self, "components_")

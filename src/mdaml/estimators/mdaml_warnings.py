@@ -1,8 +1,7 @@
 """What a fit of MDaML warns of: a learned distance should never be worse than none in silence."""
 
-from typing import Any
-
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._typing import FloatArray, IntArray
@@ -23,7 +22,7 @@ _HARDLY = 0.005  # of the comparisons
 _FEWER_THAN_HALF, _ERRORS = 0.45, 6.0  # a share, and standard errors below a half
 
 
-def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
+def warn_if_needed(model: BaseEstimator, spec: Spec, fit: Fit) -> None:
     """Warn of a fit that was cut short, of a weight too low, of comparisons that cannot be met."""
     few_by_design = spec.neighbors and isinstance(model.max_iter, str)
     unfinished = fit.status is Status.MAX_ITER and not few_by_design and not spec.keep_start
@@ -40,18 +39,20 @@ def warn_if_needed(model: Any, spec: Spec, fit: Fit) -> None:
         warn(
             f"triplet_weight={fit.spec.triplet_weight:g} is below lambda1_critical_="
             f"{fit.critical_weight:.3g}: the best metric is zero, and what was learned "
-            f"depends on where the iteration stopped. {advice}",
+            f"depends on where the iteration stopped. {advice}"
         )
         return
     if spec.anchor == 0.0 and fit.mean_loss > 0.49 and not spec.keep_start:
         warn(
             "The weighted mean loss of the triplets is no lower than that of a zero metric: "
             "the comparisons could not be met. Are they consistent, and are the features "
-            "informative and scaled? If so, increase triplet_weight.",
+            "informative and scaled? If so, increase triplet_weight."
         )
 
 
-def warn_of_input(model: Any, samples: FloatArray, given: Supervision, posed: Posed) -> None:
+def warn_of_input(
+    model: BaseEstimator, samples: FloatArray, given: Supervision, posed: Posed
+) -> None:
     """Warn of samples and comparisons from which a metric cannot be learned well."""
     start = posed.spec.metric
     if start is None:
@@ -132,14 +133,16 @@ def warn_of_gain(spec: Spec, gain: Gain | None, n_said: int) -> None:
         )
 
 
-def warn_of_swapped(X: FloatArray, said: Constraints, start: FloatArray | str | None) -> None:
+def warn_of_swapped(
+    X: FloatArray, supervision: Constraints, start: FloatArray | str | None
+) -> None:
     """Warn if far fewer than half of the comparisons hold before learning.
 
     ``start`` is a positive definite matrix, or anything else for the Euclidean distance.
     """
-    if said.n_constraints == len(said.pairs):
+    if supervision.n_constraints == len(supervision.pairs):
         return
-    rows, near, far, weights = _some(X, said)
+    rows, near, far, weights = _some(X, supervision)
     F = np.linalg.cholesky(start) if isinstance(start, np.ndarray) else None
     share = _agreement(rows if F is None else rows @ F, [near, far], weights)
     error = 0.5 / np.sqrt(len(weights))
@@ -176,12 +179,14 @@ def warn_if_hardly_learned(
         )
 
 
-def _some(X: FloatArray, said: Constraints) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
+def _some(
+    X: FloatArray, supervision: Constraints
+) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
     """Return rows, near and far pairs of them, and weights, of at most 20 000 comparisons."""
-    compared, weights = said.comparisons(), said.weights
-    if len(said.pairs):  # which are no comparisons
-        first = len(said.triplets)
-        weights = np.delete(weights, slice(first, first + len(said.pairs)))
+    compared, weights = supervision.comparisons(), supervision.weights
+    if len(supervision.pairs):  # which are no comparisons
+        first = len(supervision.triplets)
+        weights = np.delete(weights, slice(first, first + len(supervision.pairs)))
     some = slice(None, None, max(1, len(compared) // _N_CHECKED))
     compared, weights = compared[some], weights[some]
     if len(X) <= compared.size:

@@ -221,7 +221,7 @@ class FoldedMetric(MahalanobisTransformer):
         ----------
         X, y : Any
             Not used.
-        **fit_params : Any
+        **fit_params : object
             Not used.
 
         Examples

@@ -1,12 +1,13 @@
 """From the parameters of MDaML to a problem: the only reader of the table of defaults."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._memory import current_limit
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import (
     check_callback,
     check_choice,
@@ -21,22 +22,13 @@ from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.estimators.presets import (
-    MODES_OF_RIDGE,
-    MOST_MODES,
-    PRESETS,
-    SAMPLES_PER_MODE,
-    STRONG_ANCHOR,
-    USUAL_ANCHOR,
-    Preset,
-    as_partners,
-    as_preset,
-)
+from mdaml.estimators import presets
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
 from mdaml.holdout.samples import choose_shrinkage
 from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
+from mdaml.solver.store import Store
 from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
 from mdaml.stores.shared import SharedStore, SharedStores
 
@@ -58,11 +50,11 @@ class Posed:
         """What is to be minimised."""
         return Problem(self.spec, weighable(self.supervision, self.persons), self.persons)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> Params:
         """Return the learned attributes of an estimator that say what was posed."""
         return {"preset_": self.row, "supervision_": self.described}
 
-    def choose(self, store: Any) -> tuple["Posed", Gain | None]:
+    def choose(self, store: Store) -> tuple["Posed", Gain | None]:
         """Choose on held-out points or samples what is left to be chosen; return what is gained."""
         if not self.spec.is_measured:
             return self, None
@@ -74,7 +66,7 @@ class Posed:
 
 
 def pose(
-    model: Any,
+    model: BaseEstimator,
     shape: tuple[int, int],
     supervision: Supervision,
     *,
@@ -94,7 +86,7 @@ def pose(
     if preset.find_groups and not as_given and isinstance(supervision, Constraints):
         groups = groups_of(supervision)
     if groups is not None:
-        row, preset, supervision = "groups", PRESETS["groups"], groups
+        row, preset, supervision = "groups", presets.PRESETS["groups"], groups
         described += f", which became {len(groups.size)} groups"
     spec = _resolve(model, preset, shape, supervision, unit_rows)
     if not isinstance(supervision, Classes):
@@ -102,16 +94,16 @@ def pose(
     return Posed(spec, supervision, persons, row, described)
 
 
-def choose_row(model: Any, *, from_labels: bool) -> tuple[str, Preset]:
+def choose_row(model: BaseEstimator, *, from_labels: bool) -> tuple[str, presets.Preset]:
     """Return the row of the table that the goal and the supervision ask for."""
     goal = model.goal
     if not isinstance(goal, str):
-        return "given", as_preset(model, goal)
+        return "given", presets.as_preset(model, goal)
     check_choice(model, "goal", goal, GOALS, why=" Or pass a Preset.")
     row = "comparisons" if goal == "auto" else goal
     if from_labels and goal != "paper":
         row = "labels"
-    return row, PRESETS[row]
+    return row, presets.PRESETS[row]
 
 
 def _describe(supervision: Supervision) -> str:
@@ -131,7 +123,7 @@ def groups_of(supervision: Constraints) -> Classes | None:
 
 
 def place(
-    model: Any,
+    model: BaseEstimator,
     X: FloatArray,
     spec: Spec,
     supervision: Supervision,
@@ -139,7 +131,7 @@ def place(
     copied: bool = False,
     shared: SharedStores | None = None,
 ) -> Any:
-    """Return the samples in a store, where they are to be computed with.
+    """Return the samples in the store that suits the device, the size and the memory limit.
 
     ``shared`` has, and gets, the stores of other fits to the same samples.
     """
@@ -158,8 +150,8 @@ def place(
 
 
 def _resolve(
-    model: Any,
-    preset: Preset,
+    model: BaseEstimator,
+    preset: presets.Preset,
     shape: tuple[int, int],
     supervision: Supervision,
     unit_rows: bool,
@@ -170,7 +162,7 @@ def _resolve(
     check_callback(model, model.callback)
     rank = check_low_rank(model, n_features)
     share = (rank or n_features) / n_features  # of the numbers that there are to learn
-    partners = as_partners(model, model.partners, preset.partners)
+    partners = presets.as_partners(model, model.partners, preset.partners)
     n_modes, counted, weights = _check_n_modes(model, preset, n_samples)
     why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
     eta = check_or_auto(model, "eta", preset.eta, 1.0, strict=True, why=why)
@@ -215,7 +207,7 @@ def _resolve(
 
 
 def _anchors_of(
-    preset: Preset, supervision: Supervision, n_features: int, unit_rows: bool, share: float
+    preset: presets.Preset, supervision: Supervision, n_features: int, unit_rows: bool, share: float
 ) -> tuple[float, ...]:
     """Return the strengths to choose from, the strongest first; none if the cell is a number."""
     if isinstance(preset.anchor, float) or isinstance(supervision, Classes):
@@ -239,13 +231,13 @@ def amount_anchors(
     least = 0.03 * (2.0 * n_features / n_compared) ** 4
     if isinstance(cell, str):
         few = 0.5 * (n_features**2 / (2.0 * supervision.n_constraints)) ** 1.5
-        wanted = STRONG_ANCHOR if unit_rows else max(USUAL_ANCHOR, few)
-        return (min(max(wanted, least), STRONG_ANCHOR),)
-    return tuple(anchor for anchor in cell if anchor >= least) or (STRONG_ANCHOR,)
+        wanted = presets.STRONG_ANCHOR if unit_rows else max(presets.USUAL_ANCHOR, few)
+        return (min(max(wanted, least), presets.STRONG_ANCHOR),)
+    return tuple(anchor for anchor in cell if anchor >= least) or (presets.STRONG_ANCHOR,)
 
 
 def _check_shrinkage(
-    model: Any, preset: Preset, can_choose: bool
+    model: BaseEstimator, preset: presets.Preset, can_choose: bool
 ) -> tuple[float, tuple[float, ...]]:
     """Return how far to go back to the start, and what to choose it from."""
     cell = preset.shrinkage
@@ -255,7 +247,9 @@ def _check_shrinkage(
     return shrinkage, choices if is_auto(model.shrinkage) else ()
 
 
-def _check_n_modes(model: Any, preset: Preset, n_samples: int) -> tuple[int, bool, Any]:
+def _check_n_modes(
+    model: BaseEstimator, preset: presets.Preset, n_samples: int
+) -> tuple[int, bool, FloatArray | Literal["gmm", "kmeans"]]:
     """Return the number of modes, whether it is the most of them to be counted, and the weights.
 
     ``n_modes`` may be the first weights themselves.
@@ -271,25 +265,33 @@ def _check_n_modes(model: Any, preset: Preset, n_samples: int) -> tuple[int, boo
         return n_modes, False, preset.init_modes
     if preset.n_modes != "counted":
         return min(preset.n_modes, n_samples), False, preset.init_modes
-    most = max(min(MOST_MODES, n_samples // SAMPLES_PER_MODE), 1)
+    most = max(min(presets.MOST_MODES, n_samples // presets.SAMPLES_PER_MODE), 1)
     return most, True, preset.init_modes
 
 
-def is_auto(value: Any) -> bool:
+def is_auto(value: object) -> bool:
     """Return whether a parameter is left to be chosen."""
     return isinstance(value, str) and value == "auto"
 
 
-def check_or_auto(model: Any, name: str, auto: float, *limits: float, **options: Any) -> float:
+def check_or_auto(
+    model: BaseEstimator,
+    name: str,
+    auto: float,
+    *limits: float,
+    strict: bool = False,
+    why: str = "",
+) -> float:
     """Return a number within limits, or what "auto" stands for."""
     value = getattr(model, name)
     if is_auto(value):
         return auto
-    why = options.pop("why", "") + " 'auto' chooses a value."
-    return check_number(model, name, value, *limits, why=why, **options)
+    return check_number(
+        model, name, value, *limits, strict=strict, why=why + " 'auto' chooses a value."
+    )
 
 
-def check_low_rank(model: Any, n_features: int) -> int | None:
+def check_low_rank(model: BaseEstimator, n_features: int) -> int | None:
     """Return ``n_components`` if it asks for less than full rank, otherwise None."""
     if model.n_components is None:
         return None
@@ -298,27 +300,29 @@ def check_low_rank(model: Any, n_features: int) -> int | None:
     return rank if rank < n_features else None
 
 
-def _ridge_of(preset: Preset, n_modes: int, eta: float) -> float:
+def _ridge_of(preset: presets.Preset, n_modes: int, eta: float) -> float:
     """Return the ridge of a row: in units of modes it weighs the same however many there are."""
-    factor = min(1.0, (MODES_OF_RIDGE / n_modes) ** eta) if preset.weight_unit == "modes" else 1.0
-    return preset.ridge * factor
+    if preset.weight_unit != "modes":
+        return preset.ridge
+    return preset.ridge * min(1.0, (presets.MODES_OF_RIDGE / n_modes) ** eta)
 
 
 def _check_triplet_weight(
-    model: Any, preset: Preset, n_modes: int, eta: float, share: float
+    model: BaseEstimator, preset: presets.Preset, n_modes: int, eta: float, share: float
 ) -> float:
-    options: dict[str, Any] = {"strict": True, "why": " 'auto' chooses a value."}
-    value = model.triplet_weight
+    value, why = model.triplet_weight, " 'auto' chooses a value."
     if is_auto(value) and preset.weight_unit == "modes":
         with np.errstate(over="ignore"):  # the check below says it in words
             value = preset.triplet_weight * np.float64(n_modes) ** eta
-        options["why"] = f" 'auto' grows like n_modes**eta, and eta is {eta}: lower it."
+        why = f" 'auto' grows like n_modes**eta, and eta is {eta}: lower it."
     elif is_auto(value):
         value = preset.triplet_weight / share
-    return check_number(model, "triplet_weight", value, 0.0, **options)
+    return check_number(model, "triplet_weight", value, 0.0, strict=True, why=why)
 
 
-def _check_init_metric(model: Any, metric: Any, n_features: int) -> Any:
+def _check_init_metric(
+    model: BaseEstimator, metric: ArrayLike | str | None, n_features: int
+) -> FloatArray | Literal["whitened"] | None:
     if not isinstance(metric, str):
         return check_metric(model, "init_metric", metric, n_features)
     why = " Or pass a positive definite matrix."
@@ -326,7 +330,7 @@ def _check_init_metric(model: Any, metric: Any, n_features: int) -> Any:
     return "whitened" if metric == "whitened" else None
 
 
-def _check_max_iter(model: Any, preset: Preset) -> int:
+def _check_max_iter(model: BaseEstimator, preset: presets.Preset) -> int:
     """Return the most rounds of a pass."""
     if not isinstance(model.max_iter, str):
         return check_integer(model, "max_iter", model.max_iter, 1)
@@ -334,7 +338,7 @@ def _check_max_iter(model: Any, preset: Preset) -> int:
     return preset.max_iter
 
 
-def _warn_of_idle_modes(model: Any, row: str, spec: Spec) -> None:
+def _warn_of_idle_modes(model: BaseEstimator, row: str, spec: Spec) -> None:
     """Warn of modes that were asked for where every comparison counts alike in all of them."""
     if is_auto(model.n_modes) or spec.n_modes == 1 or spec.floor < 1.0 or spec.keep_start:
         return

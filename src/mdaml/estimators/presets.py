@@ -5,10 +5,10 @@ else. Numbers that decide defaults stand nowhere else. The studies behind them: 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
+from mdaml._typing import Params
 from mdaml._validation import check_choice, check_integer, check_number
 from mdaml.constraints.labels import Pairing
 
@@ -182,9 +182,12 @@ MOST_MODES, SAMPLES_PER_MODE = 32, 20  # where modes are counted
 USUAL_ANCHOR, STRONG_ANCHOR = 0.1, 10.0
 
 
-def as_preset(owner: object, value: Any) -> Preset:
+Row = TypeVar("Row", Preset, Partners)
+
+
+def as_preset(owner: object, value: object) -> Preset:
     """Return a goal that is a preset, or the fields of one as in a model file, checked."""
-    preset: Preset = _of_fields("goal", Preset, value) if isinstance(value, Mapping) else value
+    preset = _of_fields("goal", Preset, value) if isinstance(value, dict) else value
     if not isinstance(preset, Preset):
         raise TypeError(
             "MDaML(goal=...) must be 'auto', 'comparisons', 'neighbors', 'paper' or Preset(...), "
@@ -220,7 +223,7 @@ def as_preset(owner: object, value: Any) -> Preset:
     )
 
 
-def as_partners(owner: object, value: Any, default: Partners) -> Partners:
+def as_partners(owner: object, value: object, default: Partners) -> Partners:
     """Return how partners are drawn, by a name or as they were given, checked."""
     named = {"auto": default, "neighbors": Partners(), "random": RANDOM_PARTNERS}
     if isinstance(value, str):
@@ -230,8 +233,8 @@ def as_partners(owner: object, value: Any, default: Partners) -> Partners:
     return _check_partners(owner, "partners", value, wanted)
 
 
-def _check_partners(owner: object, name: str, value: Any, wanted: str) -> Partners:
-    if isinstance(value, Mapping):
+def _check_partners(owner: object, name: str, value: object, wanted: str) -> Partners:
+    if isinstance(value, dict):
         value = _of_fields(name, Partners, value)
     if not isinstance(value, Partners):
         raise TypeError(f"MDaML({name}=...) must be {wanted}, got {value!r}.")
@@ -243,7 +246,7 @@ def _check_partners(owner: object, name: str, value: Any, wanted: str) -> Partne
     return value
 
 
-def _of_fields(name: str, cls: type, given: Mapping[str, Any]) -> Any:
+def _of_fields(name: str, cls: type[Row], given: Params) -> Row:
     """Return a preset or partners with these fields."""
     known = {field.name: field for field in fields(cls)}
     wrong = [key for key in given if key not in known]
@@ -262,7 +265,7 @@ def _of_fields(name: str, cls: type, given: Mapping[str, Any]) -> Any:
 
 
 def _number_or_choices(
-    owner: object, name: str, value: Any, high: float = math.inf
+    owner: object, name: str, value: object, high: float = math.inf
 ) -> float | tuple[float, ...]:
     """Return a cell that is a number from 0 up, or several to choose from."""
     if not isinstance(value, tuple):

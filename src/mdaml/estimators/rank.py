@@ -5,11 +5,11 @@ split serves every number of components.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray, Rng
 from mdaml._validation import check_integer
 from mdaml.constraints.labels import Classes
 from mdaml.kernels.products import rows_times
@@ -25,7 +25,7 @@ _N_FOLDS = 5
 _TO_LEARN_FROM = 2  # members that every class keeps, if it has them: one has no partner
 
 
-def check_rank(owner: object, value: Any, n_features: int) -> None:
+def check_rank(owner: object, value: object, n_features: int) -> None:
     """Refuse a parameter ``n_components`` that is no number of features, None or 'auto'."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return
@@ -58,7 +58,7 @@ def best_rank(X: FloatArray, classes: Classes, learn: Learn, parts: list[BoolArr
     return len(correct) - int(np.argmax(correct[::-1]))
 
 
-def holdout(classes: Classes, rng: np.random.RandomState) -> list[BoolArray]:
+def holdout(classes: Classes, rng: Rng) -> list[BoolArray]:
     """Return one part of 30 % of each class, but two members stay; none, if it would be empty."""
     size = classes.size
     n_out = np.minimum(np.rint(_HELD_OUT * size), np.maximum(size - _TO_LEARN_FROM, 0))
@@ -68,7 +68,7 @@ def holdout(classes: Classes, rng: np.random.RandomState) -> list[BoolArray]:
     return [part] if part.any() else []
 
 
-def folds(classes: Classes, rng: np.random.RandomState) -> list[BoolArray]:
+def folds(classes: Classes, rng: Rng) -> list[BoolArray]:
     """Return five disjoint parts with equal shares of each class; fewer, if all classes are small.
 
     Classes of one or two are never held out: two members of each class stay in every case.
@@ -88,7 +88,7 @@ def classes_without(classes: Classes, held_out: BoolArray) -> Classes:
     return Classes(classes.rows[~held_out], of, np.cumsum(size) - size, size, classes.search)
 
 
-def _shuffled_within_classes(classes: Classes, rng: np.random.RandomState) -> IntArray:
+def _shuffled_within_classes(classes: Classes, rng: Rng) -> IntArray:
     """Return the places class by class, those of each class in random order."""
     places = rng.permutation(len(classes.of))
     return places[np.argsort(classes.of[places], kind="stable")]

@@ -6,13 +6,12 @@ essential in floating point.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 from scipy.sparse import csr_array, issparse
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Matrix
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.comparisons import PairSet
 from mdaml.constraints.labels import Classes
@@ -38,14 +37,14 @@ class PairScatter:
         return self.total / max(self.n_pairs, 1.0)
 
 
-def scatters(X: Any, said: Supervision) -> tuple[PairScatter, PairScatter]:
+def scatters(X: Matrix, supervision: Supervision) -> tuple[PairScatter, PairScatter]:
     """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are.
 
     The samples of classes are in the order of their places.
     """
-    if isinstance(said, Classes):
-        return class_scatters(X, said)
-    similar, dissimilar = to_pair_sets(said)
+    if isinstance(supervision, Classes):
+        return class_scatters(X, supervision)
+    similar, dissimilar = to_pair_sets(supervision)
     scatter = _sparse_pair_scatter if issparse(X) else pair_scatter
     return scatter(X, similar), scatter(X, dissimilar)
 
@@ -70,7 +69,7 @@ def _direct_scatter(X: FloatArray, given: PairSet) -> FloatArray:
     return _symmetric(total)
 
 
-def _sparse_pair_scatter(X: Any, given: PairSet) -> PairScatter:
+def _sparse_pair_scatter(X: Matrix, given: PairSet) -> PairScatter:
     """Return the scatter of pairs of sparse samples, whose differences are sparse too."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for begin in range(0, len(given.pairs), _SPARSE_PAIRS):
@@ -89,7 +88,7 @@ def weighted_scatter(
     return half + half.T
 
 
-def class_scatters(X: Any, classes: Classes) -> tuple[PairScatter, PairScatter]:
+def class_scatters(X: Matrix, classes: Classes) -> tuple[PairScatter, PairScatter]:
     """Return the scatters of all pairs within classes and of all pairs across classes.
 
     With ``n_c`` members, their sum ``s_c`` and second moment ``Q_c``, the pairs within class c
@@ -114,7 +113,7 @@ def class_scatters(X: Any, classes: Classes) -> tuple[PairScatter, PairScatter]:
     )
 
 
-def _moments(X: Any, classes: Classes) -> tuple[FloatArray, FloatArray]:
+def _moments(X: Matrix, classes: Classes) -> tuple[FloatArray, FloatArray]:
     """Return ``sum_c Q_c`` and ``sum_c n_c Q_c`` for the second moments ``Q_c`` of the classes."""
     if issparse(X):
         weighed = X.multiply(classes.size[classes.of][:, None].astype(np.float64))
@@ -148,7 +147,7 @@ def ridged(scatter: FloatArray, reg: float, what: str) -> FloatArray:
 
 
 def cholesky(scatter: FloatArray, what: str) -> FloatArray:
-    """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix in words."""
+    """Return R, upper triangular, with ``scatter = R^T R``; refuse a singular matrix."""
     try:
         R: FloatArray = np.linalg.cholesky(scatter).T
         pivots = np.square(R.diagonal())
@@ -168,7 +167,7 @@ def cholesky(scatter: FloatArray, what: str) -> FloatArray:
 def relative_eigh(A: FloatArray, B: FloatArray, what: str) -> tuple[FloatArray, FloatArray]:
     """Return γ, ascending, and columns v with ``A v = γ B v`` and ``v^T B v = 1``.
 
-    A singular B, the scatter of ``what``, is refused in words.
+    A singular B, the scatter of ``what``, is refused with an explanation.
     """
     cholesky(B, what)
     # By LAPACK itself: scipy.linalg.eigh takes as long again to prepare the call of a small one.

@@ -1,6 +1,6 @@
 """Scores of a fitted metric by comparisons and by answers of every form."""
 
-from typing import Any
+from collections.abc import Callable
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.forms import (
@@ -19,8 +19,8 @@ from mdaml.constraints.forms import (
 class Scores:
     """Scores of comparisons that follow from distances and a map to where they are Euclidean."""
 
-    transform: Any
-    pair_distance: Any
+    transform: Callable[[ArrayLike], FloatArray]
+    pair_distance: Callable[[ArrayLike, ArrayLike], FloatArray]
 
     def pair_score(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
         """Return the similarity of each row of A and the same row of B: minus their distance.

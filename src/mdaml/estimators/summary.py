@@ -1,6 +1,6 @@
 """What a fit used, where each value came from, and what it gained, as text."""
 
-from typing import Any
+from sklearn.base import BaseEstimator
 
 from mdaml.estimators.presets import PRESETS, as_partners, as_preset
 from mdaml.holdout.rule import Gain
@@ -9,7 +9,7 @@ _CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrin
 _CHOSEN_BY = {"comparisons": "anchor", "3-NN": "shrinkage"}  # the score, what it chooses
 
 
-def describe_fit(model: Any) -> str:
+def describe_fit(model: BaseEstimator) -> str:
     """Return what a fitted MDaML learned from, the values in force, and what was gained."""
     return "\n".join(
         [
@@ -23,12 +23,12 @@ def describe_fit(model: Any) -> str:
     )
 
 
-def list_values(model: Any) -> list[tuple[str, str, str]]:
+def list_values(model: BaseEstimator) -> list[tuple[str, str, str]]:
     """Return name, value and origin of every parameter that was used."""
     return [*(_trace_value(model, name) for name in _CELLS), *_trace_others(model)]
 
 
-def describe_gain(model: Any) -> str:
+def describe_gain(model: BaseEstimator) -> str:
     """Return what a model gained on held-out points or samples, in a sentence or two."""
     gain, kept = getattr(model, "gain_", None), getattr(model, "start_kept_", False)
     if gain is None and kept:
@@ -45,7 +45,7 @@ def describe_gain(model: Any) -> str:
     return f"{text} This is {more} than chance."
 
 
-def _trace_others(model: Any) -> list[tuple[str, str, str]]:
+def _trace_others(model: BaseEstimator) -> list[tuple[str, str, str]]:
     """Return the values that are no numbers of the objective: partners, start and rounds."""
     row = getattr(model, "preset_", "")
     preset = PRESETS.get(row)
@@ -71,12 +71,12 @@ def _trace_others(model: Any) -> list[tuple[str, str, str]]:
     return traced
 
 
-def _get_supervision(model: Any) -> str:
+def _get_supervision(model: BaseEstimator) -> str:
     # Files of the first candidate lack it.
     return getattr(model, "supervision_", f"{model.n_comparisons_seen_} comparisons")
 
 
-def _trace_value(model: Any, name: str) -> tuple[str, str, str]:
+def _trace_value(model: BaseEstimator, name: str) -> tuple[str, str, str]:
     """Return the value of a parameter that was used, and where it came from."""
     value, given = getattr(model, f"{name}_"), getattr(model, name, "auto")
     source = f"preset {getattr(model, 'preset_', '')}" if isinstance(given, str) else "given"

@@ -354,7 +354,7 @@ def _run_parallel(calls: list[tuple[Job, Record]], n_jobs: int) -> Iterator[tupl
     backend, _ = get_active_backend()
     if not calls:
         return
-    n_jobs = min(effective_n_jobs(n_jobs), len(calls))  # a worker without a job watches nobody
+    n_jobs = min(effective_n_jobs(n_jobs), len(calls))  # idle workers would not watch their parent
     if backend.supports_return_generator:
         parallel = Parallel(n_jobs, return_as="generator_unordered")
         yield from parallel(delayed(_do_job_of)(os.getpid(), *call) for call in calls)

@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-Record = dict[str, Any]
+from mdaml._typing import Params
+
+Record = Params
 
 
 def read_records(path: str | Path) -> list[Record]:

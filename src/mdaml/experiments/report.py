@@ -20,10 +20,7 @@ _FILES_OF_FILE_MANAGERS = {".DS_Store", "Thumbs.db", "desktop.ini"}
 
 
 def write_report(
-    records: Sequence[Record],
-    out: Path,
-    *,
-    progress: Callable[[str, int, int], None] | None = None,
+    records: Sequence[Record], out: Path, *, progress: Callable[[str, int, int], None] | None = None
 ) -> Path:
     """Write the tables, the figures and a page about them into a folder.
 

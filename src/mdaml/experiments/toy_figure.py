@@ -96,10 +96,7 @@ def draw_toy(model: MDaML, X: FloatArray, y: IntArray, accuracies: tuple[float, 
     components = np.asarray(model.components_)
     view = _view(components)
     example = X[_example(X, y, components)]
-    balls = (
-        (_ball(X, example, np.eye(2)), _EUCLIDEAN),
-        (_ball(X, example, components), _LEARNED),
-    )
+    balls = ((_ball(X, example, np.eye(2)), _EUCLIDEAN), (_ball(X, example, components), _LEARNED))
     _draw_points(before, X, y, np.ones(len(X)))
     _draw_points(after, X @ view, y, np.asarray(model.weights_).max(axis=1))
     for ball, style in balls:

@@ -10,13 +10,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray, Rng
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.holdout.units import same_rows
 from mdaml.inspection._model import has_places, mapped_samples, metric_and_samples
 
-Seed: TypeAlias = int | np.random.RandomState | None
+Seed: TypeAlias = int | Rng | None
 N_FOLDS = 3  # metrics that were learned without a third of the labels; more share more wrong ones
 UNLABELLED = -1
 _FOLLOWED = 0.9  # share of a model's triplets that follow the labels, if it learned from them
@@ -81,7 +81,7 @@ def has_learned_from(
     return bool(np.abs(now - before).max() <= _SAME * np.abs(now).max())
 
 
-def deal(codes: IntArray, units: IntArray, rng: np.random.RandomState) -> IntArray:
+def deal(codes: IntArray, units: IntArray, rng: Rng) -> IntArray:
     """Return the fold of each row: rows of a unit in one, each class in all of them alike."""
     first, unit_of = np.unique(units, return_inverse=True)
     order = rng.permutation(len(first))

@@ -10,18 +10,7 @@ from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import get_index
 from mdaml.estimators.local import LocalMDaML
-from mdaml.inspection._model import (
-    are_training_rows,
-    before_the_map,
-    feature_names,
-    fitted_metric,
-    has_places,
-    like_training,
-    mapped_samples,
-    mode_weights,
-    require_pandas,
-    split_columns,
-)
+from mdaml.inspection import _model
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -69,21 +58,21 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     x3    0.0
     Name: relevance, dtype: float64
     """
-    pandas = require_pandas("feature_relevance")
-    metric = fitted_metric("feature_relevance", model)
-    Y = mapped_samples(metric, X)
+    pandas = _model.require_pandas("feature_relevance")
+    metric = _model.fitted_metric("feature_relevance", model)
+    Y = _model.mapped_samples(metric, X)
     if len(Y) < 2:
         raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")
-    samples = before_the_map("feature_relevance", metric, np.asarray(X, dtype=np.float64))
+    samples = _model.before_the_map("feature_relevance", metric, np.asarray(X, dtype=np.float64))
     centred, mapped = samples - samples.mean(axis=0), Y - Y.mean(axis=0)
     # sum_g M_fg Cov_fg = sum_c L_cf Cov(x_f, y_c), with y = L x.
     parts = np.sum(metric.components_.T * (centred.T @ mapped), axis=1)
     total = float(np.sum(mapped**2))
     if total == 0:
         raise ValueError("All rows of X are at distance zero under the metric: no shares exist.")
-    names = feature_names(metric)
-    if has_places(metric):
-        parts, of_modes = split_columns(metric, parts)
+    names = _model.feature_names(metric)
+    if _model.has_places(metric):
+        parts, of_modes = _model.split_columns(metric, parts)
         names, parts = [*names, "modes"], np.append(parts, of_modes.sum())
     return pandas.Series(parts / total, index=names, name="relevance")
 
@@ -127,8 +116,8 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
     x1  2.0  5.0           9.0   0.36
     x2  3.0  7.0          16.0   0.64
     """
-    pandas = require_pandas("explain_distance")
-    metric = fitted_metric("explain_distance", model)
+    pandas = _model.require_pandas("explain_distance")
+    metric = _model.fitted_metric("explain_distance", model)
     points = []
     for name, given in (("a", a), ("b", b)):
         point = np.asarray(given, dtype=np.float64)
@@ -138,13 +127,13 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
         if not np.all(np.isfinite(point)):
             raise ValueError(f"{wanted}, got {point[~np.isfinite(point)][0]} among them.")
         points.append(point)
-    inner = before_the_map("explain_distance", metric, np.array(points))
+    inner = _model.before_the_map("explain_distance", metric, np.array(points))
     difference = inner[0] - inner[1]
     parts = difference * (metric.components_.T @ (metric.components_ @ difference))
-    total, names, values = parts.sum(), feature_names(metric), np.array(points)
-    if has_places(metric):
-        parts, of_modes = split_columns(metric, parts)
-        members = metric.memberships(like_training(metric, np.array(points))).toarray()
+    total, names, values = parts.sum(), _model.feature_names(metric), np.array(points)
+    if _model.has_places(metric):
+        parts, of_modes = _model.split_columns(metric, parts)
+        members = metric.memberships(_model.like_training(metric, np.array(points))).toarray()
         named = np.flatnonzero(members.any(axis=0))
         names = names + [f"mode {k}" for k in named]
         parts = np.concatenate([parts, of_modes[named]])
@@ -189,7 +178,7 @@ def effective_rank(model: BaseEstimator) -> float:
     >>> round(effective_rank(Euclidean().fit(np.eye(3))), 6)
     3.0
     """
-    components = fitted_metric("effective_rank", model).components_.astype(np.float64)
+    components = _model.fitted_metric("effective_rank", model).components_.astype(np.float64)
     spectrum = np.linalg.svd(components, compute_uv=False) ** 2
     if spectrum.sum() == 0:
         return 0.0
@@ -276,20 +265,20 @@ def mode_map(
     >>> bool(np.isclose(found.links.sum(), 1))
     True
     """
-    metric = fitted_metric("mode_map", model)
+    metric = _model.fitted_metric("mode_map", model)
     if not hasattr(metric, "centers_") or isinstance(metric, LocalMDaML):
         raise TypeError(f"mode_map needs a model with modes, MDaML; got {type(metric).__name__}.")
-    Y = mapped_samples(metric, X)
+    Y = _model.mapped_samples(metric, X)
     if triplets is not None:
         near = check_triplets(triplets, len(Y), get_index(X))[:, :2]
-    elif are_training_rows("mode_map", metric, Y, training_rows):
+    elif _model.are_training_rows("mode_map", metric, Y, training_rows):
         near = (metric.triplets_ if metric.comparisons_ is None else metric.comparisons_)[:, :2]
     else:
         raise ValueError(
             f"X has {len(Y)} rows, not the {len(metric.weights_)} of fit: pass triplets= of these "
             "rows."
         )
-    weights = mode_weights("mode_map", metric, Y, training_rows)
+    weights = _model.mode_weights("mode_map", metric, Y, training_rows)
     assert weights is not None
     half = weights[near[:, 0]].T @ weights[near[:, 1]] / len(near)
     return ModeMap(weights.argmax(axis=1), weights, 0.5 * (half + half.T))

@@ -13,16 +13,7 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.names import to_array
-from mdaml.inspection._crossfit import (
-    UNLABELLED,
-    Seed,
-    deal,
-    find_units,
-    has_learned_from,
-    learner_of,
-    maps_without,
-    samples_of,
-)
+from mdaml.inspection import _crossfit
 from mdaml.inspection._model import mapped_samples, metric_and_samples, require_pandas
 from mdaml.inspection._suspicion import FlipModel, relative_margins
 from mdaml.kernels.products import one_blas_thread
@@ -44,7 +35,7 @@ def audit_labels(
     *,
     n_neighbors: int = 5,
     refit: bool | str = "auto",
-    random_state: Seed = 0,
+    random_state: _crossfit.Seed = 0,
 ) -> "DataFrame":
     """Report which labels are probably wrong, by distances that these labels did not influence.
 
@@ -128,16 +119,16 @@ def audit_labels(
     classes = Classes.from_labels("audit_labels", labels)
     judge = partial(_judge, classes=classes, n_neighbors=n_neighbors)
     found = None
-    learner = None if refit is False else learner_of(model, random_state)
+    learner = None if refit is False else _crossfit.learner_of(model, random_state)
     if refit is not False and learner is None:
         _warn_of_own_labels("it was made by fold_pipeline; pass the pipeline")
     elif refit is not False:
-        codes = np.full(len(Y), UNLABELLED)
+        codes = np.full(len(Y), _crossfit.UNLABELLED)
         codes[classes.rows] = classes.of
-        inner, units = samples_of(metric, X), find_units(seen, Y)
+        inner, units = _crossfit.samples_of(metric, X), _crossfit.find_units(seen, Y)
         try:
-            if refit is True or has_learned_from(metric, learner, inner, codes):
-                fold = deal(codes, units, check_random_state(random_state))
+            if refit is True or _crossfit.has_learned_from(metric, learner, inner, codes):
+                fold = _crossfit.deal(codes, units, check_random_state(random_state))
                 found = _cross_fit(learner, inner, classes, fold, judge)
         except ValueError as error:  # too few labels of a class, or none, in a part
             _warn_of_own_labels(str(error).rstrip("."))
@@ -185,13 +176,13 @@ def _cross_fit(
     judge: Callable[[FloatArray], _Judgement],
 ) -> _Judgement:
     """Judge each label by a metric that did not learn from it."""
-    codes = np.full(len(fold), UNLABELLED)
+    codes = np.full(len(fold), _crossfit.UNLABELLED)
     codes[classes.rows] = classes.of
     left_out = np.zeros(len(codes), bool)
     for _ in range(2):
         slack = np.empty(len(classes.rows))
         other, is_alone = np.zeros(len(slack), np.int64), np.zeros(len(slack), bool)
-        for held, Y in maps_without(learner, X, codes, fold, left_out):
+        for held, Y in _crossfit.maps_without(learner, X, codes, fold, left_out):
             rows = held[classes.rows]
             for part, judged in zip((slack, other, is_alone), judge(Y), strict=True):
                 part[rows] = judged[rows]

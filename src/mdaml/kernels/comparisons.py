@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import fast_loop
-from mdaml.kernels.pairs import pair_sq_dists, smooth_hinge
-from mdaml.kernels.prefetch import pairs_ahead, prefetch_row
+from mdaml.kernels.pairs import four_sq_dists_loop, pair_sq_dists, smooth_hinge
+from mdaml.kernels.prefetch import pairs_ahead
 from mdaml.kernels.threads import share
 
 ByNear = tuple[IntArray, IntArray, IntArray, FloatArray]
@@ -106,19 +106,7 @@ def comparison_losses_along(
 
 @fast_loop
 def _four_sq_dists(begin, end, Y, ahead, scales, pairs, out):
-    for p in range(begin, end):
-        if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(Y, pairs[p + ahead, 1])
-        i, j = pairs[p, 0], pairs[p, 1]
-        s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
-        for c in range(Y.shape[1]):
-            diff = Y[i, c] - Y[j, c]
-            square = diff * diff
-            s0 += square * scales[0, c]
-            s1 += square * scales[1, c]
-            s2 += square * scales[2, c]
-            s3 += square * scales[3, c]
-        out[p, 0], out[p, 1], out[p, 2], out[p, 3] = s0, s1, s2, s3
+    four_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out[begin:])
 
 
 @fast_loop

@@ -213,7 +213,7 @@ def _lowest_of_groups(values, lowest):
 
 @fast_loop
 def _find_close(values, most, out):
-    """List the values that are no higher; their number. Without a branch, which none can guess."""
+    """List the values that are no higher, without branches; return their number."""
     n_close = 0
     for e in range(len(values)):
         out[n_close] = e

@@ -69,7 +69,7 @@ def pair_sq_dists(
     scales: FloatArray | None = None,
     dtype: npt.DTypeLike = np.float64,
 ) -> FloatArray:
-    """Squared distance of the two rows of Y that each pair names, columns scaled if so wanted."""
+    """Squared distance of the two rows of Y that each pair names, columns scaled or not."""
     pairs = np.ascontiguousarray(pairs, np.int32)  # as in Comparisons: compiled once
     out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
@@ -118,6 +118,24 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
             diff = Y[pairs[p, 0], c] - Y[pairs[p, 1], c]
             total += scales[c] * diff * diff
         out[p - begin] = total
+
+
+@fast_loop
+def four_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
+    """Squared distances of the pairs begin to end for each of four scalings, (n, 4)."""
+    for p in range(begin, end):
+        if ahead > 0 and p + ahead < len(pairs):
+            prefetch_row(Y, pairs[p + ahead, 1])
+        i, j, n = pairs[p, 0], pairs[p, 1], p - begin
+        s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
+        for c in range(Y.shape[1]):
+            diff = Y[i, c] - Y[j, c]
+            square = diff * diff
+            s0 += square * scales[0, c]
+            s1 += square * scales[1, c]
+            s2 += square * scales[2, c]
+            s3 += square * scales[3, c]
+        out[n, 0], out[n, 1], out[n, 2], out[n, 3] = s0, s1, s2, s3
 
 
 def laplacian_product(

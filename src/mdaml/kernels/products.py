@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,45 +45,35 @@ def blocks(begin: int, end: int, n_rows: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + n_rows, end)
 
 
-class _OneBlasThread:
-    """The limit holds for the whole process: of fits that overlap the last one lifts it."""
-
-    def __init__(self) -> None:
-        self.lock, self.n_users, self.limit = Lock(), 0, None
-
-    def enter(self) -> None:
-        """Set the limit, unless it is set."""
-        with self.lock:
-            if self.n_users == 0:
-                self.limit = _controller().limit(limits=1, user_api="blas")
-            self.n_users += 1
-
-    def leave(self) -> None:
-        """Lift the limit, unless others need it."""
-        with self.lock:
-            self.n_users -= 1
-            if self.n_users == 0 and self.limit is not None:
-                self.limit.restore_original_limits()
+def _no_fits() -> SimpleNamespace:
+    """Return the limit of BLAS, which holds for the process: the last of several fits lifts it."""
+    return SimpleNamespace(lock=Lock(), n_fits=0, limit=None)
 
 
-_one_blas_thread = _OneBlasThread()
+_blas = _no_fits()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread for a while, in the whole process."""
-    limit = _one_blas_thread  # a child that is forked meanwhile has another
-    limit.enter()
+    blas = _blas  # a child that is forked meanwhile has another
+    with blas.lock:
+        if blas.n_fits == 0:
+            blas.limit = _controller().limit(limits=1, user_api="blas")
+        blas.n_fits += 1
     try:
         yield
     finally:
-        limit.leave()
+        with blas.lock:
+            blas.n_fits -= 1
+            if blas.n_fits == 0:
+                blas.limit.restore_original_limits()
 
 
 def _after_fork() -> None:
     """Forget the fits of threads that do not live on in a child."""
-    global _one_blas_thread
-    _one_blas_thread = _OneBlasThread()
+    global _blas
+    _blas = _no_fits()
 
 
 if hasattr(os, "register_at_fork"):

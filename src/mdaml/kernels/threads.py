@@ -32,7 +32,7 @@ _allowed: ContextVar[int] = ContextVar("allowed", default=1_000_000)
 
 @contextmanager
 def threads_at_most(n: int) -> Iterator[None]:
-    """Use no more threads than these for work that starts in this context."""
+    """Use at most n threads for work that starts in this context."""
     before = _allowed.set(n)
     try:
         yield
@@ -75,7 +75,7 @@ def side_by_side(
         try:
             yield from (one.result() for one in made)
         finally:
-            for one in made:  # after an error, or when nobody wants the rest
+            for one in made:  # after an error, or when the caller stops
                 one.cancel()
 
 

@@ -14,13 +14,14 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import fast_loop
 from mdaml.kernels.pairs import (
     diagonal_part,
+    four_sq_dists_loop,
     pair_sq_dists_loop,
     smooth_hinge,
     subtract_rows,
     sum_by_anchors,
     with_degrees,
 )
-from mdaml.kernels.prefetch import pairs_ahead, prefetch_row
+from mdaml.kernels.prefetch import pairs_ahead
 from mdaml.kernels.threads import share
 
 Lists = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
@@ -180,19 +181,7 @@ def _triplet_losses_along(begin, end, Y, ahead, scales, lists, pair_weights, los
     sq_dists, far_dists = np.empty((4, widths[0])), np.empty((4, widths[1] + 8))
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
-        for p in range(offset, stop):
-            if ahead > 0 and p + ahead < len(pairs):
-                prefetch_row(Y, pairs[p + ahead, 1])
-            i, j, n = pairs[p, 0], pairs[p, 1], p - offset
-            s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
-            for c in range(Y.shape[1]):
-                diff = Y[i, c] - Y[j, c]
-                square = diff * diff
-                s0 += square * scales[0, c]
-                s1 += square * scales[1, c]
-                s2 += square * scales[2, c]
-                s3 += square * scales[3, c]
-            sq_dists[0, n], sq_dists[1, n], sq_dists[2, n], sq_dists[3, n] = s0, s1, s2, s3
+        four_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists.T)
         current, n_padded = -1, 0
         for p in range(offset, stop):
             if first[p] == last[p]:

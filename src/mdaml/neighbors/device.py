@@ -213,10 +213,7 @@ class DeviceSearch:
         return tried, self.among(tried, slice(None), self._single)
 
     def among(
-        self,
-        queries: torch.Tensor,
-        candidates: slice | torch.Tensor,
-        points: _Points | None = None,
+        self, queries: torch.Tensor, candidates: slice | torch.Tensor, points: _Points | None = None
     ) -> torch.Tensor:
         """Return the nearest of some candidates, a slice or places, to each of some samples."""
         points = self._points if points is None else points

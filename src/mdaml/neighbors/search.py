@@ -52,7 +52,7 @@ def has_gpu() -> bool:
 
 
 def is_for_gpu(device: str | None, n_queries: int, n_rows: int, n_features: int) -> bool:
-    """Return whether neighbours are to be searched on a GPU: there is one, and it pays."""
+    """Return whether to search neighbours on a GPU: there is one, and it is faster."""
     is_large = float(n_queries) * n_rows * n_features >= _WORTH_A_GPU
     # A model may be used on a machine without the GPU it was fitted on.
     return is_large and device in ("cuda", "auto") and has_gpu()

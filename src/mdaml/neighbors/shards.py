@@ -17,14 +17,8 @@ import numpy as np
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.neighbors import nearest
 from mdaml.kernels.products import one_blas_thread
+from mdaml.neighbors import trees
 from mdaml.neighbors.search import Wanted, is_exact
-from mdaml.neighbors.trees import (
-    MOST_TURNS,
-    N_TRIED,
-    NeighborLists,
-    improve,
-    search_all,
-)
 
 _ROWS_OF_A_CELL = 2_000  # at least: fewer rows are searched by fewer workers
 _SAMPLE, _SAMPLE_OF_A_CELL = 20_000, 1_000  # rows that trees are grown from, at least
@@ -170,7 +164,7 @@ class Members(NamedTuple):
 
     def with_lists(self, wanted: Wanted) -> "Members":
         """Return the rows with empty lists for as many neighbours as are wanted."""
-        lists = NeighborLists.none(len(self.rows), wanted)
+        lists = trees.NeighborLists.none(len(self.rows), wanted)
         return self._replace(known=lists.places, dists=lists.dists)
 
     def chosen(self, numbers: IntArray, number: int) -> "Members":
@@ -187,12 +181,12 @@ class Members(NamedTuple):
         if len(self.rows) == 0:
             return self
         union = Members.joined([Members.of(*self[:3]), *others])
-        lists = improve(
+        lists = trees.improve(
             union.X,
             union.bounds,
             union.rows,
             union.find(self.rows),
-            NeighborLists(union.find(self.known), self.dists, split),
+            trees.NeighborLists(union.find(self.known), self.dists, split),
             np.random.default_rng(seed),
         )
         return self._replace(known=union.names(lists.places), dists=lists.dists)
@@ -204,13 +198,13 @@ class Members(NamedTuple):
 
     def results(self, wanted: Wanted) -> tuple[IntArray, IntArray, IntArray]:
         """Return the rows, and their nearest of both kinds."""
-        split = NeighborLists.none(0, wanted).split
+        split = trees.NeighborLists.none(0, wanted).split
         return self.rows, self.known[:, : wanted[0]], self.known[:, split : split + wanted[1]]
 
     def true_neighbors(self, tried: "Members", wanted: Wanted) -> tuple[IntArray, FloatArray]:
         """Return the nearest of the rows tried among these rows, and among themselves."""
         union = Members.joined([self, tried])
-        places, dists = search_all(union.X, union.bounds, union.find(tried.rows), wanted)
+        places, dists = trees.search_all(union.X, union.bounds, union.find(tried.rows), wanted)
         return union.names(places), dists
 
     def cells(self, cuts: Sequence[Cut]) -> IntArray:
@@ -267,14 +261,14 @@ def _search_in_turns(
     firsts = rows[np.unique(bounds[:, 0])[:_LANDMARKS]]
     asked = [task(i, Members.among, h, np.union1d(drawn, firsts)) for i, h in enumerate(homes)]
     sample = Members.joined(workers.fetch(asked))
-    tried = sample.take(np.sort(sample.find(drawn[:N_TRIED])))
+    tried = sample.take(np.sort(sample.find(drawn[: trees.N_TRIED])))
     marks = sample.take(sample.find(np.union1d(drawn[:_LANDMARKS], firsts)))
     asked = [task(i, Members.true_neighbors, h, tried, wanted) for i, h in enumerate(homes)]
     true = _merged(workers.fetch(asked), wanted)
     landmarks = workers.share(marks)
     parts = [task(i, Members.with_lists, home, wanted) for i, home in enumerate(homes)]
-    for turn in range(MOST_TURNS):
-        cuts, found = grow_cells(sample, n_cells, rng), NeighborLists.none(len(true), wanted)
+    for turn in range(trees.MOST_TURNS):
+        cuts, found = grow_cells(sample, n_cells, rng), trees.NeighborLists.none(len(true), wanted)
         numbers = [task(i, Members.cells, part, cuts) for i, part in enumerate(parts)]
         dealt = []
         for w in range(n_cells):
@@ -297,7 +291,7 @@ def _search_in_turns(
 def _merged(found: Sequence[tuple[IntArray, FloatArray]], wanted: Wanted) -> IntArray:
     """Return the nearest rows of all that the shards found, as in :class:`NeighborLists`."""
     rows, dists = (np.hstack([part[k] for part in found]) for k in (0, 1))
-    merged = NeighborLists.none(len(rows), wanted)
+    merged = trees.NeighborLists.none(len(rows), wanted)
     width, split = merged.places.shape[1], merged.split
     kind = np.tile(np.arange(width) >= split, len(found))
     for t, far in product(range(len(rows)), (False, True)):

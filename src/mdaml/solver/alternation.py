@@ -89,12 +89,7 @@ class Alternation:
         )
 
     def run(
-        self,
-        state: State,
-        *,
-        max_iter: int,
-        tol: float,
-        callback: Callback | None = None,
+        self, state: State, *, max_iter: int, tol: float, callback: Callback | None = None
     ) -> Outcome:
         """Improve centres, weights and metric in turn until the objective settles.
 

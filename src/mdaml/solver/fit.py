@@ -1,9 +1,11 @@
 """What came of a fit, and the learned attributes that it gives an estimator."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from mdaml._typing import FloatArray, IntArray
+from sklearn.base import BaseEstimator
+
+from mdaml._typing import Array, FloatArray, IntArray, Params
+from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.spec import Spec
@@ -25,14 +27,14 @@ class Fit:
     mean_loss: float  # of the comparisons, weighted; with a zero metric it is 1/2
     status: Status  # of the last pass
     n_last: int  # rounds of the last pass
-    persons: dict[str, Any] | None = None  # name, answers, error and weight of each
+    persons: dict[str, Array] | None = None  # name, answers, error and weight of each
 
-    def attributes(self, said: Any, mean: FloatArray) -> dict[str, Any]:
+    def attributes(self, supervision: Constraints | Classes, mean: FloatArray) -> Params:
         """Return the learned attributes of an estimator, all but ``components_``.
 
-        ``said`` is what was passed to fit, ``mean`` the mean of the samples.
+        ``supervision`` is what was passed to fit, ``mean`` the mean of the samples.
         """
-        return comparison_attributes(said, self.comparisons) | {
+        return comparison_attributes(supervision, self.comparisons) | {
             "triplet_weight_": self.spec.triplet_weight,
             "eta_": self.spec.eta,
             "ridge_": self.spec.ridge,
@@ -61,18 +63,20 @@ def _clarity(weights: FloatArray) -> float:
     return float((weights.max(axis=1).mean() * n_modes - 1.0) / (n_modes - 1.0))
 
 
-def comparisons_of(model: Any, n_points: int) -> Constraints:
+def comparisons_of(model: BaseEstimator, n_points: int) -> Constraints:
     """Return the comparisons in force, from the learned attributes that say so."""
     if model.comparisons_ is None:
         return Constraints.of_triplets(model.triplets_, n_points)
     return Constraints.of_quadruplets(model.comparisons_, model.comparison_weights_, n_points)
 
 
-def comparison_attributes(said: Any, comparisons: Constraints) -> dict[str, Any]:
+def comparison_attributes(supervision: Constraints | Classes, comparisons: Constraints) -> Params:
     """Return the learned attributes that say which comparisons are in force."""
     made = len(comparisons.quadruplets) > 0
     return {
-        "triplets_": said.triplets if made else comparisons.triplets,
+        "triplets_": supervision.triplets
+        if isinstance(supervision, Constraints) and made
+        else comparisons.triplets,
         "comparisons_": comparisons.quadruplets if made else None,
         "comparison_weights_": comparisons.weights if made else None,
     }

@@ -1,11 +1,10 @@
 """Line search: a lower point along a curve, from values and slopes."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mdaml.solver.objective import Path
+from mdaml.solver.objective import Path, Point
 
 SUFFICIENT_DECREASE = 1e-4  # Wolfe conditions
 CURVATURE = 0.4
@@ -21,7 +20,7 @@ class Trial:
     slope: float
 
 
-def lower_point(path: Path, start: Trial, step: float) -> tuple[Any, float] | None:
+def lower_point(path: Path, start: Trial, step: float) -> tuple[Point, float] | None:
     """Return a point that meets the Wolfe conditions, or the lowest met, and its step.
 
     A trial is one pass over the data, which yields value, slope and, if it is accepted, the next

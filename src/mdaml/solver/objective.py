@@ -11,12 +11,15 @@ from mdaml.solver.geometry import log_det
 from mdaml.solver.modes import Modes, clustering_scatter
 from mdaml.solver.store import Importance, Store
 
+# A metric with what a space keeps of it; the solver only hands it back.
+Point = Any
+
 
 class Path(Protocol):
     """An objective along one curve of its space."""
 
     @property
-    def origin(self) -> Any:
+    def origin(self) -> Point:
         """The point where the curve starts; in a moving frame, in that of the curve."""
 
     @property
@@ -38,31 +41,31 @@ class Path(Protocol):
         order.
         """
 
-    def at(self, step: float) -> Any:
+    def at(self, step: float) -> Point:
         """Return the point reached by a step: one pass over the pairs."""
 
-    def slope(self, point: Any) -> float:
+    def slope(self, point: Point) -> float:
         """Return the derivative along the curve at one of its points."""
 
 
 class Space(Protocol):
     """A set of metrics with coordinates; the solver knows no more of it."""
 
-    def at(self, objective: "Objective", F: FloatArray) -> Any:
+    def at(self, objective: "Objective", F: FloatArray) -> Point:
         """Return the point ``M = F F^T``."""
 
     def along(
-        self, objective: "Objective", point: Any, gradient: FloatArray, direction: FloatArray
+        self, objective: "Objective", point: Point, gradient: FloatArray, direction: FloatArray
     ) -> Path:
         """Return the objective along a curve; what the point holds may be overwritten."""
 
-    def gradient(self, objective: "Objective", point: Any) -> FloatArray:
+    def gradient(self, objective: "Objective", point: Point) -> FloatArray:
         """Return the gradient in the coordinates of the point."""
 
-    def steepest(self, objective: "Objective", point: Any, gradient: FloatArray) -> FloatArray:
+    def steepest(self, objective: "Objective", point: Point, gradient: FloatArray) -> FloatArray:
         """Return the direction of steepest descent at a point, preconditioned or not."""
 
-    def gain(self, point: Any, gradient: FloatArray) -> float:
+    def gain(self, point: Point, gradient: FloatArray) -> float:
         """Return how much a relative change of the metric along the gradient would gain."""
 
 
@@ -116,11 +119,11 @@ class Objective:
     ridge: float
     anchor: Anchor = NO_ANCHOR
 
-    def at(self, F: FloatArray) -> Any:
+    def at(self, F: FloatArray) -> Point:
         """Return the point ``M = F F^T``."""
         return self.space.at(self, F)
 
-    def along(self, point: Any, gradient: FloatArray, direction: FloatArray) -> Path:
+    def along(self, point: Point, gradient: FloatArray, direction: FloatArray) -> Path:
         """Return the objective along the curve that leaves a point in a direction."""
         return self.space.along(self, point, gradient, direction)
 

@@ -10,11 +10,10 @@ So the sum over persons is one more function of the metric to minimise: the loss
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from mdaml._typing import BoolArray, FloatArray
+from mdaml._typing import Array, BoolArray, FloatArray
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import pair_sq_dists
@@ -87,12 +86,14 @@ class Reliability:
         the objective stays the same function. The anchor has its strength already.
         """
         answers = self.base * self.weights[self.persons.codes]
-        said = Constraints.of_quadruplets(comparisons.quadruplets, answers, comparisons.n_points)
+        supervision = Constraints.of_quadruplets(
+            comparisons.quadruplets, answers, comparisons.n_points
+        )
         spec, mean = alternation.spec, float(answers.mean())
         spec = replace(spec, triplet_weight=spec.triplet_weight * mean, anchor=spec.anchor / mean)
-        return replace(alternation, store=alternation.store.compare(said), spec=spec)
+        return replace(alternation, store=alternation.store.compare(supervision), spec=spec)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, Array]:
         """Return one entry for each person: name, answers, error, weight."""
         names = self.persons.names
         return {

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from mdaml._progress import report
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Rng
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
@@ -33,7 +33,7 @@ class Problem:
     supervision: Classes | Constraints
     persons: Persons | None = None
 
-    def start(self, store: Store, rng: np.random.RandomState) -> "Run":
+    def start(self, store: Store, rng: Rng) -> "Run":
         """Return a run of which no round is made, or the first if that was needed to start."""
         report("start")
         spec = count_modes(self.spec, store)
@@ -47,9 +47,7 @@ class Problem:
         run = Run(self, store, alternation, comparisons, start.F, modes, rng)
         return run.scale_start() if spec.scale_metric and not spec.keep_start else run
 
-    def resume(
-        self, store: Store, rng: np.random.RandomState, F: FloatArray, centers: FloatArray
-    ) -> "Run":
+    def resume(self, store: Store, rng: Rng, F: FloatArray, centers: FloatArray) -> "Run":
         """Return a run from a metric and centres that were learned before; the anchor stays.
 
         ``centers`` are less the mean of the samples. Neighbours are not searched again later.
@@ -65,7 +63,7 @@ class Problem:
         alternation = resolve_weight(alternation, F, modes)
         return Run(self, store, alternation, comparisons, F, modes, rng)
 
-    def solve(self, store: Store, rng: np.random.RandomState) -> Fit:
+    def solve(self, store: Store, rng: Rng) -> Fit:
         """Return what a whole run learns from the samples of a store."""
         with store.threads():
             return self.start(store, rng).complete().finish()
@@ -95,7 +93,7 @@ class Run:
     comparisons: Constraints
     F: FloatArray  # (d, r) factor of the metric
     modes: Modes
-    rng: np.random.RandomState
+    rng: Rng
     passes: tuple[Pass, ...] = (Pass(),)
     mean_loss: float = float("nan")
     alike: Alternation | None = None  # with persons: all answers count alike
@@ -189,9 +187,7 @@ class Run:
         if "anchor" in cells:
             posed = self.problem.spec  # an anchor is as strong as the weight before it is resolved
             spec = replace(
-                alternation.spec,
-                triplet_weight=posed.triplet_weight,
-                mean_weight=posed.mean_weight,
+                alternation.spec, triplet_weight=posed.triplet_weight, mean_weight=posed.mean_weight
             )
             start = start_metric(spec, alternation.store, self.rng)
             alternation = replace(alternation, spec=spec, space=start.space, anchor=start.anchor)
@@ -204,10 +200,7 @@ class Run:
         reliable = Reliability.of_all(persons, self.comparisons.weights, losses, violated)
         made = replace(self.passes[-1], term=self._error_term(reliable))
         return replace(
-            self,
-            passes=(*self.passes[:-1], made),
-            alike=self.alternation,
-            reliability=reliable,
+            self, passes=(*self.passes[:-1], made), alike=self.alternation, reliability=reliable
         )
 
     def reweigh(self) -> "Run":
@@ -321,7 +314,7 @@ def count_modes(spec: Spec, store: Store) -> Spec:
 
 
 def resolve_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> Alternation:
-    """Return the alternation with the weight of a mean comparison as that of all, if so meant."""
+    """Return the alternation with the total weight, if that of a mean comparison was given."""
     spec = alternation.spec
     if not spec.mean_weight:
         return alternation
@@ -333,11 +326,7 @@ def resolve_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> Alt
 
 
 def draw_comparisons(
-    spec: Spec,
-    store: Store,
-    supervision: Classes | Constraints,
-    F: FloatArray,
-    rng: np.random.RandomState,
+    spec: Spec, store: Store, supervision: Classes | Constraints, F: FloatArray, rng: Rng
 ) -> Constraints:
     """Return the comparisons passed, or triplets drawn from labels under the metric of F."""
     if isinstance(supervision, Constraints):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Rng
 from mdaml.solver.alternation import Alternation, Outcome, State
 from mdaml.solver.modes import Modes
 from mdaml.solver.objective import NO_ANCHOR, Anchor, Space
@@ -37,7 +37,7 @@ class Start:
     anchor: Anchor = NO_ANCHOR
 
 
-def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> Start:
+def start_metric(spec: Spec, store: Store, rng: Rng) -> Start:
     """Return where the metrics are, start, and are drawn to."""
     if spec.rank is not None:
         return _start_of_low_rank(spec, spec.rank, store, rng)
@@ -61,7 +61,7 @@ def start_metric(spec: Spec, store: Store, rng: np.random.RandomState) -> Start:
     return Start(FullRank(), F, anchor)
 
 
-def _start_of_low_rank(spec: Spec, rank: int, store: Store, rng: np.random.RandomState) -> Start:
+def _start_of_low_rank(spec: Spec, rank: int, store: Store, rng: Rng) -> Start:
     axes, variances, level = store.leading_axes(max(rank, N_AXES), rng)
     space = LowRank.among(store, axes, variances, level)
     inverse: FloatArray = np.ones((1, 1))
@@ -91,7 +91,7 @@ def _anchor(spec: Spec, d: int, inverse: FloatArray, mean_sq_dist: float) -> Anc
     return Anchor(strength, inverse / multiple)
 
 
-def _of_full_column_rank(F: FloatArray, rng: np.random.RandomState) -> FloatArray:
+def _of_full_column_rank(F: FloatArray, rng: Rng) -> FloatArray:
     """Return F with columns that are zero replaced by short ones across the others."""
     empty = np.flatnonzero(np.abs(F).max(axis=0) == 0.0)
     if len(empty) == 0:
@@ -121,7 +121,7 @@ def leading_factor(
     return F
 
 
-def low_rank_part(M: FloatArray, store: Store, rank: int, rng: np.random.RandomState) -> FloatArray:
+def low_rank_part(M: FloatArray, store: Store, rank: int, rng: Rng) -> FloatArray:
     """Return a factor of the metric of a rank that keeps most of what M sees in the samples.
 
     The samples mapped by a factor of M are reduced to their principal axes; of the identity this
@@ -147,7 +147,7 @@ def whitening_factor(covariance: FloatArray, ridge: float = 0.1) -> FloatArray:
     return F * np.sqrt(np.trace(covariance) / np.vdot(covariance @ F, F))
 
 
-def start_modes(spec: Spec, store: Store, rng: np.random.RandomState) -> Modes:
+def start_modes(spec: Spec, store: Store, rng: Rng) -> Modes:
     """Return the first modes: weights, and the weighted means of the samples."""
     if isinstance(spec.weights, np.ndarray):
         weights = store.given_weights(spec.weights, spec.eta)

@@ -3,9 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
-import numpy as np
-
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Rng
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 
@@ -36,7 +34,7 @@ class Store(Protocol):
         """The mean of the samples before they were centred, (d,), in the precision of X."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Dtype:
         """The precision of the samples."""
 
     @property
@@ -153,21 +151,19 @@ class Store(Protocol):
     def covariance(self) -> FloatArray:
         """Return ``X^T X / N``."""
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+    def count_modes(self, most: int, rng: Rng) -> int:
         """Return how many modes the samples seem to have, at most so many."""
 
-    def leading_axes(
-        self, n_axes: int, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def leading_axes(self, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
         """Return principal axes (d, m), their variances (m,), and the mean of all d variances."""
 
     def given_weights(self, weights: FloatArray, eta: float) -> Weights:
         """Return weights (N, K) made to sum to one, off zero."""
 
-    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Weights:
+    def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> Weights:
         """Return the posteriors of a Gaussian mixture."""
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Weights:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: Rng) -> Weights:
         """Return weight one for the nearest k-means centre."""
 
     def weighted_means(self, weights: Weights) -> tuple[FloatArray, FloatArray]:

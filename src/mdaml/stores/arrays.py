@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Rng
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import greedy_colors
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 else:
     Array = FloatArray  # torch is loaded only if a device is asked for
 
-Precision: TypeAlias = np.dtype[Any]
 # The near pairs of each sample: where its list begins, the other samples, the pairs; or tensors.
 Graph: TypeAlias = tuple[IntArray, IntArray, IntArray]
 
@@ -237,12 +236,12 @@ class ArrayStore(ABC):
 
     # The start.
 
-    def some_rows(self, most: int, rng: np.random.RandomState) -> Array:
+    def some_rows(self, most: int, rng: Rng) -> Array:
         """Return at most so many samples, drawn at random."""
         some = mixture.some_of(self.shape[0], most, rng)
         return self.rows[:] if some is None else self.rows[self.put(some)]
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+    def count_modes(self, most: int, rng: Rng) -> int:
         some = self.some_rows(mixture.MAX_ROWS_TO_COUNT, rng)
         return mixture.count_modes(self.host(some), most, rng)
 

@@ -6,12 +6,12 @@ from typing import Self
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray
 from mdaml._validation import check_magnitude
 from mdaml.kernels.pairs import laplacian_half_scatter
 from mdaml.kernels.products import blocks, rows_per_block, rows_times
 from mdaml.kernels.triplets import triplet_half_scatter
-from mdaml.stores.arrays import Precision, Turns
+from mdaml.stores.arrays import Turns
 from mdaml.stores.memory import MemoryStore
 
 
@@ -44,7 +44,7 @@ class CentredRows:
         return self.samples.shape
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         """As of an array."""
         return self.samples.dtype
 
@@ -82,7 +82,7 @@ class BlockStore(MemoryStore):
         return cls(rows, rows.mean)
 
     @property
-    def pair_dtype(self) -> Precision:
+    def pair_dtype(self) -> Dtype:
         """The precision of what is kept for each pair: that of the samples."""
         return self.dtype
 
@@ -92,7 +92,7 @@ class BlockStore(MemoryStore):
         return replace(Turns.from_graph(self.comparisons.near_graph()), graph=None)
 
     def turn(self, Y: FloatArray, A: FloatArray) -> FloatArray:
-        """Turn in place: no one else needs Y."""
+        """Turn in place: Y is not used again."""
         return rows_times(Y, A, out=Y)
 
     def loss_and_half(

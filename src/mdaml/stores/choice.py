@@ -30,7 +30,7 @@ def make_store(
     limit: int | None = None,
     size: Callable[[], "FitSize"] | None = None,
 ) -> ArrayStore:
-    """Return samples where they are to be computed with; refuse what does not fit into a limit.
+    """Return the samples in a store for a device or this machine; refuse what exceeds a limit.
 
     ``device`` as found by :func:`find_device`; ``limit`` in bytes, beyond X and the comparisons.
     """
@@ -89,7 +89,7 @@ class FitSize:
     n_pairs: int  # distinct
     n_comparisons: int
     n_drawn: int = 0  # comparisons that the fit makes or copies itself
-    with_anchor: bool = True  # whether the comparisons are triplets of equal weight
+    are_triplets: bool = True  # comparisons: triplets of equal weight, or weighted quadruplets
     rank: int | None = None  # of the metric; None: full rank
     mapped_start: bool = False  # low rank, and the start is a matrix that maps all samples
     searched: bool = False  # whether neighbours are searched, for labels
@@ -105,13 +105,13 @@ class FitSize:
         # Two starts and their common modes are kept while a round changes one of them.
         second_start = 3 * b * self.n_pairs + 4 * modes if self.two_starts else 0
         metric = 3 * b * self.n_pairs + 5 * modes + self._projections(in_blocks)
-        if not self.with_anchor:  # weights, the comparisons by far pair, and what is kept of each
+        if not self.are_triplets:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
             metric += 4 * b * self.n_pairs + b * self.n_comparisons
         if not in_blocks:
             metric += graph
         weights = (0 if in_blocks else samples) + graph + 4 * b * self.n_pairs + 7 * modes
-        grouping = (16 if self.with_anchor else 64) * self.n_comparisons
+        grouping = (16 if self.are_triplets else 64) * self.n_comparisons
         start = 5 * self.itemsize * min(self.n_samples, MAX_ROWS_FOR_START) * self.n_features
         start += 5 * modes
         start += (samples if self.mapped_start else 0) if in_blocks else 2 * samples
@@ -177,7 +177,7 @@ def fit_size(
     matched = N_MATCHES * n_similar + len(supervision.pairs) - n_similar
     n_direct = len(supervision.triplets) + len(supervision.quadruplets)
     n_pairs, n_all = 2 * n_direct + len(supervision.pairs), n_direct + matched
-    return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=2 * n_all, with_anchor=False)
+    return size(n_pairs=n_pairs, n_comparisons=n_all, n_drawn=2 * n_all, are_triplets=False)
 
 
 def find_device(caller: str, device: str | None) -> str | None:

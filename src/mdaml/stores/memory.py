@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Rng
 from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
@@ -22,15 +22,7 @@ from mdaml.kernels.pairs import laplacian_product, pair_products
 from mdaml.kernels.prefetch import empty_lines
 from mdaml.neighbors.search import nearest_places
 from mdaml.stores import mixture
-from mdaml.stores.arrays import (
-    ArrayStore,
-    Precision,
-    SampleWeights,
-    Turns,
-    is_identity,
-    raised,
-    scale_weights,
-)
+from mdaml.stores.arrays import ArrayStore, SampleWeights, Turns, is_identity, raised, scale_weights
 
 _ROWS_PER_BLOCK = 4096
 
@@ -48,11 +40,11 @@ class MemoryStore(ArrayStore):
         return cls(rows, mean)
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         return self.rows.dtype
 
     @property
-    def pair_dtype(self) -> Precision:
+    def pair_dtype(self) -> Dtype:
         """The precision of what is kept for each pair."""
         return np.dtype(np.float64)
 
@@ -183,24 +175,20 @@ class MemoryStore(ArrayStore):
 
     # The start.
 
-    def leading_axes(
-        self, n_axes: int, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def leading_axes(self, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
         return leading_axes(self.some_rows(mixture.n_rows_for_start(), rng), n_axes, rng)
 
     def given_weights(self, weights: FloatArray, eta: float) -> SampleWeights:
         shares = mixture.positive_shares(weights, self.dtype)
         return SampleWeights(shares, shares**eta)
 
-    def mixture_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> SampleWeights:
+    def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         mean, spread = self._mean_and_spread()
         some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
         estimate = mixture.estimate_mixture(mixture.scale_rows(some, mean, spread), n_modes, rng)
         return self.given_weights(self._weights_from(estimate, n_modes, mean, spread), eta)
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
         kmeans = mixture.estimate_kmeans(some, n_modes, rng)
         return self.given_weights(self._weights_from(kmeans, n_modes), eta)
@@ -234,9 +222,7 @@ class MemoryStore(ArrayStore):
         return out
 
 
-def leading_axes(
-    rows: FloatArray, n_axes: int, rng: np.random.RandomState
-) -> tuple[FloatArray, FloatArray, float]:
+def leading_axes(rows: FloatArray, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
     """Return principal axes of rows by a randomised decomposition, and variances."""
     with config_context(array_api_dispatch=False):
         _, lengths, axes = randomized_svd(

@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Rng
 from mdaml._validation import ignore_warnings
 
 # Rows that the start is estimated from; all rows get their weights from the estimate.
@@ -25,7 +25,7 @@ def n_rows_for_start(n_modes: int = 0) -> int:
     return max(MAX_ROWS_FOR_START, 10 * n_modes)
 
 
-def some_of(n_samples: int, n_rows: int, rng: np.random.RandomState) -> IntArray | None:
+def some_of(n_samples: int, n_rows: int, rng: Rng) -> IntArray | None:
     """Return at most so many rows, drawn at random; None: all of them."""
     if n_samples <= n_rows:
         return None
@@ -74,7 +74,7 @@ class Mixture:
         return n_numbers * float(np.log(len(X))) - 2.0 * len(X) * self.posteriors(X)[0]
 
 
-def estimate_mixture(scaled: FloatArray, n_modes: int, rng: np.random.RandomState) -> Mixture:
+def estimate_mixture(scaled: FloatArray, n_modes: int, rng: Rng) -> Mixture:
     """Return a mixture estimated from scaled rows, by few steps from k-means++ seeds."""
     # Deviates from the paper (6): diagonal covariances and few steps, as good a start for less.
     with _quiet():
@@ -91,7 +91,7 @@ def estimate_mixture(scaled: FloatArray, n_modes: int, rng: np.random.RandomStat
     return mixture
 
 
-def count_modes(rows: FloatArray, most: int, rng: np.random.RandomState) -> int:
+def count_modes(rows: FloatArray, most: int, rng: Rng) -> int:
     """Return how many modes some rows have: 1, 2, 4, ... as long as BIC falls."""
     scaled = scale_rows(rows.astype(np.float64), rows.mean(axis=0), rows.std(axis=0))
     best, lowest = 1, np.inf
@@ -103,7 +103,7 @@ def count_modes(rows: FloatArray, most: int, rng: np.random.RandomState) -> int:
     return best
 
 
-def estimate_kmeans(rows: FloatArray, n_modes: int, rng: np.random.RandomState) -> KMeans:
+def estimate_kmeans(rows: FloatArray, n_modes: int, rng: Rng) -> KMeans:
     """Return k-means centres of some rows."""
     with _quiet():
         return KMeans(n_modes, n_init=1, random_state=rng).fit(rows)

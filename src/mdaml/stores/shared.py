@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partialmethod
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,7 +13,6 @@ import numpy as np
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes, Pairing
 from mdaml.constraints.value import Constraints
-from mdaml.stores.arrays import SampleWeights
 
 # Results of each kind that are kept. Weights are small; the others are as large as a fit. Two are
 # enough for fits that begin alike: the common beginning, and where the last one went.
@@ -76,26 +76,20 @@ class SharedStore:
             key, lambda: self._store.nearest(F, classes, n_similar, n_dissimilar), classes
         )
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
-        return self._drawn("count_modes", (most,), rng)
-
-    def mixture_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> SampleWeights:
-        return self._drawn("mixture_weights", (n_modes, eta), rng)
-
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
-        return self._drawn("kmeans_weights", (n_modes, eta), rng)
-
-    def _drawn(self, name: str, args: tuple[float, ...], rng: np.random.RandomState) -> Any:
+    def _drawn(self, name: str, *args: Any) -> Any:
         """Return what the store draws, and leave the generator as if it had been drawn now."""
+        *sizes, rng = args
 
         def draw() -> tuple[Any, Any]:
-            return getattr(self._store, name)(*args, rng), rng.get_state()
+            return getattr(self._store, name)(*args), rng.get_state()
 
-        made, after = self._memory["weights"].once((name, *args, _state(rng)), draw)
+        made, after = self._memory["weights"].once((name, *sizes, _state(rng)), draw)
         rng.set_state(after)
         return made
+
+    count_modes = partialmethod(_drawn, "count_modes")
+    mixture_weights = partialmethod(_drawn, "mixture_weights")
+    kmeans_weights = partialmethod(_drawn, "kmeans_weights")
 
 
 SharedStores: TypeAlias = dict[str | None, SharedStore]  # of the same samples, by device

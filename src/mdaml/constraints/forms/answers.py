@@ -9,14 +9,21 @@ from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.names import MOST_POINTS, Names, to_array, to_rows
 from mdaml.kernels.pairs import pair_sq_dists
 
-if TYPE_CHECKING:  # the class takes its methods from the forms
-    from mdaml.constraints.value import Constraints
+if TYPE_CHECKING:  # for the signatures of all forms: the class takes its methods from them
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import TransformerMixin
+
+    from mdaml.constraints.lines import LineReader as LineReader
+    from mdaml.constraints.value import Constraints as Constraints
+
+    Metric: TypeAlias = TransformerMixin
 
 # Which answers are wrong, and why; or a function from the place of one to the reason.
 Fault: TypeAlias = tuple[BoolArray, str | Callable[[int], str]]
 Faults: TypeAlias = Iterator[tuple[BoolArray, str]]
 Parsed: TypeAlias = tuple[tuple[Array, ...], list[Fault]]
 Columns: TypeAlias = Mapping[str, ArrayLike]
+Ids: TypeAlias = ArrayLike | None
 
 # Names that columns of a file have for the constraints themselves.
 COLUMNS = ("kind", "a", "b", "c", "d", "label", "weight")
@@ -92,10 +99,10 @@ def refuse_comparisons(why: str, one: str, rows: IntArray, bad: BoolArray) -> No
 def check_rows(
     what: str,
     given: ArrayLike,
-    ids: ArrayLike | None,
+    ids: Ids,
     shape: tuple[int | None, ...],
     *,
-    most: int | None = None,
+    most: int = MOST_POINTS,
     may_miss: bool = False,
 ) -> IntArray:
     """Return rows that answers name, in a shape in which None stands for any size.
@@ -103,7 +110,6 @@ def check_rows(
     With `may_miss` cells may be empty, which gives -1.
     """
     rows = to_rows(what, given, ids, may_miss=may_miss)
-    most = MOST_POINTS if most is None else most
     wanted = "(" + ", ".join("n" if size is None else str(size) for size in shape) + ")"
     fits = rows.ndim == len(shape) and all(
         size in (None, length) for size, length in zip(shape, rows.shape, strict=True)

@@ -1,19 +1,14 @@
 """Choices: is a more like b or like c, one answer a line; they become votes of one person each."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from mdaml.constraints.forms.answers import Parsed
+from mdaml.constraints.forms import answers
 from mdaml.constraints.forms.votes import find_faults
-
-if TYPE_CHECKING:
-    from mdaml.constraints.lines import LineReader
 
 COLUMNS = ("a", "b", "c", "answer")
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return questions and votes of lines, and their faults."""
     questions, faults = reader.find_points(cells[:3])
     place, more = reader.find_places(cells[3], cells[1:3])

@@ -1,27 +1,19 @@
 """Grades: how similar two points are, as a number."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.stats import spearmanr
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.checks import Seed, check_count
 from mdaml.constraints.forms import answers, positives
-from mdaml.constraints.names import get_index
+from mdaml.constraints.names import MOST_POINTS, get_index
 from mdaml.kernels.pairs import pair_sq_dists
-
-if TYPE_CHECKING:  # the class takes its method from here
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
-    from mdaml.constraints.value import Constraints
 
 COLUMNS = ("a", "b", "grade")
 
 
 def _check(
-    caller: str, pairs: ArrayLike, grades: ArrayLike, ids: ArrayLike | None, most: int | None = None
+    caller: str, pairs: ArrayLike, grades: ArrayLike, ids: answers.Ids, most: int = MOST_POINTS
 ) -> tuple[IntArray, FloatArray]:
     """Return rows of the pairs, (n, 2), and their grades."""
     rows = positives.check_rows_of_pairs(pairs, ids, most)
@@ -79,7 +71,7 @@ def turn_grades(
 
 
 def from_grades(
-    cls: type["Constraints"],
+    cls: "type[answers.Constraints]",
     pairs: ArrayLike,
     grades: ArrayLike,
     ids: ArrayLike | None = None,
@@ -89,7 +81,7 @@ def from_grades(
     who: ArrayLike | None = None,
     n_others: int = 6,
     random_state: Seed = 0,
-) -> "Constraints":
+) -> "answers.Constraints":
     """Turn grades of similarity, such as 1 to 7, into quadruplets.
 
     Parameters
@@ -139,7 +131,7 @@ def from_grades(
     return answers.make_constraints(cls, turned, ids, n_points, columns, len(rows))
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return pairs and grades of lines, and their faults."""
     pairs, faults = reader.find_points(cells[:2])
     grades = reader.find_numbers(cells[2])
@@ -147,7 +139,7 @@ def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
 
 
 def score_grades(
-    self: "TransformerMixin",
+    self: "answers.Metric",
     X: ArrayLike,
     pairs: ArrayLike,
     grades: ArrayLike,

@@ -2,38 +2,24 @@
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from mdaml.constraints.forms import (
-    choices,
-    grades,
-    mixture,
-    odd_one_out,
-    pairs,
-    picks,
-    positives,
-    quadruplets,
-    rankings,
-    triplets,
-    votes,
-)
 from mdaml.io.messages import Naming, name_argument, shorten, suggest_name
 
-FORMS: dict[str, ModuleType] = {
-    "triplets": triplets,
-    "pairs": pairs,
-    "quadruplets": quadruplets,
-    "choices": choices,
-    "odd_one_out": odd_one_out,
-    "picks": picks,
-    "rankings": rankings,
-    "votes": votes,
-    "grades": grades,
-    "positives": positives,
-}
-COMPARISONS = {"triplets": triplets, "pairs": pairs, "quadruplets": quadruplets, "mixture": mixture}
+# Files of this folder: the comparisons themselves, then what becomes comparisons.
+_COMPARISONS = ("triplets", "pairs", "quadruplets")
+_ANSWERS = ("choices", "odd_one_out", "picks", "rankings", "votes", "grades", "positives")
+
+
+def _load(*names: str) -> dict[str, ModuleType]:
+    return {name: import_module(f"mdaml.constraints.forms.{name}") for name in names}
+
+
+FORMS = _load(*_COMPARISONS, *_ANSWERS)
+COMPARISONS = _load(*_COMPARISONS, "mixture")
 _MOST_COLUMNS = 1000
 
 
@@ -117,7 +103,7 @@ def find_columns(path: Path, header: Sequence[str], layout: Layout, naming: Nami
 
 
 def suggest_layout(header: Sequence[str], naming: Naming) -> str:
-    """Return a sentence on what to pass for a header that is none of ours."""
+    """Return a sentence on what to pass for an unknown header."""
     names = {name.strip().casefold() for name in header}
     for name, layout in PRESETS.items():
         if names >= set(layout.columns or ()):

@@ -2,28 +2,23 @@
 
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mdaml._typing import BoolArray, IntArray
-from mdaml.constraints.forms import pairs, quadruplets, triplets
-from mdaml.constraints.forms.answers import Fault, Parsed
-
-if TYPE_CHECKING:
-    from mdaml.constraints.lines import LineReader
+from mdaml.constraints.forms import answers, pairs, quadruplets, triplets
 
 COLUMNS = ("kind", "a", "b", "c", "d", "label")
 KINDS: dict[str, ModuleType] = {"triplet": triplets, "pair": pairs, "quadruplet": quadruplets}
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return the kind, the four members and the label of each line, and the faults of lines."""
     n, texts = len(cells[0]), dict(zip(COLUMNS, cells, strict=True))
     kind = reader.look_up(texts["kind"], _parse_kind)
     members, label = np.zeros((n, 4), np.int64), np.zeros(n, np.int64)
     filled = {name: np.fromiter(map(bool, column), bool, n) for name, column in texts.items()}
-    faults: list[Fault] = [
+    faults: list[answers.Fault] = [
         (kind < 0, lambda at: f"kind is {texts['kind'][at]!r}, not triplet, pair or quadruplet")
     ]
     for number, (name, form) in enumerate(KINDS.items()):
@@ -55,7 +50,7 @@ def split_kinds(
     return arrays, np.argsort(kind, kind="stable")
 
 
-def _of_lines(n: int, rows: IntArray, bad: BoolArray, reason: object) -> Fault:
+def _of_lines(n: int, rows: IntArray, bad: BoolArray, reason: object) -> answers.Fault:
     """Return a fault of some of n lines as one of all of them."""
     mask = np.zeros(n, bool)
     mask[rows] = bad

@@ -1,26 +1,19 @@
 """Odd one out: which of three or more items is least like the others."""
 
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
 from mdaml.constraints.forms import answers
-from mdaml.constraints.names import get_index
+from mdaml.constraints.names import MOST_POINTS, get_index
 from mdaml.kernels.pairs import pair_sq_dists
-
-if TYPE_CHECKING:  # the class takes its method from here
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
-    from mdaml.constraints.value import Constraints
 
 COLUMNS = ("item1", "item2", "item3…", "odd")
 
 
 def _check(
-    caller: str, items: ArrayLike, odd: ArrayLike, ids: ArrayLike | None, most: int | None = None
+    caller: str, items: ArrayLike, odd: ArrayLike, ids: answers.Ids, most: int = MOST_POINTS
 ) -> tuple[IntArray, IntArray]:
     """Return rows of the items, (n, k), and the place of the odd one among them, -1 for none."""
     rows = answers.check_rows("items", items, ids, (None, None), most=most)
@@ -64,14 +57,14 @@ def turn_odd_one_out(items: IntArray, odd: IntArray) -> answers.Turned:
 
 
 def from_odd_one_out(
-    cls: type["Constraints"],
+    cls: "type[answers.Constraints]",
     items: ArrayLike,
     odd: ArrayLike,
     ids: ArrayLike | None = None,
     *,
     n_points: int | None = None,
     columns: answers.Columns | None = None,
-) -> "Constraints":
+) -> "answers.Constraints":
     """Turn answers to "which of these is the odd one out" into triplets.
 
     Parameters
@@ -109,7 +102,7 @@ def from_odd_one_out(
     )
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return items and odd ones of lines, and their faults."""
     items, faults = reader.find_points(cells[:-1])
     place, more = reader.find_places(cells[-1], cells[:-1])
@@ -118,7 +111,7 @@ def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
 
 
 def score_odd_one_out(
-    self: "TransformerMixin", X: ArrayLike, items: ArrayLike, odd: ArrayLike
+    self: "answers.Metric", X: ArrayLike, items: ArrayLike, odd: ArrayLike
 ) -> float:
     """Return the share of answers in which the odd one is the farthest from the others.
 

@@ -1,19 +1,12 @@
 """Pairs, each labelled as similar or dissimilar."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from mdaml._typing import ArrayLike, BoolArray, IntArray
-from mdaml.constraints.forms.answers import Parsed, check_members
+from mdaml.constraints.forms import answers
 from mdaml.constraints.names import Names, get_index
 from mdaml.kernels.pairs import pair_sq_dists
-
-if TYPE_CHECKING:
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
 
 COLUMNS = ("a", "b", "label")
 _LABELS = {"1": 1, "-1": -1, "0": -1, "similar": 1, "dissimilar": -1, "same": 1, "different": -1}
@@ -23,7 +16,7 @@ def check_pairs(
     pairs: ArrayLike, pair_labels: ArrayLike | None, n_samples: int, names: Names = None
 ) -> tuple[IntArray, BoolArray]:
     """Return pairs as an (n, 2) integer array of row indices, and which of them are similar."""
-    given = check_members("pairs", pairs, 2, n_samples, "two row numbers of X", names)
+    given = answers.check_members("pairs", pairs, 2, n_samples, "two row numbers of X", names)
     wanted = "pair_labels must hold one number for each pair: 1 if similar, -1 or 0 if dissimilar"
     if pair_labels is None:
         raise ValueError(f"{wanted}; got None. Pass pairs= and pair_labels= together.")
@@ -50,7 +43,7 @@ def check_both_kinds(name: str, n_similar: float, n_dissimilar: float, advice: s
             )
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return the rows of (n, 2) pairs and their labels, and the faults of lines."""
     members, faults = reader.find_points(cells[:2], COLUMNS)
     labels = reader.look_up(cells[2], _parse_label)
@@ -76,7 +69,7 @@ def _strip(text: str) -> str:
 
 
 def score_pairs(
-    self: "TransformerMixin", X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike
+    self: "answers.Metric", X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike
 ) -> float:
     """Return how well the learned distance tells similar from dissimilar pairs.
 

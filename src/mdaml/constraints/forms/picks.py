@@ -1,18 +1,10 @@
 """Picks: which k of n items are most like an anchor."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.forms import answers
-from mdaml.constraints.names import get_index
-
-if TYPE_CHECKING:  # the class takes its method from here
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
-    from mdaml.constraints.value import Constraints
+from mdaml.constraints.names import MOST_POINTS, get_index
 
 COLUMNS = ("anchor", "shown", "picked")
 _BLOCK = 1 << 16  # answers turned at a time: bounds the memory
@@ -23,8 +15,8 @@ def _check(
     anchors: ArrayLike,
     shown: ArrayLike,
     picked: ArrayLike,
-    ids: ArrayLike | None,
-    most: int | None = None,
+    ids: answers.Ids,
+    most: int = MOST_POINTS,
 ) -> tuple[IntArray, IntArray, BoolArray]:
     """Return anchors, items (n, m), and which of them were picked."""
     anchor = answers.check_rows("anchors", anchors, ids, (None,), most=most)
@@ -38,7 +30,7 @@ def _check(
 
 
 def _find_chosen(items: IntArray, picked: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return which items were picked, and whether something was picked that is none of them."""
+    """Return which items were picked, and whether something else was picked."""
     chosen, strangers = np.zeros(items.shape, bool), np.zeros(len(items), bool)
     for column in picked.T:
         same = (items == column[:, None]) & (column >= 0)[:, None]
@@ -48,7 +40,7 @@ def _find_chosen(items: IntArray, picked: IntArray) -> tuple[BoolArray, BoolArra
 
 
 def _find_faults(anchors: IntArray, shown: IntArray, strangers: BoolArray) -> answers.Faults:
-    """Yield faults of anchors, (n, m) items and whether something was picked that is none."""
+    """Yield faults of anchors, (n, m) items, and whether something else was picked."""
     yield anchors < 0, "the anchor is missing"
     yield np.sum(shown >= 0, axis=1) < 2, "fewer than two items were shown"
     yield answers.find_repeats(shown), "an item is there twice"
@@ -93,7 +85,7 @@ def _pick_weights(most: int) -> FloatArray:
 
 
 def from_picks(
-    cls: type["Constraints"],
+    cls: "type[answers.Constraints]",
     anchors: ArrayLike,
     shown: ArrayLike,
     picked: ArrayLike,
@@ -101,7 +93,7 @@ def from_picks(
     *,
     n_points: int | None = None,
     columns: answers.Columns | None = None,
-) -> "Constraints":
+) -> "answers.Constraints":
     """Turn answers to "which k of these n are most like the anchor" into triplets.
 
     Parameters
@@ -137,7 +129,7 @@ def from_picks(
     return answers.make_constraints(cls, turned, ids, n_points, columns, len(anchor))
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return anchors, items and picks of lines, and their faults."""
     anchor, faults = reader.find_points(cells[:1])
     (shown, of_shown), (picked, of_picked) = map(reader.find_lists, cells[1:])
@@ -146,7 +138,7 @@ def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
 
 
 def score_picks(
-    self: "TransformerMixin", X: ArrayLike, anchors: ArrayLike, shown: ArrayLike, picked: ArrayLike
+    self: "answers.Metric", X: ArrayLike, anchors: ArrayLike, shown: ArrayLike, picked: ArrayLike
 ) -> float:
     """Return the share of the picks that are among the nearest, as many as were picked.
 

@@ -1,25 +1,17 @@
 """Positives: pairs that belong together, such as clicks or duplicates."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
 from mdaml._validation import check_number
 from mdaml.constraints.checks import Seed, check_count, check_points
 from mdaml.constraints.forms import answers
-from mdaml.constraints.names import get_index
-
-if TYPE_CHECKING:  # the class takes its method from here
-    from sklearn.base import BaseEstimator, TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
-    from mdaml.constraints.value import Constraints
+from mdaml.constraints.names import MOST_POINTS, get_index
 
 COLUMNS = ("a", "b")
 
 
-def check_rows_of_pairs(pairs: ArrayLike, ids: ArrayLike | None, most: int | None) -> IntArray:
+def check_rows_of_pairs(pairs: ArrayLike, ids: answers.Ids, most: int = MOST_POINTS) -> IntArray:
     """Return rows of pairs, (n, 2)."""
     return answers.check_rows("pairs", pairs, ids, (None, 2), most=most)
 
@@ -42,7 +34,7 @@ def turn_positives(pairs: IntArray, negatives: IntArray) -> answers.Turned:
 
 
 def from_positives(
-    cls: type["Constraints"],
+    cls: "type[answers.Constraints]",
     pairs: ArrayLike,
     ids: ArrayLike | None = None,
     *,
@@ -50,10 +42,10 @@ def from_positives(
     columns: answers.Columns | None = None,
     n_negatives: int = 5,
     X: ArrayLike | None = None,
-    model: "BaseEstimator | None" = None,
+    model: "answers.BaseEstimator | None" = None,
     hard: float = 0.5,
     random_state: Seed = 0,
-) -> "Constraints":
+) -> "answers.Constraints":
     """Turn pairs that belong together, such as clicks or duplicates, into triplets.
 
     Nothing is known to be different: what each pair is compared with is drawn.
@@ -94,7 +86,7 @@ def from_positives(
     """
     from mdaml.constraints.negatives import draw_negatives
 
-    rows = check_rows_of_pairs(pairs, ids, None)
+    rows = check_rows_of_pairs(pairs, ids)
     answers.refuse_faults("from_positives", find_faults(rows), pairs)
     count = check_count("n_negatives", n_negatives)
     share = check_number(cls.__new__(cls), "hard", hard, 0.0, 1.0)
@@ -109,13 +101,13 @@ def from_positives(
     return answers.make_constraints(cls, turned, ids, limit, columns, len(rows))
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return pairs of lines, and their faults."""
     pairs, faults = reader.find_points(cells)
     return (pairs,), [*faults, *find_faults(pairs)]
 
 
-def score_positives(self: "TransformerMixin", X: ArrayLike, pairs: ArrayLike) -> float:
+def score_positives(self: "answers.Metric", X: ArrayLike, pairs: ArrayLike) -> float:
     """Return how often the second of a pair is nearer to the first than a random other point.
 
     Parameters

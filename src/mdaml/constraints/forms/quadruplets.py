@@ -1,18 +1,11 @@
 """Quadruplets: a and b are nearer to each other than c and d."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, BoolArray, IntArray
-from mdaml.constraints.forms.answers import Parsed, check_members, refuse_comparisons
+from mdaml.constraints.forms import answers
 from mdaml.constraints.names import Names, get_index
 from mdaml.kernels.pairs import pair_sq_dists
-
-if TYPE_CHECKING:
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
 
 COLUMNS = ("a", "b", "c", "d")
 
@@ -20,9 +13,9 @@ COLUMNS = ("a", "b", "c", "d")
 def check_quadruplets(quadruplets: ArrayLike, n_samples: int, names: Names = None) -> IntArray:
     """Return quadruplets as an (n, 4) integer array of row indices: near pair, far pair."""
     what = "four row numbers of X: a pair, and a pair that is farther apart"
-    rows = check_members("quadruplets", quadruplets, 4, n_samples, what, names)
+    rows = answers.check_members("quadruplets", quadruplets, 4, n_samples, what, names)
     why = "The two pairs of a quadruplet must differ"
-    refuse_comparisons(why, "quadruplet", rows, _have_one_pair(rows))
+    answers.refuse_comparisons(why, "quadruplet", rows, _have_one_pair(rows))
     return rows
 
 
@@ -32,14 +25,14 @@ def _have_one_pair(rows: IntArray) -> BoolArray:
     return np.all(near == far, axis=1)
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return the rows of (n, 4) quadruplets, and the faults of lines."""
     members, faults = reader.find_points(cells, COLUMNS)
     faults += reader.find_repeats(members, cells, [(0, 1), (2, 3)])
     return (members,), [*faults, (_have_one_pair(members), "a,b and c,d are the same pair")]
 
 
-def score_quadruplets(self: "TransformerMixin", X: ArrayLike, quadruplets: ArrayLike) -> float:
+def score_quadruplets(self: "answers.Metric", X: ArrayLike, quadruplets: ArrayLike) -> float:
     """Return the fraction of comparisons of two pairs that hold under the learned distance.
 
     Parameters

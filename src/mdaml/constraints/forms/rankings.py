@@ -1,28 +1,16 @@
 """Rankings: items in the order of their likeness to an anchor."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
 from mdaml.constraints.forms import answers
-from mdaml.constraints.names import get_index
-
-if TYPE_CHECKING:  # the class takes its method from here
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
-    from mdaml.constraints.value import Constraints
+from mdaml.constraints.names import MOST_POINTS, get_index
 
 COLUMNS = ("anchor", "rank1…")
 
 
 def _check(
-    caller: str,
-    anchors: ArrayLike,
-    rankings: ArrayLike,
-    ids: ArrayLike | None,
-    most: int | None = None,
+    caller: str, anchors: ArrayLike, rankings: ArrayLike, ids: answers.Ids, most: int = MOST_POINTS
 ) -> tuple[IntArray, IntArray]:
     """Return rows of the anchors, and of the items in order, -1 behind the last."""
     anchor = answers.check_rows("anchors", anchors, ids, (None,), most=most)
@@ -62,14 +50,14 @@ def turn_rankings(anchors: IntArray, rankings: IntArray) -> answers.Turned:
 
 
 def from_rankings(
-    cls: type["Constraints"],
+    cls: "type[answers.Constraints]",
     anchors: ArrayLike,
     rankings: ArrayLike,
     ids: ArrayLike | None = None,
     *,
     n_points: int | None = None,
     columns: answers.Columns | None = None,
-) -> "Constraints":
+) -> "answers.Constraints":
     """Turn items ranked by their likeness to an anchor into triplets.
 
     Parameters
@@ -104,7 +92,7 @@ def from_rankings(
     )
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return anchors and rankings of lines, and their faults."""
     anchor, faults = reader.find_points(cells[:1])
     if len(cells) == 2:
@@ -115,7 +103,7 @@ def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
 
 
 def score_rankings(
-    self: "TransformerMixin", X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike
+    self: "answers.Metric", X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike
 ) -> float:
     """Return the share of the couples of each ranking that are in the right order.
 

@@ -1,18 +1,11 @@
 """Triplets: a is nearer to b than to c."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, IntArray
-from mdaml.constraints.forms.answers import Parsed, check_members
+from mdaml.constraints.forms import answers
 from mdaml.constraints.names import Names, get_index
 from mdaml.kernels.pairs import pair_sq_dists
-
-if TYPE_CHECKING:
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
 
 COLUMNS = ("a", "b", "c")
 
@@ -23,16 +16,16 @@ def check_triplets(triplets: ArrayLike, n_samples: int, names: Names = None) -> 
     `names` are those of the rows of X, if the triplets may name them.
     """
     what = "three row numbers of X: anchor, similar, dissimilar"
-    return check_members("triplets", triplets, 3, n_samples, what, names)
+    return answers.check_members("triplets", triplets, 3, n_samples, what, names)
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return the rows of (n, 3) triplets, and the faults of lines."""
     members, faults = reader.find_points(cells, COLUMNS)
     return (members,), [*faults, *reader.find_repeats(members, cells, [(0, 1), (0, 2), (1, 2)])]
 
 
-def score_triplets(self: "TransformerMixin", X: ArrayLike, triplets: ArrayLike) -> float:
+def score_triplets(self: "answers.Metric", X: ArrayLike, triplets: ArrayLike) -> float:
     """Return the fraction of comparisons that hold under the learned distance.
 
     Parameters

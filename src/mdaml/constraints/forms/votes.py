@@ -1,29 +1,17 @@
 """Votes: how many people called a more like b, and how many more like c."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.forms import answers
-from mdaml.constraints.names import get_index
+from mdaml.constraints.names import MOST_POINTS, get_index
 from mdaml.kernels.pairs import pair_sq_dists
-
-if TYPE_CHECKING:  # the class takes its method from here
-    from sklearn.base import TransformerMixin
-
-    from mdaml.constraints.lines import LineReader
-    from mdaml.constraints.value import Constraints
 
 COLUMNS = ("a", "b", "c", "votes_b", "votes_c", "neither?")
 
 
 def _check(
-    caller: str,
-    questions: ArrayLike,
-    votes: ArrayLike,
-    ids: ArrayLike | None,
-    most: int | None = None,
+    caller: str, questions: ArrayLike, votes: ArrayLike, ids: answers.Ids, most: int = MOST_POINTS
 ) -> tuple[IntArray, FloatArray]:
     """Return rows of the questions, (n, 3), and numbers of votes, (n, 2) or (n, 3)."""
     rows = answers.check_rows("questions", questions, ids, (None, 3), most=most)
@@ -71,14 +59,14 @@ def turn_votes(questions: IntArray, votes: FloatArray) -> answers.Turned:
 
 
 def from_votes(
-    cls: type["Constraints"],
+    cls: "type[answers.Constraints]",
     questions: ArrayLike,
     votes: ArrayLike,
     ids: ArrayLike | None = None,
     *,
     n_points: int | None = None,
     columns: answers.Columns | None = None,
-) -> "Constraints":
+) -> "answers.Constraints":
     """Turn votes on "is a more like b or like c" into one weighted triplet for each question.
 
     Parameters
@@ -116,7 +104,7 @@ def from_votes(
     )
 
 
-def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
+def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
     """Return questions and votes of lines, and their faults."""
     questions, faults = reader.find_points(cells[:3])
     votes = np.stack([reader.find_numbers(column) for column in cells[3:]], axis=1)
@@ -124,7 +112,7 @@ def parse(reader: "LineReader", cells: list[list[str]]) -> answers.Parsed:
 
 
 def score_votes(
-    self: "TransformerMixin", X: ArrayLike, questions: ArrayLike, votes: ArrayLike
+    self: "answers.Metric", X: ArrayLike, questions: ArrayLike, votes: ArrayLike
 ) -> float:
     """Return the share of votes for the point that is nearer under the learned distance.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
     from distributed import Client, Future
 
-# Sums of more parts than these are first added up on the workers.
+# Sums of more than this many parts are first added up on the workers.
 FAN_IN = 8
 # Bytes of an argument of all tasks from which on it is not sent with each.
 LARGE = 8_000
@@ -170,7 +170,7 @@ class Cluster:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say in words that the cluster is gone, or cannot do the work."""
+        """Explain errors that mean the cluster is gone or cannot do the work."""
         import distributed.client
         from distributed import KilledWorker
         from distributed.comm import CommClosedError

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
-from mdaml.stores.arrays import Precision
+from mdaml._typing import Dtype, FloatArray, IntArray, Matrix
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import places_by
@@ -33,12 +31,12 @@ class Rows:
         return len(self.mean)
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         """The precision, that of all blocks together."""
         return self.mean.dtype
 
     @classmethod
-    def from_any(cls, X: Any, cluster: Cluster) -> "Rows":
+    def from_any(cls, X: Matrix, cluster: Cluster) -> "Rows":
         """Check X on the workers: a Dask array, a list of futures, or an array of this process."""
         parts = _parts(X, cluster)
         places = [i * cluster.n_shards // len(parts) for i in range(len(parts))]
@@ -72,7 +70,7 @@ def gather_rows(
     return list(places.values()), sent
 
 
-def _parts(X: Any, cluster: Cluster) -> Sequence[FloatArray | Remote]:
+def _parts(X: Matrix, cluster: Cluster) -> Sequence[FloatArray | Remote]:
     """Return blocks of rows, as they are."""
     if hasattr(X, "to_delayed") and hasattr(X, "rechunk"):
         if X.ndim != 2:

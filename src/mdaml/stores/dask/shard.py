@@ -31,13 +31,7 @@ Sums: TypeAlias = tuple[float | FloatArray, ...]
 Pulled: TypeAlias = tuple[float, float, Array, FloatArray]  # of ``pull``
 
 
-class Kept:
-    """A value that workers keep; Dask asks for its size, and sends work where much is kept."""
-
-    def __sizeof__(self) -> int:
-        return _n_bytes(vars(self))
-
-
+# Dask asks for the size of values that workers keep, and sends work where much is kept.
 def _n_bytes(value: object) -> int:
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
@@ -91,13 +85,15 @@ def center(
 
 
 @dataclass(frozen=True)
-class Grouped(Kept):
+class Grouped:
     """The comparisons of a shard, numbered by the rows it needs: own, near and far partners."""
 
     near_rows: IntArray  # partners in near pairs that others own, by their number in X
     far_rows: IntArray  # partners in far pairs only
     supervision: Constraints
     comparisons: Comparisons
+
+    __sizeof__ = _n_bytes
 
 
 def group_comparisons(supervision: Constraints, begin: int, end: int) -> Grouped:
@@ -128,12 +124,14 @@ def survey(grouped: Grouped, begin: int, end: int) -> Survey:
 
 
 @dataclass(frozen=True)
-class Shard(Kept):
+class Shard:
     """The rows that a shard needs with its comparisons, and what it shares with others."""
 
     store: "MemoryStore | TorchStore"  # of own rows, then those of partners
     border: Border
     turns: Turns  # of own rows; near pairs of other shards come last in the graph
+
+    __sizeof__ = _n_bytes
 
     def updated(self, turn: int) -> Turns:
         """Return the own rows that are updated in one round."""
@@ -198,7 +196,7 @@ def call_sums(shard: Shard, method: str, *args: object) -> Sums:
 
 
 def pull_sums(pulled: Pulled) -> Sums:
-    """Return what is to be added of the result of ``pull``."""
+    """Return the parts of the result of ``pull`` that are added up."""
     clustering, loss, _, by_centers = pulled
     return clustering, loss, by_centers
 

@@ -7,19 +7,20 @@ return sums.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.cluster import KMeans
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Rng
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.shards import find_neighbors
 from mdaml.stores import mixture
-from mdaml.stores.arrays import Precision, scale_weights
+from mdaml.stores.arrays import scale_weights
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import Border, Survey, make_borders
@@ -64,7 +65,7 @@ class DaskStore:
         return int(self.cuts[-1]), len(self.mean)
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         return self.mean.dtype if self.kind in ("memory", "blocks") else np.dtype(np.float32)
 
     def threads(self) -> AbstractContextManager[object]:
@@ -77,10 +78,15 @@ class DaskStore:
         return A
 
     def _each(self, method: str, *columns: object) -> Parts:
-        return self.cluster.each(shard.call, self.shards, method, *columns)
+        """Call a method of the store of every shard; what it returns stays there."""
+        return self.cluster.each(shard.call, self.shards, method, *map(_parts, columns))
 
-    def _sum(self, method: str, *columns: object) -> tuple[Any, ...]:
-        return self.cluster.total(shard.call_sums, self.shards, method, *columns)
+    def _sum(self, method: str, *columns: object) -> Any:
+        """Call a method of the store of every shard; return the sums of what it returns."""
+        parts = map(_parts, columns)
+        sums = self.cluster.total(shard.call_sums, self.shards, method, *parts)
+        plain = tuple(each if np.ndim(each) else float(each) for each in sums)
+        return plain if len(plain) > 1 else plain[0]
 
     def compare(self, supervision: Constraints) -> Self:
         """Group the comparisons on the workers, plan what they exchange, and send rows to where."""
@@ -122,23 +128,17 @@ class DaskStore:
         return self.project(Y.basis @ A)
 
     def shift(self, Y: Projection, step: float, Z: Projection) -> Projection:
-        parts = self._each("shift", Y.parts, step, Z.parts)
-        return Projection(Y.basis + step * Z.basis, parts)
+        return Projection(Y.basis + step * Z.basis, self._each("shift", Y, step, Z))
 
     def map_centers(self, centers: FloatArray, F: FloatArray) -> FloatArray:
         return centers.astype(self.dtype) @ F.astype(self.dtype)
 
-    def spread(self, Y: Projection) -> float:
-        return float(self._sum("spread", Y.parts)[0])
-
-    def loss_and_half(
-        self, Y: Projection, scales: FloatArray, importance: Parts
-    ) -> tuple[float, FloatArray]:
-        loss, half = self._sum("loss_and_half", Y.parts, scales, importance)
-        return float(loss), half
-
-    def losses_along(self, Y: Projection, scales: FloatArray, importance: Parts) -> FloatArray:
-        return self._sum("losses_along", Y.parts, scales, importance)[0]
+    spread = partialmethod(_sum, "spread")
+    loss_and_half = partialmethod(_sum, "loss_and_half")
+    losses_along = partialmethod(_sum, "losses_along")
+    cross = partialmethod(_sum, "cross")
+    inner = partialmethod(_sum, "inner")
+    push = partialmethod(_sum, "push")
 
     def pull(
         self,
@@ -148,44 +148,22 @@ class DaskStore:
         importance: Parts,
         loss_factor: float,
     ) -> tuple[float, float, Parts, FloatArray]:
-        pulled = self._each("pull", Y.parts, centers, weights, importance, loss_factor)
+        pulled = self._each("pull", Y, centers, weights, importance, loss_factor)
         clustering, loss, by_centers = self.cluster.total(shard.pull_sums, pulled)
         by_samples = self.cluster.each(shard.pull_samples, pulled)
         return float(clustering), float(loss), by_samples, by_centers
 
-    def cross(self, by_samples: Parts) -> FloatArray:
-        return self._sum("cross", by_samples)[0]
-
-    def inner(self, by_samples: Parts, Z: Projection) -> float:
-        return float(self._sum("inner", by_samples, Z.parts)[0])
-
-    def push(self, importance: Parts) -> FloatArray:
-        return self._sum("push", importance)[0]
-
     # The modes.
 
-    def measure(self, F: FloatArray, centers: FloatArray) -> Parts:
-        return self._each("measure", F, centers)
-
-    def recenter(self, measured: Parts, F: FloatArray, centers: FloatArray) -> Parts:
-        return self._each("recenter", measured, F, centers)
-
-    def terms(self, weights: Parts, measured: Parts, importance: Parts) -> tuple[float, float]:
-        clustering, losses = self._sum("terms", weights, measured, importance)
-        return float(clustering), float(losses)
-
-    def lost(self, measured: Parts, importance: Parts) -> tuple[float, float]:
-        losses, weight = self._sum("lost", measured, importance)
-        return float(losses), float(weight)
-
-    def importances(self, weights: Parts, floor: float = 0.0) -> Parts:
-        return self._each("importances", weights, floor)
-
-    def center_sums(self, weights: Parts) -> tuple[FloatArray, ...]:
-        return self._sum("center_sums", weights)
-
-    def moments(self, weights: Parts) -> tuple[FloatArray, ...]:
-        return self._sum("moments", weights)
+    measure = partialmethod(_each, "measure")
+    recenter = partialmethod(_each, "recenter")
+    importances = partialmethod(_each, "importances")
+    weights_at = partialmethod(_each, "weights_at")
+    terms = partialmethod(_sum, "terms")
+    lost = partialmethod(_sum, "lost")
+    center_sums = partialmethod(_sum, "center_sums")
+    moments = partialmethod(_sum, "moments")
+    weighted_means = partialmethod(_sum, "weighted_means")
 
     def update_weights(
         self, weights: Parts, measured: Parts, loss_factor: float, eta: float
@@ -228,17 +206,12 @@ class DaskStore:
         (total,) = self.cluster.total(shard.gram, self.own)
         return total / self.shape[0]
 
-    def leading_axes(
-        self, n_axes: int, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def leading_axes(self, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
         return leading_axes(self._some_rows(mixture.n_rows_for_start(), (), rng), n_axes, rng)
 
     def given_weights(self, weights: FloatArray, eta: float) -> Parts:
         some = [weights[begin:end] for begin, end in pairwise(self.cuts)]
         return self._each("given_weights", some, eta)
-
-    def weighted_means(self, weights: Parts) -> tuple[FloatArray, ...]:
-        return self._sum("weighted_means", weights)
 
     def adopt(self, weights: Parts) -> Parts:
         """Tell every shard the powers of all rows that it holds of others."""
@@ -252,7 +225,7 @@ class DaskStore:
             adopted.append(task(t, shard.apply_border, self.shards[t], own, held))
         return adopted
 
-    def mixture_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
+    def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> Parts:
         n = self.shape[0]
         (total,) = self.cluster.total(shard.row_sums, self.own)
         mean = (total / n).astype(self.dtype)
@@ -261,12 +234,9 @@ class DaskStore:
         some = self._some_rows(mixture.n_rows_for_start(n_modes), scaling, rng)
         return self._estimated(mixture.estimate_mixture(some, n_modes, rng), scaling, eta)
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> Parts:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: Rng) -> Parts:
         some = self._some_rows(mixture.n_rows_for_start(n_modes), (), rng)
         return self._estimated(mixture.estimate_kmeans(some, n_modes, rng), (), eta)
-
-    def weights_at(self, F: FloatArray, centers: FloatArray, eta: float) -> Parts:
-        return self._each("weights_at", F, centers, eta)
 
     def fetch_weights(self, weights: Parts) -> FloatArray:
         return np.concatenate(self.cluster.fetch(self._each("fetch_weights", weights)))
@@ -289,12 +259,10 @@ class DaskStore:
         ]
         return find_neighbors(self.cluster, mapped, owned, classes.bounds, rows, wanted)
 
-    def count_modes(self, most: int, rng: np.random.RandomState) -> int:
+    def count_modes(self, most: int, rng: Rng) -> int:
         return mixture.count_modes(self._some_rows(mixture.MAX_ROWS_TO_COUNT, (), rng), most, rng)
 
-    def _some_rows(
-        self, most: int, scaling: Sequence[FloatArray], rng: np.random.RandomState
-    ) -> FloatArray:
+    def _some_rows(self, most: int, scaling: Sequence[FloatArray], rng: Rng) -> FloatArray:
         """Return at most so many rows in this process, drawn at random, scaled."""
         some = mixture.some_of(self.shape[0], most, rng)
         return self._fetch_rows(np.arange(self.shape[0]) if some is None else some, scaling)
@@ -320,6 +288,10 @@ class DaskStore:
             )
             for i, own in enumerate(self.own)
         ]
+
+
+def _parts(column: object) -> object:
+    return column.parts if isinstance(column, Projection) else column
 
 
 def _by_owner(supervision: Constraints, cuts: IntArray) -> list[Constraints]:

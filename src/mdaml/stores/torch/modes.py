@@ -3,7 +3,7 @@
 import torch
 
 from mdaml.neighbors.device import blocks
-from mdaml.stores.torch.pairs import ListRange, segment_sums
+from mdaml.stores.torch.pairs import list_range, segment_sums
 
 
 def center_sq_dists(Y, centers):
@@ -30,10 +30,10 @@ def sequential_weights(weights, powers, costs, graph, losses, order, colors, eta
     starts, samples, pull = _in_order(graph, losses, order)
     n_modes = weights.shape[1]
     for begin, end in _parts(starts, colors.tolist(), n_modes):
-        own, rows = order[begin:end], ListRange(starts, begin, end)
-        others = powers.index_select(0, samples[rows.begin : rows.end]).double()
-        others *= pull[rows.begin : rows.end, None]
-        logs = _log_shares(costs[own].double() + segment_sums(others, rows), eta)
+        own, (span, offsets) = order[begin:end], list_range(starts, begin, end)
+        others = powers.index_select(0, samples[span]).double()
+        others *= pull[span, None]
+        logs = _log_shares(costs[own].double() + segment_sums(others, offsets), eta)
         weights[own] = logs.exp().to(weights)
         powers[own] = (eta * logs).exp().to(powers)
 

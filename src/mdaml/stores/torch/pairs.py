@@ -89,7 +89,7 @@ def near_totals(comparisons):
     counts = comparisons.last - comparisons.first
     if comparisons.weights is None:
         return counts.double()
-    return segment_sums(comparisons.weights, ListRange(_starts(comparisons), 0, len(counts)))
+    return segment_sums(comparisons.weights, _starts(comparisons).long())
 
 
 def _starts(comparisons):
@@ -119,9 +119,9 @@ def near_losses(sq_dists, comparisons):
     starts, far, weights = _starts(comparisons), comparisons.far, comparisons.weights
     out = sq_dists.new_empty(len(sq_dists), dtype=torch.float64)
     for begin, end in blocks(len(sq_dists), _mean_length(far, sq_dists)):
-        gaps, rows = _gaps(sq_dists, starts, far, begin, end)
-        values = _weighed(smooth_hinge(-gaps)[0], weights, rows)
-        out[begin:end] = segment_sums(values, rows)
+        gaps, span, offsets = _gaps(sq_dists, starts, far, begin, end)
+        values = _weighed(smooth_hinge(-gaps)[0], weights, span)
+        out[begin:end] = segment_sums(values, offsets)
     return out
 
 
@@ -138,16 +138,16 @@ def losses_and_slopes(sq_dists, comparisons, by_far, pair_weights):
     starts, far, weights = _starts(comparisons), comparisons.far, comparisons.weights
     far_starts, near, far_weights = by_far
     for begin, end in blocks(len(losses), _mean_length(far, losses)):
-        gaps, rows = _gaps(sq_dists, starts, far, begin, end)
-        values, pulls = (_weighed(part, weights, rows) for part in smooth_hinge(-gaps))
-        losses[begin:end] = segment_sums(values, rows)
-        pull = pair_weights[begin:end] * segment_sums(pulls, rows)
+        gaps, span, offsets = _gaps(sq_dists, starts, far, begin, end)
+        values, pulls = (_weighed(part, weights, span) for part in smooth_hinge(-gaps))
+        losses[begin:end] = segment_sums(values, offsets)
+        pull = pair_weights[begin:end] * segment_sums(pulls, offsets)
         # The same pairs as the far ones of others: a gap is then seen from its other side.
-        gaps, rows = _gaps(sq_dists, far_starts, near, begin, end)
+        gaps, span, offsets = _gaps(sq_dists, far_starts, near, begin, end)
         pushes = smooth_hinge(gaps)[1]
-        pushes *= pair_weights.index_select(0, near[rows.begin : rows.end])
-        pushes = _weighed(pushes, far_weights, rows)
-        slopes[begin:end] = pull - segment_sums(pushes, rows)
+        pushes *= pair_weights.index_select(0, near[span])
+        pushes = _weighed(pushes, far_weights, span)
+        slopes[begin:end] = pull - segment_sums(pushes, offsets)
     return losses, slopes
 
 
@@ -158,31 +158,28 @@ def smooth_hinge(x):
     return slope * (short - 0.5 * slope), slope
 
 
-class ListRange:
-    """The entries begin to end of lists, and how many belong to each of some pairs."""
-
-    def __init__(self, starts, begin, end):
-        part = starts[begin : end + 1].long()
-        self.begin, self.end = part[[0, -1]].tolist()
-        self.starts = part - part[0]
+def list_range(starts, begin, end):
+    """Where the lists of the items begin to end lie, and where each starts within; and the end."""
+    part = starts[begin : end + 1].long()
+    return slice(*part[[0, -1]].tolist()), part - part[0]
 
 
 def _gaps(sq_dists, starts, others, begin, end):
     """Distance of each pair begin to end minus that of each on its list; and where that list is."""
-    rows = ListRange(starts, begin, end)
+    span, offsets = list_range(starts, begin, end)
     own = torch.repeat_interleave(
-        sq_dists[begin:end].double(), rows.starts.diff(), output_size=rows.end - rows.begin
+        sq_dists[begin:end].double(), offsets.diff(), output_size=span.stop - span.start
     )
-    return own - sq_dists.index_select(0, others[rows.begin : rows.end]), rows
+    return own - sq_dists.index_select(0, others[span]), span, offsets
 
 
-def _weighed(values, weights, rows):
-    return values if weights is None else values * weights[rows.begin : rows.end]
+def _weighed(values, weights, span):
+    return values if weights is None else values * weights[span]
 
 
-def segment_sums(values, rows):
+def segment_sums(values, offsets):
     """Sum the values of each list."""
-    return torch.segment_reduce(values, "sum", offsets=rows.starts, axis=0)
+    return torch.segment_reduce(values, "sum", offsets=offsets, axis=0)
 
 
 def laplacian_product(Y, comparisons, by_second, weights):
@@ -196,14 +193,14 @@ def laplacian_product(Y, comparisons, by_second, weights):
     starts, (second_starts, by_row) = comparisons.groups, by_second
     out = torch.empty_like(Y)
     for begin, end in _row_blocks(comparisons.pairs, len(Y), Y.shape[1]):
-        rows = ListRange(starts, begin, end)
-        own = weights[rows.begin : rows.end]
-        seconds = comparisons.pairs[rows.begin : rows.end, 1]
-        pulls = segment_sums(own[:, None] * Y.index_select(0, seconds), rows)
-        degrees = segment_sums(own.double(), rows)
-        rows = ListRange(second_starts, begin, end)
-        others = weights.index_select(0, by_row[rows.begin : rows.end]).double()
-        degrees += segment_sums(others, rows)
+        span, offsets = list_range(starts, begin, end)
+        own = weights[span]
+        seconds = comparisons.pairs[span, 1]
+        pulls = segment_sums(own[:, None] * Y.index_select(0, seconds), offsets)
+        degrees = segment_sums(own.double(), offsets)
+        span, offsets = list_range(second_starts, begin, end)
+        others = weights.index_select(0, by_row[span]).double()
+        degrees += segment_sums(others, offsets)
         out[begin:end] = (0.5 * degrees).to(Y)[:, None] * Y[begin:end] - pulls
     return out
 
@@ -225,11 +222,11 @@ def laplacian_times(Y, comparisons, by_second, weights):
 def _add_lists(out, Y, starts, others, weights):
     """Add to each row of ``out`` the weighted differences of a row of Y and those on its list."""
     for begin, end in _list_blocks(starts, len(others), Y.shape[1]):
-        rows = ListRange(starts, begin, end)
-        own = weights[rows.begin : rows.end]
-        pulled = Y.index_select(0, others[rows.begin : rows.end]).mul_(own[:, None])
-        degrees = segment_sums(own.double(), rows).to(Y)
-        out[begin:end] += degrees[:, None] * Y[begin:end] - segment_sums(pulled, rows)
+        span, offsets = list_range(starts, begin, end)
+        own = weights[span]
+        pulled = Y.index_select(0, others[span]).mul_(own[:, None])
+        degrees = segment_sums(own.double(), offsets).to(Y)
+        out[begin:end] += degrees[:, None] * Y[begin:end] - segment_sums(pulled, offsets)
 
 
 # Blocks

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import torch
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Rng
 from mdaml._validation import check_magnitude
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
@@ -18,7 +18,6 @@ from mdaml.stores import mixture
 from mdaml.stores.arrays import (
     Array,
     ArrayStore,
-    Precision,
     SampleWeights,
     Turns,
     is_identity,
@@ -54,7 +53,7 @@ class TorchStore(ArrayStore):
         return cls(rows, mean.cpu().numpy())
 
     @property
-    def dtype(self) -> Precision:
+    def dtype(self) -> Dtype:
         return np.dtype(np.float32)
 
     @property
@@ -62,7 +61,7 @@ class TorchStore(ArrayStore):
         return self.shape[1] >= LARGE and self.rows.device.type != "cpu"
 
     def threads(self) -> AbstractContextManager[object]:
-        """Limit the threads of BLAS unless large matrices need them: here are none of ours."""
+        """Limit the threads of BLAS unless matrices are large; this store has no own threads."""
         return one_blas_thread() if self.shape[1] < LARGE else nullcontext()
 
     def small(self, A: Array) -> Array:
@@ -185,9 +184,7 @@ class TorchStore(ArrayStore):
 
     # The start.
 
-    def leading_axes(
-        self, n_axes: int, rng: np.random.RandomState
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def leading_axes(self, n_axes: int, rng: Rng) -> tuple[FloatArray, FloatArray, float]:
         rows = self.some_rows(mixture.n_rows_for_start(), rng)
         lengths, axes = principal_axes(rows, min(n_axes, *rows.shape), rng)
         variances = np.square(lengths.astype(np.float64)) / len(rows)
@@ -203,13 +200,11 @@ class TorchStore(ArrayStore):
         shares = shares / shares.sum(dim=1, keepdim=True)
         return SampleWeights(shares, shares**eta)
 
-    def mixture_weights(
-        self, n_modes: int, eta: float, rng: np.random.RandomState
-    ) -> SampleWeights:
+    def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         some = mixture.some_of(self.shape[0], mixture.n_rows_for_start(n_modes), rng)
         return self.given_weights(mixture_posteriors(self.rows, n_modes, some, rng), eta)
 
-    def kmeans_weights(self, n_modes: int, eta: float, rng: np.random.RandomState) -> SampleWeights:
+    def kmeans_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         some = self.some_rows(mixture.n_rows_for_start(n_modes), rng)
         kmeans = mixture.estimate_kmeans(self.host(some), n_modes, rng)
         centers = self.beside(kmeans.cluster_centers_)
