@@ -61,8 +61,8 @@ def compare_with_start(
     """
     cases = [attempt.cases for attempt in start if attempt.cases is not None]
     if not cases:
-        ways = (np.array([attempt.score for attempt in own]) for own in (start, trials[best]))
-        gain = measure_gain("score", *ways, np.arange(len(start)))
+        old, new = (np.array([attempt.score for attempt in own]) for own in (start, trials[best]))
+        gain = measure_gain("score", old, new, np.arange(len(start)))
         return not gain.low > 0.0, None
     rows = [split.test_points[own.points] for split, own in zip(splits, cases, strict=True)]
     units = np.unique(number_rows(task.X)[np.concatenate(rows)], return_inverse=True)[1]
