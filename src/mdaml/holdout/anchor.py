@@ -14,7 +14,13 @@ from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain
-from mdaml.holdout.split import Split, hold_out_points, same_points, tells_enough
+from mdaml.holdout.split import (
+    Split,
+    exchange_near_and_far,
+    hold_out_points,
+    same_points,
+    tells_enough,
+)
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
@@ -82,7 +88,7 @@ def choose_anchor(
     # Up to a standard error above a half: of true ones more hold, even under a weak start.
     if not len(said.pairs) and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
         dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(said, points, rng)]
-        _ask_if_swapped(try_on(dealt), try_on([part.reversed() for part in dealt]))
+        _ask_if_swapped(try_on(dealt), try_on(list(map(exchange_near_and_far, dealt))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
 
 

@@ -72,15 +72,16 @@ class Split:
             raise ValueError("A Split of comparisons must have train and test, got None.")
         return side
 
-    def reversed(self) -> "Split":
-        """Return the same with near and far exchanged, of triplets and quadruplets."""
-        train, test = (
-            said._replaced(
-                triplets=said.triplets[:, [0, 2, 1]], quadruplets=said.quadruplets[:, [2, 3, 0, 1]]
-            )
-            for said in (self.learned, self.held_out)
+
+def exchange_near_and_far(split: Split) -> Split:
+    """Return a split with near and far exchanged, of triplets and quadruplets."""
+    train, test = (
+        said._replaced(
+            triplets=said.triplets[:, [0, 2, 1]], quadruplets=said.quadruplets[:, [2, 3, 0, 1]]
         )
-        return replace(self, train=train, test=test)
+        for said in (split.learned, split.held_out)
+    )
+    return replace(split, train=train, test=test)
 
 
 def deal(n_parts: int, rank: IntArray, *strata: IntArray) -> IntArray:
