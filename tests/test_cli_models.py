@@ -662,14 +662,17 @@ def test_search_equals_the_library(X, T):
 
 
 def test_search_scales_inside_and_saves_a_model_of_raw_features(X, T):
-    result = run(
-        *("search", *FIT[1:6], "--method", "gmml", "--hold-out", "points", "--out", "m.mdaml"),
-        *("--folds", "2"),
-    )
-    best = dict(zip(*(line.split("\t") for line in result.stdout.splitlines()[3:5]), strict=True))
-    twin = GMML(t=float(best["t"])).fit(StandardScaler().fit_transform(X), triplets=T)
-    expected = distances(twin, StandardScaler().fit_transform(X))
-    np.testing.assert_allclose(distances(load("m.mdaml"), X), expected, rtol=1e-7)
+    scaled = StandardScaler().fit_transform(X)
+    for name, make, is_kept in (("gmml", Euclidean, True), ("kissme", KISSME, False)):
+        document = run_json(
+            *("search", *FIT[1:6], "--method", name, "--out", "m.mdaml"),
+            *(("--hold-out", "points", "--folds", "2") if is_kept else ()),
+        )
+        assert document["start_kept"] is is_kept
+        assert document["gain"]["is_beyond_chance"] is not is_kept
+        twin = make() if is_kept else make(**document["best_params"])
+        expected = distances(twin.fit(scaled, triplets=T), scaled)
+        np.testing.assert_allclose(distances(load("m.mdaml"), X), expected, rtol=1e-7)
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ CHECKED += [
 @pytest.mark.filterwarnings("ignore:The weighted mean loss:UserWarning")
 @pytest.mark.filterwarnings("ignore:triplet_weight=.* is below lambda1_critical_:UserWarning")
 @pytest.mark.filterwarnings("ignore:Nothing was learned:UserWarning")
-@pytest.mark.filterwarnings("ignore:No candidate beats the distance before learning:UserWarning")
+@pytest.mark.filterwarnings("ignore:Nothing was learned:UserWarning")
 @pytest.mark.filterwarnings("ignore:KISSME got:UserWarning")
 @pytest.mark.filterwarnings("ignore:.* name identical samples:UserWarning")
 @pytest.mark.filterwarnings("ignore:The learned metric concentrates:UserWarning")

@@ -1,6 +1,7 @@
 """Parameters chosen by what is held out."""
 
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
@@ -72,6 +73,7 @@ def asked(constraints, X):
     return found | {frozenset([names[a], names[b]]) for a, b in constraints.pairs}
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # a sixteenth is left of the answers
 @pytest.mark.parametrize("in_pipeline", [False, True])
 @pytest.mark.parametrize("cv", [ConstraintKFold(3, random_state=0), PointKFold(2, random_state=0)])
 def test_nothing_held_out_reaches_a_fit(answers, recorder, cv, in_pipeline):
@@ -105,7 +107,8 @@ def test_nothing_held_out_reaches_a_fit(answers, recorder, cv, in_pipeline):
 
 def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
     X, y = balance
-    X = X + 1e-9 * np.arange(len(X))[:, None]  # all rows differ
+    # Loud features that say nothing: something is learned. They make all rows differ, too.
+    X = np.column_stack([X, 5.0 * np.random.default_rng(0).normal(size=(len(X), 3))])
     cv = PointKFold(3, random_state=0)
     MetricSearchCV(recorder, {"t": [0.3, 0.6]}, cv=cv).fit(X, y)
     splits = list(cv.split(y=y))
@@ -266,7 +269,7 @@ def test_any_weak_learner_can_be_searched_without(answers, learner):
         (lambda model, X, said: model.score_triplets(X, said.triplets), "constraints"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:No candidate beats")  # balance is hard for GMML
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # balance is hard for GMML
 def test_scoring_by_name_or_function(answers, balance, scoring, truth):
     X, given = balance if truth == "y" else answers
     search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=3, scoring=scoring, random_state=0)
@@ -404,10 +407,113 @@ def test_splits_of_one_s_own(balance):
     X, y = balance
     groups = np.arange(len(y)) % 7
     folds = [Split(*rows) for rows in GroupKFold(3).split(X, y, groups)]
-    with pytest.warns(UserWarning, match="No candidate beats the distance before learning"):
+    with pytest.warns(UserWarning, match="no candidate led the distance before learning"):
         search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=folds).fit(X, y)
     assert search.n_splits_ == 3
     assert search.best_score_ < search.start_score_
+    assert search.start_kept_
+
+
+# The start is a candidate.
+
+
+def draw_flips(seed, n=300):
+    rng = np.random.default_rng(seed)
+    rows = np.array([rng.choice(60, 3, replace=False) for _ in range(n)])
+    return rng.normal(size=(60, 5)), {"triplets": rows}
+
+
+def draw_random_labels(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(90, 5)), {"y": rng.integers(0, 3, 90)}
+
+
+START = np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
+
+
+def mean_of_comparisons(model, X, said):
+    return model.score_triplets(X, said.triplets)
+
+
+@pytest.mark.parametrize("scoring", [None, "neighbors", mean_of_comparisons])
+@pytest.mark.parametrize("make", [GMML, lambda: MDaML(1), lambda: MDaML(1, init_metric=START)])
+def test_coin_flips_return_the_start_bit_for_bit(make, scoring):
+    (X, said), model = draw_flips(0), make()
+    search = MetricSearchCV(model, {}, scoring=scoring, random_state=0)
+    with pytest.warns(UserWarning, match="Nothing was learned"):
+        search.fit(X, **said)
+    assert search.start_kept_
+    start = model.get_params().get("init_metric")
+    if isinstance(start, np.ndarray):
+        np.testing.assert_allclose(search.get_mahalanobis_matrix(), start, rtol=1e-12)
+    else:
+        np.testing.assert_array_equal(search.transform(X), X)
+    assert (search.gain_ is None) == callable(scoring)
+
+
+def test_of_a_pipeline_the_other_steps_are_kept():
+    X, said = draw_flips(0)
+    X = X * [1.0, 10.0, 100.0, 1.0, 1.0]
+    search = MetricSearchCV(make_pipeline(StandardScaler(), GMML()), {}, random_state=0)
+    with pytest.warns(UserWarning, match="Nothing was learned"):
+        search.fit(X, **said)
+    np.testing.assert_array_equal(search.transform(X), StandardScaler().fit_transform(X))
+
+
+def test_random_labels_keep_the_start_more_often_than_not():
+    kept = 0
+    for seed in range(10):
+        X, said = draw_random_labels(seed)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Nothing was learned")
+            search = MetricSearchCV(GMML(), {"t": [0.3, 0.5, 0.7]}, random_state=0).fit(X, **said)
+        kept += search.start_kept_
+    assert kept >= 5  # at a level of 30 %
+
+
+def test_a_gain_is_told_with_its_interval(answers):
+    X, said = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, constraints=said)
+    gain = search.gain_
+    assert not search.start_kept_
+    assert gain["is_beyond_chance"]
+    assert 0.0 < gain["low"] < gain["after"] - gain["before"] < gain["high"]
+    assert gain["n_units"] == 60  # points, over all splits
+    assert gain["after"] == pytest.approx(search.best_score_, abs=0.01)
+    assert gain["before"] == pytest.approx(search.start_score_, abs=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # labels are random
+def test_equal_rows_are_held_out_together(recorder):
+    X, said = draw_random_labels(0)
+    X, y = np.repeat(X, 3, axis=0), np.repeat(said["y"], 3)
+    MetricSearchCV(recorder, {}, cv=3, random_state=0, refit=False).fit(X, y)
+    assert len(Recorder.seen) == 3
+    for samples, _, _ in Recorder.seen:
+        rows = {row.tobytes() for row in samples}
+        assert sum(row.tobytes() in rows for row in X) == len(samples)
+
+
+def test_swapped_columns_are_asked_about_where_the_start_is_kept():
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    said, _ = make_triplets(X, n_triplets=300, wrong=0.1, random_state=0)
+    search = MetricSearchCV(MDaML(1, anchor=100.0), {}, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, triplets=said[:, [0, 2, 1]])
+    assert any("Are near and far swapped?" in str(each.message) for each in caught)
+
+
+@pytest.mark.slow
+def test_coin_flips_return_the_start_in_95_of_100():
+    kept = 0
+    for seed in range(100):
+        X, said = draw_flips(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            search = MetricSearchCV(MDaML(1), {"anchor": [0.03, 1.0, 10.0]}, random_state=0)
+            kept += search.fit(X, **said).start_kept_
+    assert kept >= 90  # at a level of 5 %: about 95, give or take 5
 
 
 def test_data_frames_keep_their_names(balance):
@@ -422,7 +528,7 @@ def test_data_frames_keep_their_names(balance):
 
 def test_points_that_are_never_compared_are_still_passed_on(recorder):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    triplets, _ = make_triplets(X[:20], n_triplets=100, components=np.eye(3)[:1], random_state=0)
+    triplets, _ = make_triplets(X[:20], n_triplets=300, components=np.eye(3)[:1], random_state=0)
     said = Constraints(triplets=triplets, n_points=20)
     MetricSearchCV(recorder, {}, cv=2).fit(X, constraints=said)
     assert all(len(samples) == 50 for samples, _, _ in Recorder.seen)

@@ -144,6 +144,9 @@ def _report(
         "results": records,
         "best_params": records[0]["params"],
         "best_score": searched.best_score_,
+        "start_score": searched.start_score_,
+        "start_kept": searched.start_kept_,
+        "gain": searched.gain_,
         "seconds": seconds,
     }
     screen.print_facts()
@@ -161,7 +164,11 @@ def _report(
     what = "3-NN accuracy" if has_labels else "comparisons that hold"
     title = f"Held-out {what}: mean and deviation of {searched.n_splits_} folds, the best first"
     screen.print_table(title, (*names, "score", "deviation", "note"), rows)
-    screen.print(f"Best of {len(records)} in {seconds:.1f} s, fitted to everything: {out}")
+    screen.print(f"Before learning: {searched.start_score_:.4f}")
+    saved = "fitted to everything"
+    if searched.start_kept_:
+        saved = "no better than chance, so the distance before learning is saved"
+    screen.print(f"Best of {len(records)} in {seconds:.1f} s, {saved}: {out}")
 
 
 def _format_value(value: object) -> str:

@@ -21,7 +21,7 @@ from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervisi
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.mdaml_warnings import warn_if_needed
-from mdaml.estimators.posing import is_auto, place, pose
+from mdaml.estimators.posing import choose_row, is_auto, list_anchors, place, pose
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
 from mdaml.solver.fit import comparison_attributes, comparisons_of
@@ -35,7 +35,9 @@ from mdaml.stores.memory import MemoryStore
 MAX_COMPARISONS = 20_000
 MAX_BYTES = 2**26
 _HELD = 1.0  # the least strength of an anchor at the metric so far
-_ANEW = 2  # times as many comparisons as at the last choice
+# A choice by a few comparisons is soon out of date: up to so many it is made anew with every chunk,
+# then of a quarter more than at the last one.
+_FEW, _ANEW = 2_000, 1.25
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Reservoir:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen on held-out points or samples: kept until twice as much is known."""
+    """What was chosen on held-out points or samples: kept until more is known."""
 
     anchor: float
     shrinkage: float
@@ -135,12 +137,14 @@ class Past:
     def choose(
         self, spec: Spec, store: Store, supervision: Constraints, n_seen: int
     ) -> tuple[Spec, Choice]:
-        """Return the parameters with what was chosen before; chosen anew of twice as much.
+        """Return the parameters with what was chosen before; chosen anew where that is due.
 
-        A choice by a few comparisons is no better than chance, and one for each chunk would make a
-        model forget.
+        By the comparisons at hand, never by a chunk alone: one that says little would make a model
+        forget. Of a model from a file only the metric is at hand, until as much has come again.
         """
-        if not spec.anchors or n_seen < _ANEW * self.choice.n_comparisons:
+        due = 0.0 if n_seen <= _FEW and not self.n_lost else _ANEW * self.choice.n_comparisons
+        due = max(due, 2.0 * self.n_lost)
+        if not spec.anchors or n_seen < due:
             return self._held(self.choice.apply(spec)), self.choice
         spec, gain = choose_anchor(spec, store, supervision)
         return spec, Choice.of(spec, gain, n_seen)
@@ -241,6 +245,10 @@ def _refine(
     with chunk.threads():
         comparisons = draw_comparisons(spec, chunk, supervision, past.F, rng)
     rows, joined = past.reservoir.joined(samples, comparisons)
+    if spec.anchors:  # as many as all that is at hand allows, not the chunk alone
+        preset, d = choose_row(model, from_labels=False)[1], rows.shape[1]
+        share = (spec.rank or d) / d
+        spec = replace(spec, anchors=list_anchors(preset, joined, d, has_unit_rows(samples), share))
     store = place(model, rows, spec, joined, copied=True)
     n_seen = past.n_comparisons + comparisons.n_constraints
     spec, choice = past.choose(spec, store, joined, n_seen)

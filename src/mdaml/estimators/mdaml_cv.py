@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import mute, report
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows, warn
+from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
@@ -32,6 +32,7 @@ from mdaml.holdout.rule import (
     find_leaders,
     measure_gain,
     prefer_first,
+    warn_of_kept_start,
 )
 from mdaml.kernels.products import one_blas_thread
 from mdaml.kernels.threads import side_by_side
@@ -231,12 +232,7 @@ class MDaMLCV(WeakLearner):
             tried, scores, gain = search(parts, candidates, n_first)
         best = dict(tried[0])
         if best == THE_START:
-            described = "" if gain is None else f" {gain.describe()}"
-            warn(
-                "Nothing was learned: no candidate led the distance before learning by more than "
-                f"chance.{described} The distance before learning is returned. More comparisons or "
-                "labels may help, or other features; check that they are right.",
-            )
+            warn_of_kept_start(gain)
         if "start" in best:
             best["init_metric"] = other_start(best.pop("start"), samples, said, device)
         model = MDaML(
@@ -335,8 +331,12 @@ def _choose(
     of_labels = isinstance(parts[0].said, Classes)
     units = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)[1]
     before, others = np.concatenate(scores[start]), [np.concatenate(scores[c]) for c in learned]
+    # Those that were left out early count as candidates too, level with the start where they were
+    # not tried: otherwise the best of many would be tested as if there had been few.
+    out = [scores[c] for c in range(len(scores)) if c not in learned and c != start]
+    early = [np.concatenate([*own, *scores[start][len(own) :]]) for own in out]
     level = LEVEL_OF_LABELS if of_labels else LEVEL
-    leads = find_leaders(before, np.array(others), units, level=level)
+    leads = find_leaders(before, np.array([*others, *early]), units, level=level)[: len(others)]
     place = prefer_first(np.array(others), leads if leads.any() else None)
     name = "3-NN" if of_labels else "comparisons"
     gain = measure_gain(name, before, others[place], units)

@@ -10,18 +10,17 @@ from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import has_unit_rows
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.matching import nearest_was_near, to_comparisons
+from mdaml.constraints.matching import nearest_was_near
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.dmlmj import DMLMJ
 from mdaml.estimators.gmml import GMML
 from mdaml.estimators.lfda import LFDA
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import pose
-from mdaml.holdout.anchor import compares
-from mdaml.holdout.samples import Score, deal_samples, vote_score
-from mdaml.holdout.split import hold_out_points, same_points
+from mdaml.holdout.anchor import HeldOutComparisons, are_right, compares
+from mdaml.holdout.samples import Score, hold_out_samples, vote_score
+from mdaml.holdout.split import Split, hold_out_points, same_points
 from mdaml.holdout.units import same_rows
-from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.kernels.products import rows_times
 from mdaml.solver.run import Run
 from mdaml.stores.choice import make_store, n_fits_at_once
@@ -131,19 +130,16 @@ def folds_of_classes(
     if len(rows) > _MAX_ROWS:
         some = np.sort(rng.permutation(len(rows))[:_MAX_ROWS])
         rows, of, n_parts = rows[some], of[some], 1
-    units = same_rows(X[rows], 0.0)
-    part_of = deal_samples(of, units, _N_PARTS_OF_LABELS, rng)
+    splits = hold_out_samples(of, same_rows(X[rows], 0.0), _N_PARTS_OF_LABELS, rng)
     parts = []
-    for number in range(n_parts):
-        out = part_of == number
-        y, y_valid = of[~out], of[out]
-        if out.any() and len(np.unique(y)) > 1:
-            samples = X[rows[~out]]
-            score = vote_score(samples, y, X[rows[out]], y_valid, device)
-            said = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
-            store = SharedStore(make_store(samples, device))
-            seed = rng.randint(2**31 - 1)
-            parts.append(Fold(samples, store, said, score, units[out], params, seed, device))
+    for split in splits[:n_parts]:
+        samples, y = X[rows[split.train_points]], of[split.train_points]
+        out = rows[split.test_points]
+        score = vote_score(samples, y, X[out], of[split.test_points], device)
+        said = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
+        store = SharedStore(make_store(samples, device))
+        seed = rng.randint(2**31 - 1)
+        parts.append(Fold(samples, store, said, score, split.units, params, seed, device))
     return parts
 
 
@@ -166,7 +162,7 @@ def folds_of_constraints(
     for part in hold_out_points(said, _N_PARTS, rng, same_points(store)):
         if not (compares(part.learned) and compares(part.held_out)):
             return []
-        score, units = _score_of(centred, part.held_out, goal, part.units, rng)
+        score, units = _score_of(centred, part, goal, rng)
         if not len(units):
             return []
         seed = rng.randint(2**31 - 1)
@@ -175,20 +171,12 @@ def folds_of_constraints(
 
 
 def _score_of(
-    X: FloatArray, held_out: Constraints, goal: str, units: IntArray, rng: np.random.RandomState
+    X: FloatArray, split: Split, goal: str, rng: np.random.RandomState
 ) -> tuple[Score, IntArray]:
     """Return what held-out constraints say of a metric, by the goal, and the units of the cases."""
     if goal == "neighbors":
-        points = nearest_was_near(X, held_out)[0]
-        return lambda F: nearest_was_near(rows_times(X, F.astype(X.dtype)), held_out)[1], points
-    compared = to_comparisons("MDaMLCV", held_out, rng).comparisons()
-    near, far = compared[:, :2].copy(), compared[:, 2:].copy()
-    if len(units) != len(compared):  # made of pairs: each counts for its first point
-        units = compared[:, 0]
-
-    def score(F: FloatArray) -> FloatArray:
-        Y = rows_times(X, F.astype(X.dtype))
-        nearer, farther = pair_sq_dists(Y, near), pair_sq_dists(Y, far)
-        return np.where(nearer == farther, 0.5, nearer < farther)
-
-    return score, units
+        said = split.held_out
+        points = nearest_was_near(X, said)[0]
+        return lambda F: nearest_was_near(rows_times(X, F.astype(X.dtype)), said)[1], points
+    asked = HeldOutComparisons.of(split, rng)
+    return lambda F: are_right(asked.margins(rows_times(X, F.astype(X.dtype)))), asked.units

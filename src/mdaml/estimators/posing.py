@@ -166,7 +166,7 @@ def _resolve(
     n_modes, counted, weights = _check_n_modes(model, preset, n_samples)
     why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
     eta = check_or_auto(model, "eta", preset.eta, 1.0, strict=True, why=why)
-    anchors = () if from_labels else _anchors_of(preset, supervision, n_features, unit_rows, share)
+    anchors = () if from_labels else list_anchors(preset, supervision, n_features, unit_rows, share)
     if not is_auto(model.anchor):
         anchors = ()
     fixed = preset.anchor if isinstance(preset.anchor, float) else 0.0
@@ -206,7 +206,7 @@ def _resolve(
     )
 
 
-def _anchors_of(
+def list_anchors(
     preset: presets.Preset, supervision: Supervision, n_features: int, unit_rows: bool, share: float
 ) -> tuple[float, ...]:
     """Return the strengths to choose from, the strongest first; none if the cell is a number."""

@@ -14,7 +14,13 @@ from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain
-from mdaml.holdout.split import Part, hold_out_points, same_points, tells_enough
+from mdaml.holdout.split import (
+    Split,
+    exchange_near_and_far,
+    hold_out_points,
+    same_points,
+    tells_enough,
+)
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
@@ -24,6 +30,7 @@ from mdaml.solver.store import Store
 _MOST_COMPARISONS = 20_000
 _MOST_ROWS = 100_000  # beyond so many samples only those that are compared take part
 _N_PARTS = 4
+_N_DEALS = 3  # to ask whether near and far are swapped: tells more of few comparisons than one
 # Shares that hold before learning: fewer hint at near and far swapped, or at near misses.
 SWAPPED, _NEAR_MISSES = 0.4, 0.47
 _ROUNDS = 1  # for each of several strengths
@@ -62,16 +69,12 @@ def choose_anchor(
     if store.shape[0] > _MOST_ROWS:
         short, store, said = _compared_only(short, store, said)
     short = count_modes(short, store)
-    parts = hold_out_points(said, _N_PARTS, rng, same_points(store))
-    parts = [part for part in parts if compares(part.learned) and compares(part.held_out)]
-    if tells_enough(said, parts[:1]):
-        parts = parts[:1]
+    points = same_points(store)
+    parts = _hold_out(said, points, rng)
     if not parts:
         return replace(spec, keep_start=bool(spec.anchors)), None
     try_on = partial(_try_parts, short, store, codes, spec.anchors, rng)
-    used = parts if spec.anchors else parts[:1]
-    found = try_on(used)
-    losses, right, units, weights = found
+    losses, right, units, weights = try_on(parts if spec.anchors else parts[:1])
     leads = _find_leaders(losses, right, units, weights)
     means = losses[1:] @ weights
     best = int(np.argmin(np.where(leads, means, np.inf) if leads.any() else means))
@@ -84,9 +87,16 @@ def choose_anchor(
         )
     # Up to a standard error above a half: of true ones more hold, even under a weak start.
     if not len(said.pairs) and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
-        given = found if used is parts else try_on(parts)
-        _ask_if_swapped(given, try_on([part.reversed() for part in parts]))
+        dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(said, points, rng)]
+        _ask_if_swapped(try_on(dealt), try_on(list(map(exchange_near_and_far, dealt))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
+
+
+def _hold_out(said: Constraints, points: IntArray, rng: np.random.RandomState) -> list[Split]:
+    """Return parts that have something to learn from and to score by; one if it tells enough."""
+    parts = hold_out_points(said, _N_PARTS, rng, points)
+    parts = [part for part in parts if compares(part.learned) and compares(part.held_out)]
+    return parts[:1] if tells_enough(said, parts[:1]) else parts
 
 
 class _Tried(NamedTuple):
@@ -104,8 +114,17 @@ def _ask_if_swapped(given: _Tried, opposite: _Tried) -> None:
     Of coin flips both ways are alike, so that the rule tells how often chance leads so far. True
     comparisons that do not hold before learning, such as near misses, hold after it.
     """
-    best = [way.right[int(np.argmin(way.losses @ way.weights))] for way in (given, opposite)]
-    if find_leaders(best[0], best[1][None], given.units, given.weights)[0]:
+    right, other = (
+        way.right[int(np.argmin(way.losses @ way.weights))] for way in (given, opposite)
+    )
+    ask_if_swapped(right, other, given.units, given.weights)
+
+
+def ask_if_swapped(
+    right: FloatArray, opposite: FloatArray, units: IntArray, weights: FloatArray
+) -> None:
+    """Warn if more comparisons hold by more than chance when they are read the other way round."""
+    if find_leaders(right, opposite[None], units, weights)[0]:
         warn(
             "More of the held-out comparisons hold, by more than chance, if all are read the other "
             "way round. Are near and far swapped? A triplet is (reference, nearer one, farther "
@@ -119,15 +138,15 @@ def _try_parts(
     codes: IntArray | None,
     anchors: Sequence[float],
     rng: np.random.RandomState,
-    parts: Sequence[Part],
+    parts: Sequence[Split],
 ) -> _Tried:
     """Judge strengths, or the one that is given, by the held-out comparisons of all parts."""
     judged, of_units, of_weights = [], [], []
     with mute():
         for part in parts:  # one at a time in memory
             trial = _HeldOutTrial.of(store, part, codes, rng)
-            of_units.append(trial.units)
-            of_weights.append(trial.weights)
+            of_units.append(trial.asked.units)
+            of_weights.append(trial.asked.weights)
             judged.append(trial.judge_all(spec, anchors, rng))
     losses, right = (np.hstack([np.array([j[k] for j in part]) for part in judged]) for k in (0, 1))
     return _Tried(losses, right, _number(np.concatenate(of_units)), np.concatenate(of_weights))
@@ -155,33 +174,55 @@ def compares(said: Constraints) -> bool:
     return (direct > 0 and len(kinds) != 1) or len(kinds) == 2
 
 
-class _HeldOutTrial(NamedTuple):
-    """Comparisons to learn from in a store, and those that are held out."""
+class HeldOutComparisons(NamedTuple):
+    """Comparisons that are held out, each of two pairs of rows."""
 
-    said: Constraints  # to learn from
-    store: Store
-    judge: Store  # of the rows that held-out comparisons name, or of all if these are many
-    near: IntArray  # (n, 2) places in them
+    near: IntArray  # (n, 2)
     far: IntArray
     weights: FloatArray  # (n,)
     units: IntArray  # (n,)
 
     @classmethod
     def of(
-        cls, store: Store, part: Part, codes: IntArray | None, rng: np.random.RandomState
-    ) -> "_HeldOutTrial":
-        held_out = to_comparisons("MDaML", part.held_out, rng)
+        cls, split: Split, rng: np.random.RandomState, codes: IntArray | None = None
+    ) -> "HeldOutComparisons":
+        """Return those of a split; units are its own, or persons by their codes."""
+        held_out = to_comparisons("MDaML", split.held_out, rng)
         compared = held_out.comparisons()
-        rows, numbers = np.unique(compared, return_inverse=True)
-        judge, places = store, compared
-        if len(rows) <= _MANY * store.shape[0]:
-            judge, places = store.part(rows), numbers.reshape(compared.shape)
-        units = codes[part.is_out] if codes is not None else part.units
+        units = split.units if codes is None else codes[split.is_out]
         if len(units) != len(compared):  # made of pairs: each counts for its first point
             units = compared[:, 0]
-        learned = to_comparisons("MDaML", part.learned, rng)
-        near, far = places[:, :2].copy(), places[:, 2:].copy()
-        return cls(learned, store, judge, near, far, held_out.weights, units)
+        return cls(compared[:, :2].copy(), compared[:, 2:].copy(), held_out.weights, units)
+
+    def margins(self, Y: FloatArray) -> FloatArray:
+        """Return ``d2(far) - d2(near)`` where samples are mapped to."""
+        near, far = (pair_sq_dists(Y, pairs).astype(np.float64) for pairs in (self.near, self.far))
+        return far - near
+
+
+def are_right(margins: FloatArray) -> FloatArray:
+    """Return one for each margin above zero, and one half for a tie."""
+    return np.where(margins == 0.0, 0.5, margins > 0.0)
+
+
+class _HeldOutTrial(NamedTuple):
+    """Comparisons to learn from in a store, and those that are held out."""
+
+    said: Constraints  # to learn from
+    store: Store
+    judge: Store  # of the rows that held-out comparisons name, or of all if these are many
+    asked: HeldOutComparisons  # of places in it
+
+    @classmethod
+    def of(
+        cls, store: Store, part: Split, codes: IntArray | None, rng: np.random.RandomState
+    ) -> "_HeldOutTrial":
+        judge, asked = store, HeldOutComparisons.of(part, rng, codes)
+        rows, places = np.unique([asked.near, asked.far], return_inverse=True)
+        if len(rows) <= _MANY * store.shape[0]:
+            near, far = places.reshape(2, -1, 2)
+            judge, asked = store.part(rows), asked._replace(near=near.copy(), far=far.copy())
+        return cls(to_comparisons("MDaML", part.learned, rng), store, judge, asked)
 
     def judge_all(
         self, spec: Spec, anchors: Sequence[float], rng: np.random.RandomState
@@ -205,10 +246,8 @@ class _HeldOutTrial(NamedTuple):
         return judged
 
     def _judge(self, F: FloatArray) -> Judged:
-        Y = self.judge.fetch_mapped(F)
-        near, far = (pair_sq_dists(Y, pairs).astype(np.float64) for pairs in (self.near, self.far))
-        right = np.where(near == far, 0.5, near < far)
-        return Judged(scaled_losses(far - near, self.weights), right)
+        margins = self.asked.margins(self.judge.fetch_mapped(F))
+        return Judged(scaled_losses(margins, self.asked.weights), are_right(margins))
 
 
 def scaled_losses(margins: FloatArray, weights: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._validation import warn
 
 # How often something replaces a start that is as good. Answers may say nothing; labels hardly ever
 # do, and at 0.05 a gain would be declined too often: docs/accuracy.md.
@@ -73,6 +74,16 @@ class Gain:
     def as_dict(self) -> dict[str, Any]:
         """Return plain numbers and texts."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def warn_of_kept_start(gain: Gain | None) -> None:
+    """Warn that a search returns the distance before learning."""
+    described = "" if gain is None else f" {gain.describe()}"
+    warn(
+        "Nothing was learned: no candidate led the distance before learning by more than "
+        f"chance.{described} The distance before learning is returned. More comparisons or "
+        "labels may help, or other features; check that they are right.",
+    )
 
 
 def find_leaders(

@@ -1,6 +1,6 @@
 """How far a metric learned from labels goes back to its start, chosen by samples held out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +9,7 @@ from mdaml._progress import mute
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.holdout.rule import LEVEL_OF_LABELS, Gain, find_leaders, measure_gain, prefer_first
-from mdaml.holdout.split import same_points
+from mdaml.holdout.split import Split, deal, same_points
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.neighbors.search import search_under
 from mdaml.solver.geometry import shrink
@@ -46,27 +46,14 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     rows, of = rows[order], of[order]
     labelled = store.part(rows)
     units = same_points(labelled)
-    part_of = deal_samples(of, units, _N_PARTS, rng)
+    splits = hold_out_samples(of, units, _N_PARTS, rng)
     short = replace(count_modes(spec, store), shrinkage=0.0, shrinkages=(), callback=None)
-    n_used = _N_PARTS if spec.shrinkages else 1
-    right, held_out = [], []
-    with mute():
-        for number in range(n_used):
-            out = part_of == number
-            if not out.any() or len(np.unique(of[~out])) < 2:
-                continue
-            held_out.append(np.flatnonzero(out))
-            learned = Classes.from_labels("MDaML", of[~out])
-            part = labelled.part(np.flatnonzero(~out))
-            part_spec = _fitting(short, part.shape[0])
-            start = start_metric(replace(part_spec, keep_start=True), part, rng).F
-            F = Problem(part_spec, learned).solve(part, rng).F
-            factors = [start, *(shrink(F, start, share) for share in tried)]
-            votes = [_votes(labelled.fetch_mapped(factor), of, out) for factor in factors]
-            right.append(np.array(votes, np.float64))
-    if not right:
+    used = splits if spec.shrinkages else splits[:1]
+    if not used:
         return replace(spec, shrinkages=()), None
-    scores, units = np.hstack(right), units[np.concatenate(held_out)]
+    with mute():
+        right = [_try_split(short, labelled, of, split, tried, rng) for split in used]
+    scores, units = np.hstack(right), np.concatenate([split.units for split in used])
     units = np.unique(units, return_inverse=True)[1]
     leads = find_leaders(scores[0], scores[1:], units, level=LEVEL_OF_LABELS)
     best = prefer_first(scores[1:], leads if leads.any() else None)
@@ -79,6 +66,43 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
 
 
+def _try_split(
+    spec: Spec,
+    store: Store,
+    of: IntArray,
+    split: Split,
+    shares: Sequence[float],
+    rng: np.random.RandomState,
+) -> FloatArray:
+    """Return which held-out samples are voted right: by the start, the first row, and by shares."""
+    part = store.part(split.train_points)
+    spec = _fitting(spec, part.shape[0])
+    start = start_metric(replace(spec, keep_start=True), part, rng).F
+    F = Problem(spec, Classes.from_labels("MDaML", of[split.train_points])).solve(part, rng).F
+    votes = []
+    for factor in (start, *(shrink(F, start, share) for share in shares)):
+        Y = store.fetch_mapped(factor)
+        learned, held_out = Y[split.train_points], Y[split.test_points]
+        nearest = nearest_rows(held_out, learned, min(_N_NEIGHBORS, len(learned)))[0]
+        votes.append(_voted(nearest, of[split.train_points], of[split.test_points]))
+    return np.array(votes, np.float64)
+
+
+def hold_out_samples(
+    of: IntArray, units: IntArray, n_parts: int, rng: np.random.RandomState
+) -> list[Split]:
+    """Deal samples with a class to parts, each held out once; equal units together.
+
+    A part that is empty, or leaves one class to learn from, is left out.
+    """
+    part_of, made = deal_samples(of, units, n_parts, rng), []
+    for number in range(n_parts):
+        out = part_of == number
+        if out.any() and len(np.unique(of[~out])) > 1:
+            made.append(Split(np.flatnonzero(~out), np.flatnonzero(out), units=units[out]))
+    return made
+
+
 def deal_samples(
     of: IntArray, units: IntArray, n_parts: int, rng: np.random.RandomState
 ) -> IntArray:
@@ -88,12 +112,12 @@ def deal_samples(
     distinct rows are never held out: two of them stay to learn from in every case.
     """
     _, first, unit = np.unique(units, return_index=True, return_inverse=True)
-    size = np.bincount(of[first], minlength=int(of.max()) + 1)
-    order = rng.permutation(len(first))
-    order = order[np.argsort(of[first][order], kind="stable")]
-    order = order[size[of[first][order]] > _TO_LEARN_FROM]
+    own = of[first]
+    size = np.bincount(own, minlength=int(of.max()) + 1)
+    rank = np.argsort(rng.permutation(len(first)))
+    is_dealt = size[own] > _TO_LEARN_FROM
     part: IntArray = np.full(len(first), -1)
-    part[order] = np.arange(len(order)) % n_parts  # in turn, class after class
+    part[is_dealt] = deal(n_parts, rank[is_dealt], own[is_dealt])
     return part[unit]
 
 
@@ -106,12 +130,6 @@ def vote_score(
     search = search_under(device, X_valid, X)
 
     return lambda F: _voted(search(F, min(_N_NEIGHBORS, len(X))), y, y_valid)
-
-
-def _votes(Y: FloatArray, of: IntArray, out: BoolArray) -> BoolArray:
-    """Return whether mapped samples that are held out are voted into their classes."""
-    nearest = nearest_rows(Y[out], Y[~out], min(_N_NEIGHBORS, int((~out).sum())))[0]
-    return _voted(nearest, of[~out], of[out])
 
 
 def _voted(nearest: IntArray, y: IntArray, y_valid: IntArray) -> BoolArray:

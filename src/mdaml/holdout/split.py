@@ -1,7 +1,7 @@
 """What belongs together when something is held out, and how it is dealt to parts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,23 +22,77 @@ _FEW_COMPARISONS, _ENOUGH_UNITS = 2_000, 100
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Constraints to learn from, and those that are held out."""
+class Split:
+    """What to learn from, and what to score by.
 
-    learned: Constraints
-    held_out: Constraints
-    is_out: BoolArray  # (n_constraints,) which of all are held out
-    units: IntArray  # (n_held_out,) what belongs together, numbered over all parts
+    Parameters
+    ----------
+    train_points, test_points : array of shape (n,)
+        Rows of X. The same where only comparisons are held out.
+    train, test : Constraints or None
+        Comparisons of ``X[train_points]`` and of ``X[test_points]``, numbered by their rows; None
+        where labels alone are split.
+    n_dropped : int, default=0
+        Comparisons in neither, because they join points of both sides.
+    units : array of shape (n_test,), optional
+        Which held-out comparisons or samples belong together, numbered over all splits.
+    is_out : array of shape (n_constraints,), optional
+        Which of all comparisons, before they were split, are held out.
 
-    def reversed(self) -> "Part":
-        """Return the same with near and far exchanged, of triplets and quadruplets."""
-        learned, held_out = (
-            said._replaced(
-                triplets=said.triplets[:, [0, 2, 1]], quadruplets=said.quadruplets[:, [2, 3, 0, 1]]
-            )
-            for said in (self.learned, self.held_out)
+    Examples
+    --------
+    >>> from sklearn.model_selection import GroupKFold
+    >>> from mdaml.model_selection import Split
+    >>> X, y, patients = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1], [1, 1, 2, 2]
+    >>> folds = [Split(*rows) for rows in GroupKFold(2).split(X, y, patients)]  # pass it as cv=
+    >>> folds[0].test_points
+    array([2, 3])
+    """
+
+    train_points: IntArray
+    test_points: IntArray
+    train: Constraints | None = None
+    test: Constraints | None = None
+    n_dropped: int = 0
+    units: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+    is_out: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+
+    @property
+    def learned(self) -> Constraints:
+        """The constraints to learn from."""
+        return self._need(self.train)
+
+    @property
+    def held_out(self) -> Constraints:
+        """The constraints to score by."""
+        return self._need(self.test)
+
+    def _need(self, side: Constraints | None) -> Constraints:
+        if side is None:
+            raise ValueError("A Split of comparisons must have train and test, got None.")
+        return side
+
+
+def exchange_near_and_far(split: Split) -> Split:
+    """Return a split with near and far exchanged, of triplets and quadruplets."""
+    train, test = (
+        said._replaced(
+            triplets=said.triplets[:, [0, 2, 1]], quadruplets=said.quadruplets[:, [2, 3, 0, 1]]
         )
-        return replace(self, learned=learned, held_out=held_out)
+        for said in (split.learned, split.held_out)
+    )
+    return replace(split, train=train, test=test)
+
+
+def deal(n_parts: int, rank: IntArray, *strata: IntArray) -> IntArray:
+    """Return the part of each unit: dealt in turn by rank, within strata one after the other.
+
+    The last of several strata comes first. So every part has its share of each of them.
+    """
+    order = np.lexsort((rank, *strata))
+    part: IntArray = np.empty(len(order), np.int64)
+    part[order] = np.arange(len(order)) % n_parts
+    return part
 
 
 def find_questions(said: Constraints, points: IntArray | None = None) -> IntArray:
@@ -68,7 +122,7 @@ def hold_out_points(
     n_parts: int,
     rng: np.random.RandomState,
     points: IntArray | None = None,
-) -> list[Part]:
+) -> list[Split]:
     """Deal points to parts, each held out with the constraints that it is the reference of.
 
     The reference of a constraint is its first point; that of a question, or of an answer, is the
@@ -83,16 +137,17 @@ def hold_out_points(
     if len(np.unique(reference)) >= _FEWEST_POINTS:
         units = reference
     units = np.unique(units, return_inverse=True)[1]
-    part_of = rng.permutation(int(units.max()) + 1)[units] % n_parts
-    made = []
+    part_of = deal(n_parts, rng.permutation(int(units.max()) + 1))[units]
+    rows, made = np.arange(said.n_points), []
     for number in range(n_parts):
         out = part_of == number
         if out.any() and not out.all():
-            made.append(Part(said.select(~out), said.select(out), out, units[out]))
+            sides = said.select(~out), said.select(out)
+            made.append(Split(rows, rows, *sides, units=units[out], is_out=out))
     return made
 
 
-def tells_enough(said: Constraints, parts: Sequence[Part]) -> bool:
+def tells_enough(said: Constraints, parts: Sequence[Split]) -> bool:
     """Return whether some of the parts tell as well as all of them."""
     n_units = sum(len(np.unique(part.units)) for part in parts)
     return said.n_constraints > _FEW_COMPARISONS and n_units >= _ENOUGH_UNITS

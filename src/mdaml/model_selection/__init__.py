@@ -1,5 +1,6 @@
 """Choose parameters without labels: what to hold out, how to score it, and a search over a grid."""
 
+from mdaml.holdout.split import Split
 from mdaml.model_selection._scoring import (
     hit_rate_at_k,
     knn_accuracy,
@@ -9,7 +10,7 @@ from mdaml.model_selection._scoring import (
     triplet_accuracy,
 )
 from mdaml.model_selection._search import MetricSearchCV
-from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
+from mdaml.model_selection._split import ConstraintKFold, PointKFold
 
 __all__ = [
     "ConstraintKFold",

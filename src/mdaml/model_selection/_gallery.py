@@ -1,13 +1,13 @@
 """Points mapped by a metric, and the search for neighbours of a label among them."""
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.labels import find_labelled
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.search import nearest_in_blocks, nearest_others, nearest_rows_on
@@ -46,15 +46,28 @@ def map_samples(metric: Metric, X: ArrayLike) -> FloatArray:
     return Y
 
 
+class Cases(NamedTuple):
+    """How each of several cases fares under a metric; higher is better."""
+
+    scores: FloatArray | BoolArray  # (n,)
+    points: IntArray  # (n,) the row of X that a case is about
+    weights: FloatArray | None = None  # (n,)
+
+    @property
+    def mean(self) -> float:
+        """The score of all."""
+        return float(np.average(self.scores, weights=self.weights))
+
+
 class Search:
     """Labelled points that look for neighbours in a gallery, or among themselves."""
 
     def __init__(self, metric: Metric, X: Any, y: Any, gallery: tuple[Any, Any] | None) -> None:
         self.device = getattr(metric_of(metric), "device", None)
-        self.queries, labels = _labelled(metric, X, y)
+        self.queries, labels, self.rows = _labelled(metric, X, y)
         self.is_own_gallery = gallery is None
         self.gallery, gallery_labels = (
-            (self.queries, labels) if gallery is None else _labelled(metric, *gallery)
+            (self.queries, labels) if gallery is None else _labelled(metric, *gallery)[:2]
         )
         classes = np.unique(np.concatenate([labels, gallery_labels]))
         self.n_classes = len(classes)
@@ -63,15 +76,15 @@ class Search:
         size = np.bincount(self.gallery_codes, minlength=self.n_classes)
         self.n_relevant: IntArray = size[self.codes] - int(self.is_own_gallery)
 
-    def check_findable(self, name: str) -> int:
-        """Return how many points have another of their label to find, at least one."""
-        n_findable = int(np.sum(self.n_relevant > 0))
-        if n_findable == 0:
+    def find_findable(self, name: str) -> BoolArray:
+        """Return which points have another of their label to find, at least one."""
+        findable: BoolArray = self.n_relevant > 0
+        if not findable.any():
             raise ValueError(
                 f"{name} needs labels that occur more than once: no point has another of its "
                 f"label ({len(self.codes)} points, {self.n_classes} labels)."
             )
-        return n_findable
+        return findable
 
     def nearest(self, k: int) -> IntArray:
         """Return the k nearest in the gallery of each point, or all; ties to the earlier row."""
@@ -92,8 +105,8 @@ class Search:
         return nearest_in_blocks(self.queries, self.gallery, n_wanted, own=self.is_own_gallery)
 
 
-def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any]]:
-    """Return the mapped samples that have a label, and their labels."""
+def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any], IntArray]:
+    """Return the mapped samples that have a label, their labels, and their rows."""
     Y, labels = map_samples(metric, X), np.asarray(y)
     if labels.shape != (len(Y),):
         raise ValueError(
@@ -103,4 +116,4 @@ def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[A
     Y, labels = Y[known], labels[known]
     if len(labels) == 0:
         raise ValueError("No point has a label: all are -1.")
-    return Y, labels
+    return Y, labels, np.flatnonzero(known)

@@ -5,20 +5,18 @@ in the comparisons: neighbours are searched for blocks of points at a time (``_g
 """
 
 from collections.abc import Callable
-from functools import partial
 from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import match_names
-from mdaml.constraints.matching import nearest_was_near
+from mdaml.constraints.matching import nearest_was_near, split_weights
 from mdaml.constraints.names import get_index
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.model_selection._gallery import Metric, Search, map_samples
+from mdaml.model_selection._gallery import Cases, Metric, Search, map_samples
 from mdaml.model_selection._split import check_constraints
 
 Scorer: TypeAlias = Callable[[Any, Any, Any], float]  # metric, X, labels or constraints
@@ -57,15 +55,7 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     >>> round(triplet_accuracy(Euclidean().fit(X), X, said), 3)
     0.667
     """
-    constraints = _of_rows(X, constraints)
-    compared = constraints.comparisons()
-    if len(compared) == 0:
-        return pair_auc(metric, X, constraints)
-    Y = _mapped(metric, X, constraints)
-    near, far = (pair_sq_dists(Y, compared[:, pair]) for pair in ([0, 1], [2, 3]))
-    first = len(constraints.triplets)
-    weights = np.delete(constraints.weights, slice(first, first + len(constraints.pairs)))
-    return float(np.average(near < far, weights=weights))
+    return _judge_comparisons(metric, X, constraints).mean
 
 
 def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
@@ -104,13 +94,7 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     >>> neighbor_accuracy(Euclidean().fit(X), X, said)
     0.5
     """
-    constraints = _of_rows(X, constraints)
-    _, right = nearest_was_near(_mapped(metric, X, constraints), constraints)
-    if len(right) == 0:
-        raise ValueError(
-            "neighbor_accuracy needs a point with near and far items; these constraints have none."
-        )
-    return float(np.mean(right))
+    return _judge_nearest(metric, X, constraints).mean
 
 
 def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
@@ -148,17 +132,7 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     >>> pair_auc(Euclidean().fit(X), X, said)
     0.75
     """
-    constraints = _of_rows(X, constraints)
-    similar = constraints.pair_labels > 0
-    if not similar.any() or similar.all():
-        raise ValueError(
-            f"pair_auc needs similar and dissimilar pairs, got {int(similar.sum())} similar and "
-            f"{int(np.sum(~similar))} dissimilar ones. Where pairs are held out, lower n_splits."
-        )
-    first = len(constraints.triplets)
-    weights = constraints.weights[first : first + len(similar)]
-    sq_dists = pair_sq_dists(_mapped(metric, X, constraints), constraints.pairs)
-    return float(roc_auc_score(similar, -sq_dists, sample_weight=weights))
+    return _judge_pairs(metric, X, constraints).mean
 
 
 def knn_accuracy(
@@ -200,11 +174,7 @@ def knn_accuracy(
     0.75
     """
     _check_k("knn_accuracy", k)
-    search = Search(metric, X, y, gallery)
-    votes = np.zeros((len(search.codes), search.n_classes), np.int64)
-    labels = search.gallery_codes[search.nearest(k)]
-    np.add.at(votes, (np.arange(len(votes))[:, None], labels), 1)
-    return float(np.mean(votes.argmax(axis=1) == search.codes))
+    return _judge_votes(metric, X, y, k=k, gallery=gallery).mean
 
 
 def hit_rate_at_k(
@@ -250,10 +220,7 @@ def hit_rate_at_k(
     0.75
     """
     _check_k("hit_rate_at_k", k)
-    search = Search(metric, X, y, gallery)
-    n_findable = search.check_findable("hit_rate_at_k")
-    hits = search.gallery_codes[search.nearest(k)] == search.codes[:, None]
-    return int(np.sum(hits.any(axis=1))) / n_findable
+    return _judge_hits(metric, X, y, k=k, gallery=gallery).mean
 
 
 def map_at_r(
@@ -300,15 +267,73 @@ def map_at_r(
     >>> map_at_r(Euclidean().fit(X), X, ["a", "a", "b", "b"])
     0.75
     """
+    return _judge_precision(metric, X, y, gallery=gallery).mean
+
+
+def _judge_comparisons(metric: Metric, X: Any, constraints: Constraints) -> Cases:
+    constraints = _of_rows(X, constraints)
+    compared = constraints.comparisons()
+    if len(compared) == 0:
+        return _judge_pairs(metric, X, constraints)
+    Y = _mapped(metric, X, constraints)
+    near, far = (pair_sq_dists(Y, compared[:, pair]) for pair in ([0, 1], [2, 3]))
+    of_triplets, _, of_quadruplets = split_weights(constraints)
+    return Cases(near < far, compared[:, 0], np.concatenate([of_triplets, of_quadruplets]))
+
+
+def _judge_nearest(metric: Metric, X: Any, constraints: Constraints) -> Cases:
+    constraints = _of_rows(X, constraints)
+    points, right = nearest_was_near(_mapped(metric, X, constraints), constraints)
+    if len(right) == 0:
+        raise ValueError(
+            "neighbor_accuracy needs a point with near and far items; these constraints have none."
+        )
+    return Cases(right, points)
+
+
+def _judge_pairs(metric: Metric, X: Any, constraints: Constraints) -> Cases:
+    """Return for each dissimilar pair the share of similar ones that are nearer, ties half."""
+    constraints = _of_rows(X, constraints)
+    similar = constraints.pair_labels > 0
+    if not similar.any() or similar.all():
+        raise ValueError(
+            f"pair_auc needs similar and dissimilar pairs, got {int(similar.sum())} similar and "
+            f"{int(np.sum(~similar))} dissimilar ones. Where pairs are held out, lower n_splits."
+        )
+    weights = split_weights(constraints)[1]
+    sq_dists = pair_sq_dists(_mapped(metric, X, constraints), constraints.pairs)
+    order = np.argsort(sq_dists[similar])
+    near, mass = sq_dists[similar][order], np.append(0.0, np.cumsum(weights[similar][order]))
+    below, up_to = (np.searchsorted(near, sq_dists[~similar], side) for side in ("left", "right"))
+    shares = (mass[below] + mass[up_to]) / (2.0 * mass[-1])
+    return Cases(shares, constraints.pairs[~similar, 0], weights[~similar])
+
+
+def _judge_votes(metric: Metric, X: Any, y: Any, *, gallery: Any = None, k: int = 3) -> Cases:
     search = Search(metric, X, y, gallery)
-    n_findable = search.check_findable("map_at_r")
-    total = 0.0
+    votes = np.zeros((len(search.codes), search.n_classes), np.int64)
+    labels = search.gallery_codes[search.nearest(k)]
+    np.add.at(votes, (np.arange(len(votes))[:, None], labels), 1)
+    return Cases(votes.argmax(axis=1) == search.codes, search.rows)
+
+
+def _judge_hits(metric: Metric, X: Any, y: Any, *, gallery: Any = None, k: int = 1) -> Cases:
+    search = Search(metric, X, y, gallery)
+    findable = search.find_findable("hit_rate_at_k")
+    hits = search.gallery_codes[search.nearest(k)] == search.codes[:, None]
+    return Cases(hits.any(axis=1)[findable], search.rows[findable])
+
+
+def _judge_precision(metric: Metric, X: Any, y: Any, *, gallery: Any = None) -> Cases:
+    search = Search(metric, X, y, gallery)
+    findable = search.find_findable("map_at_r")
+    scores = np.zeros(len(search.codes))
     for rows, neighbors in search.blocks(search.n_relevant):
         R = search.n_relevant[rows, None]
         rank = np.arange(1, neighbors.shape[1] + 1)
         hits = (search.gallery_codes[neighbors] == search.codes[rows, None]) & (rank <= R)
-        total += float(np.sum(hits * (hits.cumsum(axis=1) / rank) / R))
-    return total / n_findable
+        scores[rows] = np.sum(hits * (hits.cumsum(axis=1) / rank) / R, axis=1)
+    return Cases(scores[findable], search.rows[findable])
 
 
 def _check_k(name: str, k: Any) -> None:
@@ -334,15 +359,17 @@ def _mapped(metric: Metric, X: ArrayLike, constraints: Constraints) -> FloatArra
     return Y
 
 
-BY_CONSTRAINTS: dict[str, Scorer] = {
-    "comparisons": triplet_accuracy,
-    "neighbors": neighbor_accuracy,
-    "pair_auc": pair_auc,
+# Name of a score, what judges each case, and the public function of its mean.
+_Judge: TypeAlias = Callable[..., Cases]
+BY_CONSTRAINTS: dict[str, tuple[_Judge, Callable[..., float]]] = {
+    "comparisons": (_judge_comparisons, triplet_accuracy),
+    "neighbors": (_judge_nearest, neighbor_accuracy),
+    "pair_auc": (_judge_pairs, pair_auc),
 }
-BY_LABELS: dict[str, Scorer] = {
-    "knn_accuracy": knn_accuracy,
-    "hit_rate_at_1": partial(hit_rate_at_k, k=1),
-    "map_at_r": map_at_r,
+BY_LABELS: dict[str, tuple[_Judge, Callable[..., float]]] = {
+    "knn_accuracy": (_judge_votes, knn_accuracy),
+    "hit_rate_at_1": (_judge_hits, hit_rate_at_k),
+    "map_at_r": (_judge_precision, map_at_r),
 }
 
 
@@ -352,7 +379,7 @@ def check_scoring(scoring: str | Scorer | None, *, has_labels: bool) -> str | Sc
     if scoring is None:
         return next(iter(names))
     if callable(scoring):
-        return scoring
+        return next((name for name, (_, own) in names.items() if scoring is own), scoring)
     if scoring not in names:
         hint = ""
         if scoring in others:

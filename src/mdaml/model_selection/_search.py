@@ -15,21 +15,16 @@ from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
+from mdaml.estimators import Euclidean
 from mdaml.estimators.base import page_of
 from mdaml.estimators.scores import Scores
+from mdaml.holdout.rule import warn_of_kept_start
+from mdaml.holdout.split import Split
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._scoring import Scorer, check_scoring
-from mdaml.model_selection._split import ConstraintKFold, PointKFold, Split
-from mdaml.model_selection._trials import (
-    Task,
-    check_data,
-    fit,
-    score_start,
-    seeded,
-    summary,
-    try_all,
-    warn_if_worse,
-)
+from mdaml.model_selection._split import ConstraintKFold, PointKFold
+from mdaml.model_selection._start import compare_with_start, number_rows, score_start, start_of
+from mdaml.model_selection._trials import Task, check_data, fit, seeded, summary, try_all
 
 _N_SPLITS = 5
 
@@ -63,27 +58,31 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, and only the best fifth (at least
-        three) are fitted to the end. If False, all are. So are, in any case, other estimators, and
-        MDaML with at most 20 000 labelled samples and neighbours as partners, which runs few
-        rounds.
+        three) are fitted to the end. If False, all are; so are other estimators, and MDaML with at
+        most 20 000 labelled samples and neighbours as partners, which runs few rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
-        For the folds if `cv` is a number, and for all estimators whose own ``random_state`` is
-        None: they get the same seed, so that chance does not decide between candidates.
+        For the folds if `cv` is a number, and for estimators whose own ``random_state`` is None:
+        all get the same seed, so that chance does not decide between candidates.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        Fitted to everything with the best parameters; only if `refit`.
+        Fitted to everything with the best parameters, or the distance before learning if that is
+        kept; only if `refit`.
     best_params_ : dict
         The parameters with the highest mean score among the finished candidates; in a tie, the
         first in the grid.
     best_score_ : float
         Their mean score; it is optimistic, because the highest was chosen.
     start_score_ : float
-        The mean score of the distance before learning, on the same splits; a warning tells if no
-        candidate beats it.
+        The mean score of the distance before learning, on the same splits.
+    start_kept_ : bool
+        Whether no candidate leads that distance by more than chance, of which a warning tells.
+    gain_ : dict or None
+        What the best parameters gain over it, see :class:`~mdaml.MDaML`; None with a callable
+        `scoring`, which knows no single comparisons or samples.
     best_index_ : int
         Their index in ``cv_results_``.
     cv_results_ : dict
@@ -101,8 +100,12 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
 
     Notes
     -----
-    Warnings of candidates are not shown; those from the final fit are. A fit that fails ends the
-    search with an error that names the parameters.
+    The distance before learning is always a candidate: Euclidean or, of :class:`~mdaml.MDaML`, the
+    ``init_metric`` that is given. It is returned as it is unless a candidate leads it by more than
+    chance on the points or samples held out; with a callable `scoring`, over the splits.
+
+    Only warnings of the final fit are shown. A fit that fails ends the search with an error that
+    names the parameters.
 
     Examples
     --------
@@ -201,30 +204,27 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         samples, truth = check_data(X, y, given)
         rng = check_random_state(self.random_state)
         seed_of_folds, seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
-        task = Task(
-            seeded(self.estimator, seed),
-            samples,
-            truth,
-            check_scoring(self.scoring, has_labels=y is not None),
-        )
+        scoring = check_scoring(self.scoring, has_labels=y is not None)
+        task = Task(seeded(self.estimator, seed), samples, truth, scoring)
         candidates = list(ParameterGrid(self.param_grid))
         if not candidates:
             raise ValueError("param_grid is empty: at least one candidate is needed.")
         can_pause = [task.can_pause(params) for params in candidates]  # refuses unknown names too
         in_stages = self.warm_start and all(can_pause)
-        splits = self._splits(truth, seed_of_folds, has_labels=task.has_labels)
+        splits = self._splits(task, seed_of_folds)
         fitted: dict[str, Any] = {}
         with show(self):
-            trials, finished = try_all(
-                task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs
-            )
+            tried = try_all(task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs)
+            trials, finished = tried
             results = summary(candidates, trials, finished)
             best = int(np.argmin(results["rank_test_score"]))
-            start_score = score_start(task, splits)
+            start = score_start(task, splits)
+            kept, gain = compare_with_start(task, splits, trials, start, finished, best)
             if self.refit:
-                fitted["best_estimator_"] = fit(task.candidate(candidates[best]), samples, truth)
-        score = float(results["mean_test_score"][best])
-        warn_if_worse(score, start_score)
+                model = start_of(task.estimator) if kept else task.candidate(candidates[best])
+                fitted["best_estimator_"] = fit(model, samples, truth)
+        if kept and not isinstance(metric_of(self.estimator), Euclidean):
+            warn_of_kept_start(gain)
         # All at once and last: a search that is interrupted leaves no half of a result.
         self.__dict__.pop("best_estimator_", None)
         self.__dict__.update(
@@ -232,19 +232,22 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
             cv_results_=results,
             best_index_=best,
             best_params_=candidates[best],
-            best_score_=score,
-            start_score_=start_score,
+            best_score_=float(results["mean_test_score"][best]),
+            start_score_=float(np.mean([attempt.score for attempt in start])),
+            start_kept_=kept,
+            gain_=None if gain is None else gain.as_dict(),
             n_splits_=len(splits),
         )
         return self
 
-    def _splits(self, truth: Any, seed: int, *, has_labels: bool) -> list[Split]:
-        cv = _N_SPLITS if self.cv is None else self.cv
+    def _splits(self, task: Task, seed: int) -> list[Split]:
+        cv, truth = _N_SPLITS if self.cv is None else self.cv, task.truth
+        said = (None, truth) if task.has_labels else (truth, None)
         if isinstance(cv, Integral):
-            kind: Any = PointKFold if has_labels else ConstraintKFold
-            cv = kind(cv, random_state=seed)
-        if hasattr(cv, "split"):
-            cv = cv.split(None, truth) if has_labels else cv.split(truth)
+            kind: Any = PointKFold if task.has_labels else ConstraintKFold
+            cv = kind(cv, random_state=seed).split(*said, groups=number_rows(task.X))
+        elif hasattr(cv, "split"):
+            cv = cv.split(*said) if task.has_labels else cv.split(truth)
         wanted = "MetricSearchCV(cv=...) must be a number of folds, a splitter such as PointKFold"
         if not isinstance(cv, Iterable):
             raise TypeError(f"{wanted}, or an iterable of Split; got {cv!r}.")

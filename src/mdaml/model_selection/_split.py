@@ -1,7 +1,6 @@
 """What to hold out: comparisons, or points with all the comparisons among them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,38 +8,7 @@ import numpy as np
 from mdaml._typing import ArrayLike, BoolArray, IntArray
 from mdaml._validation import check_integer, check_random_state
 from mdaml.constraints import Constraints
-from mdaml.holdout.split import find_questions
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """What to learn from, and what to score by.
-
-    Parameters
-    ----------
-    train_points, test_points : array of shape (n,)
-        Rows of X. The same where only comparisons are held out.
-    train, test : Constraints or None
-        Comparisons of ``X[train_points]`` and of ``X[test_points]``, numbered by their rows; None
-        where labels alone are split.
-    n_dropped : int, default=0
-        Comparisons in neither, because they join points of both sides.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import GroupKFold
-    >>> from mdaml.model_selection import Split
-    >>> X, y, patients = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1], [1, 1, 2, 2]
-    >>> folds = [Split(*rows) for rows in GroupKFold(2).split(X, y, patients)]  # pass it as cv=
-    >>> folds[0].test_points
-    array([2, 3])
-    """
-
-    train_points: IntArray
-    test_points: IntArray
-    train: Constraints | None = None
-    test: Constraints | None = None
-    n_dropped: int = 0
+from mdaml.holdout.split import Split, deal, find_questions
 
 
 class ConstraintKFold:
@@ -89,7 +57,12 @@ class ConstraintKFold:
         self.shuffle = shuffle
         self.random_state = random_state
 
-    def split(self, constraints: Constraints, y: Any = None) -> Iterator[Split]:  # noqa: ARG002
+    def split(
+        self,
+        constraints: Constraints,
+        y: Any = None,  # noqa: ARG002
+        groups: IntArray | None = None,
+    ) -> Iterator[Split]:
         """Yield one :class:`Split` for each fold.
 
         Parameters
@@ -98,6 +71,8 @@ class ConstraintKFold:
             What is to be split.
         y : Any
             Ignored; there so that both splitters are called alike.
+        groups : array of shape (n_points,), optional
+            The same number for points that are the same: questions about them are, too.
 
         Yields
         ------
@@ -119,7 +94,7 @@ class ConstraintKFold:
         check_constraints(constraints)
         check_integer(self, "n_splits", self.n_splits, 2)
         # Numbered by first appearance, the order in which they are dealt without shuffling.
-        group, kind = find_questions(constraints), _kinds(constraints)
+        group, kind = find_questions(constraints, groups), _kinds(constraints)
         size, first = np.bincount(group), np.unique(group, return_index=True)[1]
         if len(size) < self.n_splits:
             raise ValueError(
@@ -128,7 +103,7 @@ class ConstraintKFold:
             )
         rank = _ranks(self, len(size))
         # The large ones first: what is left then evens out the folds.
-        fold = _deal(np.lexsort((rank, -size, kind[first])), self.n_splits)[group]
+        fold = deal(self.n_splits, rank, -size, kind[first])[group]
         points = np.arange(constraints.n_points)
         return (
             Split(points, points, constraints.select(fold != n), constraints.select(fold == n))
@@ -181,7 +156,10 @@ class PointKFold:
         self.random_state = random_state
 
     def split(
-        self, constraints: Constraints | None = None, y: ArrayLike | None = None
+        self,
+        constraints: Constraints | None = None,
+        y: ArrayLike | None = None,
+        groups: IntArray | None = None,
     ) -> Iterator[Split]:
         """Yield one :class:`Split` for each fold.
 
@@ -191,6 +169,8 @@ class PointKFold:
             What is to be split. At least one of `constraints` and `y` is needed.
         y : array-like of shape (n_points,), optional
             Labels; every fold gets its share of each. Unlabelled points, ``-1``, are dealt too.
+        groups : array of shape (n_points,), optional
+            Points with the same number are held out together.
 
         Yields
         ------
@@ -210,12 +190,15 @@ class PointKFold:
             raise TypeError("PointKFold.split needs constraints, y, or both; got neither.")
         check_integer(self, "n_splits", self.n_splits, 2)
         strata = _strata(constraints, y)
-        if len(strata) < self.n_splits:
+        points = np.arange(len(strata)) if groups is None else groups
+        _, first, group = np.unique(points, return_index=True, return_inverse=True)
+        if len(first) < self.n_splits:
+            alike = "" if len(first) == len(strata) else f", {len(first)} of them different"
             raise ValueError(
                 f"PointKFold(n_splits={self.n_splits}) needs at least as many points, got "
-                f"n_samples={len(strata)}. Lower n_splits."
+                f"n_samples={len(strata)}{alike}. Lower n_splits."
             )
-        fold = _deal(np.lexsort((_ranks(self, len(strata)), strata)), self.n_splits)
+        fold = deal(self.n_splits, _ranks(self, len(first)), strata[first])[group]
         return (self._hold_out(fold == n, constraints) for n in range(self.n_splits))
 
     def _hold_out(self, held_out: BoolArray, constraints: Constraints | None) -> Split:
@@ -276,10 +259,3 @@ def _ranks(splitter: ConstraintKFold | PointKFold, n: int) -> IntArray:
             "it out, or shuffle."
         )
     return np.arange(n)
-
-
-def _deal(order: IntArray, n_splits: int) -> IntArray:
-    """Return the fold of each item, dealt in turn in some order."""
-    fold = np.empty(len(order), np.int64)
-    fold[order] = np.arange(len(order)) % n_splits
-    return fold

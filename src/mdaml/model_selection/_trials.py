@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from numbers import Integral
 from time import perf_counter
 from typing import Any
@@ -18,7 +18,7 @@ from sklearn.utils import check_array, check_consistent_length
 from mdaml._memory import current_limit, limit_memory
 from mdaml._progress import mute, report
 from mdaml._typing import BoolArray, FloatArray
-from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings, warn
+from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import (
     EVERY_FORM,
@@ -29,14 +29,14 @@ from mdaml.constraints.arguments import (
 )
 from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.constraints.names import get_index
-from mdaml.estimators import Euclidean, MDaML
+from mdaml.estimators import MDaML
 from mdaml.estimators.posing import choose_row, place, pose
 from mdaml.estimators.presets import Partners, as_partners
 from mdaml.holdout.samples import Score, vote_score
+from mdaml.holdout.split import Split
 from mdaml.kernels.threads import side_by_side
-from mdaml.model_selection._gallery import metric_of
-from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer, knn_accuracy
-from mdaml.model_selection._split import Split
+from mdaml.model_selection._gallery import Cases, metric_of
+from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
 from mdaml.neighbors.search import is_for_gpu
 from mdaml.stores.choice import n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStores
@@ -56,6 +56,7 @@ class Attempt:
 
     score: float
     seconds: float
+    cases: Cases | None = None  # of which the score is the mean, where that is known
 
 
 @dataclass(frozen=True)
@@ -95,25 +96,24 @@ class Task:
 
     def sides(self, split: Split) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Return samples and truth to learn from, and those that are held out."""
-        train, test = split.train, split.test
         if self.has_labels:
             train, test = self.truth[split.train_points], self.truth[split.test_points]
-        elif train is None or test is None:
-            raise ValueError("A Split of comparisons must have train and test, got None.")
+        else:
+            train, test = split.learned, split.held_out
         learned = (take_rows(self.X, split.train_points), train)
         return learned, (take_rows(self.X, split.test_points), test)
 
-    def score(self, model: Any, learned: tuple[Any, Any], held_out: tuple[Any, Any]) -> float:
-        """Return how well a model does on what is held out."""
-        scorer: Any = self.scoring
-        if isinstance(scorer, str):
-            scorer = (BY_LABELS if self.has_labels else BY_CONSTRAINTS)[scorer]
-        if scorer is knn_accuracy:
-            scorer = partial(knn_accuracy, gallery=learned)
-        value = float(scorer(model, *held_out))
+    def score(self, model: Any, learned: tuple[Any, Any], held_out: tuple[Any, Any]) -> Attempt:
+        """Return how well a model does on what is held out, in no time."""
+        if isinstance(self.scoring, str):
+            judge = (BY_LABELS if self.has_labels else BY_CONSTRAINTS)[self.scoring][0]
+            voters = {"gallery": learned} if self.scoring == "knn_accuracy" else {}
+            cases = judge(model, *held_out, **voters)
+            return Attempt(cases.mean, 0.0, cases)
+        value = float(self.scoring(model, *held_out))
         if not np.isfinite(value):
             raise ValueError(f"scoring must return a finite number, got {value}.")
-        return value
+        return Attempt(value, 0.0)
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,14 @@ class Ground:
         samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
         return samples, SharedClasses.of_classes(said) if isinstance(said, Classes) else said
 
-    def score(self, model: Any) -> float:
+    def score(self, model: Any) -> Attempt:
         """Return how well a model does on what is held out."""
-        (X, _), (held_out, _) = self.sides
+        (X, _), (held_out, asked) = self.sides
         votes = self.task.scoring == "knn_accuracy" and type(model) is MDaML
         if votes and is_for_gpu(model.device, len(held_out), *X.shape):
-            return float(np.mean(self._votes(model.components_.T)))
+            right = np.asarray(self._votes(model.components_.T), bool)
+            cases = Cases(right, np.flatnonzero(find_labelled(asked)))
+            return Attempt(cases.mean, 0.0, cases)
         return self.task.score(model, *self.sides)
 
     @cached_property
@@ -314,7 +316,8 @@ def _try(
             raise type(error)(f"{what} {error}") from error
         error.add_note(what)
         raise
-    return Attempt(ground.score(model), perf_counter() - start + seconds_before)
+    seconds = perf_counter() - start + seconds_before  # of the fit
+    return replace(ground.score(model), seconds=seconds)
 
 
 def _make(task: Task, params: Params, *, is_short: bool) -> Any:
@@ -350,30 +353,6 @@ def seeded(estimator: Any, seed: int) -> Any:
     params = estimator.get_params()
     unset = [name for name in params if f"__{name}".endswith("__random_state")]
     return clone(estimator).set_params(**{name: seed for name in unset if params[name] is None})
-
-
-def score_start(task: Task, splits: Sequence[Split]) -> float:
-    """Return the mean score of the Euclidean distance on all splits; in a pipeline, at its end."""
-    model = clone(task.estimator)
-    if isinstance(model, Pipeline):
-        model.set_params(**{model.steps[-1][0]: Euclidean()})
-    else:
-        model = Euclidean()
-    scores = []
-    for split in splits:
-        learned, held_out = task.sides(split)
-        scores.append(task.score(fit(clone(model), *learned), learned, held_out))
-    return float(np.mean(scores))
-
-
-def warn_if_worse(score: float, start_score: float) -> None:
-    """Warn if the best candidate is below the distance before learning."""
-    if score < start_score:
-        warn(
-            "No candidate beats the distance before learning on held-out data: the best has "
-            f"{score:.3f}, that before learning {start_score:.3f}. Use that (Euclidean), or "
-            "search other parameters."
-        )
 
 
 def summary(

@@ -16,7 +16,7 @@ from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import scaled_losses
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain, prefer_first
-from mdaml.holdout.split import Part, hold_out_points, tells_enough
+from mdaml.holdout.split import Split, hold_out_points, tells_enough
 from mdaml.holdout.units import same_rows
 from mdaml.people._features import Answers, Coordinates
 from mdaml.people._groups import learn_groups
@@ -132,7 +132,7 @@ def _some_persons(said: Constraints, persons: Persons) -> tuple[Constraints, Per
 
 
 def _judge(
-    part: Part,
+    part: Split,
     persons: Persons,
     learn_space: Callable[[Constraints], SharedSpace],
     learn_persons: Sequence[Callable[[Answers], Fitted]],

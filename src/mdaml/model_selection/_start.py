@@ -1,0 +1,96 @@
+"""The distance before learning as a candidate of a search: it stays unless something leads it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml.constraints import Constraints
+from mdaml.estimators import Euclidean, MDaML
+from mdaml.holdout.anchor import ask_if_swapped
+from mdaml.holdout.rule import LEVEL, LEVEL_OF_LABELS, Gain, find_leaders, measure_gain
+from mdaml.holdout.split import Split
+from mdaml.holdout.units import same_rows
+from mdaml.model_selection._gallery import metric_of
+from mdaml.model_selection._trials import Attempt, Task, fit
+
+_FEWEST_UNITS = 8  # points; of fewer every case counts by itself
+
+
+def start_of(estimator: Any) -> Any:
+    """Return what an estimator is before learning; of a pipeline, with its other steps.
+
+    The Euclidean distance or, of MDaML, the metric that it was given to start from.
+    """
+    start, metric = clone(estimator), metric_of(estimator)
+    learner = Euclidean()
+    if type(metric) is MDaML and not isinstance(metric.init_metric, str):
+        learner = clone(metric).set_params(shrinkage=1.0)
+    if isinstance(start, Pipeline):
+        return start.set_params(**{start.steps[-1][0]: learner})
+    return learner
+
+
+def score_start(task: Task, splits: Sequence[Split]) -> list[Attempt]:
+    """Return how well the distance before learning does on all splits."""
+    made = []
+    for split in splits:
+        learned, held_out = task.sides(split)
+        made.append(task.score(fit(start_of(task.estimator), *learned), learned, held_out))
+    return made
+
+
+def compare_with_start(
+    task: Task,
+    splits: Sequence[Split],
+    trials: Sequence[Sequence[Attempt]],
+    start: Sequence[Attempt],
+    finished: BoolArray,
+    best: int,
+) -> tuple[bool, Gain | None]:
+    """Return whether nothing leads the start by more than chance, and what the best gains.
+
+    Units are the points that comparisons are about, or the samples. A function that scores as a
+    whole knows of none: then the best must lead by an interval of 95 % over the splits, and the
+    gain is None. Candidates that were given up early are counted too: the others were chosen from
+    them by the same cases.
+    """
+    cases = [attempt.cases for attempt in start if attempt.cases is not None]
+    if not cases:
+        old, new = (np.array([attempt.score for attempt in own]) for own in (start, trials[best]))
+        gain = measure_gain("score", old, new, np.arange(len(start)))
+        return not gain.low > 0.0, None
+    rows = [split.test_points[own.points] for split, own in zip(splits, cases, strict=True)]
+    units = np.unique(number_rows(task.X)[np.concatenate(rows)], return_inverse=True)[1]
+    if int(units.max()) + 1 < _FEWEST_UNITS:
+        units = np.arange(len(units))
+    weights = None
+    if cases[0].weights is not None:
+        weights = np.concatenate([own.weights for own in cases if own.weights is not None])
+    before, *others = (_join_cases(row) for row in (start, *trials))
+    level = LEVEL_OF_LABELS if task.has_labels else LEVEL
+    leads = finished & find_leaders(before, np.array(others), units, weights, level)
+    name = {"knn_accuracy": "3-NN"}.get(str(task.scoring), str(task.scoring))
+    gain = measure_gain(name, before, others[best], units, weights)
+    if task.scoring == "comparisons" and isinstance(task.truth, Constraints):
+        is_compared = len(task.truth.pairs) < task.truth.n_constraints
+        if not leads.any() and is_compared and weights is not None:
+            ask_if_swapped(before, 1.0 - before, units, weights)
+    return not leads.any(), replace(gain, is_beyond_chance=bool(leads[best]))
+
+
+def _join_cases(attempts: Sequence[Attempt]) -> FloatArray:
+    scores = [attempt.cases.scores for attempt in attempts if attempt.cases is not None]
+    return np.concatenate(scores).astype(np.float64)
+
+
+def number_rows(X: Any) -> IntArray:
+    """Return the same number for rows that are the same, where they are numbers."""
+    samples = np.empty((X.shape[0], 0), object) if hasattr(X, "tocsr") else np.asarray(X)
+    if samples.ndim != 2 or samples.dtype.kind not in "fiub" or not np.isfinite(samples).all():
+        return np.arange(X.shape[0])
+    return same_rows(samples.astype(np.float64, copy=False), 0.0)
