@@ -21,29 +21,32 @@ def make_items(n=30, d=3, **more):
     return Items(ids, (texts,), X, tuple(f"x{k}" for k in range(d)), **more)
 
 
-def make_site(place, items=None, plan=None, **more):
-    return Site(items or make_items(), plan or Plan(), Storage(place), **{"seed": 0, **more})
+def make_site(place, items=None, plan=None, study="", **more):
+    storage = Storage(place, study)
+    return Site(items or make_items(), plan or Plan(), storage, **{"seed": 0, **more})
 
 
 class Browser:
     """One person who answers."""
 
-    def __init__(self, site, name="ann", link=None, client=None):
+    def __init__(self, site, name="ann", link=None, client=None, root=""):
         self.client = client or TestClient(site.app(), base_url=HERE)
+        self.root = root
         if link is not None:
             self.page = self.client.get(link)
             if "Take part" in self.page.text:
                 self.page = self.client.post(link, data={"token": read_token(self.page.text)})
         elif site.access.is_open:
-            start = self.client.get("/").text
+            start = self.client.get(f"{root}/").text
             form = {"name": name, "token": read_token(start), "consent": "yes"}
-            self.page = self.client.post("/start", data=form)
-        self.token = read_token(self.client.get("/ask").text)
+            self.page = self.client.post(f"{root}/start", data=form)
+        self.token = read_token(self.client.get(f"{root}/ask").text)
         self.questions = []
 
     def post(self, *events, **headers):
         headers = {"x-page-token": self.token, "origin": HERE} | headers
-        return self.client.post("/api/answers", json={"events": list(events)}, headers=headers)
+        path = f"{self.root}/api/answers"
+        return self.client.post(path, json={"events": list(events)}, headers=headers)
 
     def send(self, *events):
         reply = self.post(*events)

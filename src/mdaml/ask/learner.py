@@ -226,19 +226,20 @@ def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | 
     return np.array([[rows[name] for name in items] for items in named]) if named else None
 
 
-def start(place: str, items: Items) -> BaseProcess:
+def start(place: str, study: str, items: Items) -> BaseProcess:
     """Start a process that learns until this one ends; return the process."""
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_run, args=(place, items), name="mdaml-learner", daemon=True)
+    given = (place, study, items)
+    process = context.Process(target=_run, args=given, name="mdaml-learner", daemon=True)
     process.start()
     return process
 
 
-def _run(place: str, items: Items) -> None:
+def _run(place: str, study: str, items: Items) -> None:
     if hasattr(os, "nice"):
         os.nice(10)  # requests of people go first
     parent = multiprocessing.parent_process()
-    storage = Storage(place)
+    storage = Storage(place, study)
     n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is left for the server
     with threads_at_most(n_threads), threadpool_limits(n_threads):
         try:

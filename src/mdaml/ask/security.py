@@ -53,6 +53,20 @@ class Access:
     public_url: str = ""
 
 
+def make_access(host: str, public_url: str = "", *, links: bool = False) -> Access:
+    """Return who may come in to a server that listens on a host."""
+    is_open = is_loopback(host) and not links and not public_url
+    hosts: Sequence[str] = Access().hosts if is_loopback(host) else ("*",)
+    if public_url:
+        parts = urlsplit(public_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(
+                f"The public address must be like https://ask.example.org, got {public_url!r}."
+            )
+        hosts = (*hosts, parts.hostname)
+    return Access(is_open=is_open, hosts=hosts, public_url=public_url.rstrip("/"))
+
+
 class Signer:
     """Signs what browsers send back, with a secret that stays in the database."""
 
