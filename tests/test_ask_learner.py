@@ -1,6 +1,7 @@
 """The model learns beside the server, and the owner sees true figures."""
 
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
 from mdaml.ask.items import Items
 from mdaml.ask.learner import Learner, split_answers
+from mdaml.ask.mapping import choose_items, describe_map, find_failures
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
@@ -264,6 +266,57 @@ def test_a_failure_of_the_learner_stands_on_the_owners_page(site):
     assert browser.client.get("/api/owner").json()["failure"] == "ValueError: no."
     site.storage.note_failure(None)
     assert browser.client.get("/api/owner").json()["failure"] is None
+
+
+def test_the_map_counts_the_answers_that_fail(site):
+    answer(site, 60)
+    answer(site, 6, "bob", error=1.0)
+    Learner(site.storage, site.items, 0).step()
+    report = site.storage.latest("report")["report"]
+    model = from_bytes(site.storage.latest("model")["model"])
+    Y, fails, asked = model.transform(site.items.X), Counter(), Counter()
+    for said in site.storage.answers():
+        a, b, c = (Y[site.items.rows[name]] for name in said["items"])
+        holds = (np.sum((a - b) ** 2) < np.sum((a - c) ** 2)) == (said["choice"] == [1])
+        asked.update(said["items"])
+        fails.update([] if holds else said["items"])
+    assert {name: n for name, _, _, n, _ in report["map"]} == {n: fails[n] for n in site.items.ids}
+    assert {name: n for name, *_, n in report["map"]} == {n: asked[n] for n in site.items.ids}
+    assert report["fails"] == [sum(fails.values()) // 3, 66]
+    assert report["fails"][0] >= 4
+    assert np.abs([place[1:3] for place in report["map"]]).max() <= 1
+
+
+def test_of_many_items_the_map_shows_those_whose_answers_fail():
+    n_fails, n_answers = np.zeros((2, 1000), int)
+    n_answers[::10] = 2
+    n_fails[500:530:10] = 1
+    shown = choose_items(n_fails, n_answers)
+    assert len(shown) == 200
+    assert {500, 510, 520} < set(shown)
+    assert set(np.flatnonzero(n_answers)) <= set(shown)
+    np.testing.assert_array_equal(shown, choose_items(n_fails, n_answers))
+
+
+@pytest.mark.parametrize("form", ["odd", "pick"])
+def test_an_answer_of_several_comparisons_fails_if_half_of_them_do(form):
+    X = np.array([[0.0], [1.0], [2.0], [10.0]])
+    columns = {"question": ["q1", "q2"]}
+    if form == "odd":
+        said = Constraints.from_odd_one_out([[0, 1, 3], [0, 1, 3]], [3, 0], columns=columns)
+    else:
+        said = Constraints.from_picks([0, 0], [[1, 2, 3]] * 2, [[1], [3]], columns=columns)
+    fails, _ = find_failures(Euclidean().fit(X), X, said)
+    assert fails.tolist() == [False, True]
+
+
+def test_a_map_is_not_turned_by_a_small_change_of_the_metric():
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    plain, turned = Euclidean().fit(X), Euclidean().fit(X)
+    plain.components_ = np.eye(4)
+    turned.components_ = -np.linalg.qr(X[:4])[0]  # the same distances
+    first, second = (describe_map(metric, plain, X, None)["map"] for metric in (plain, turned))
+    np.testing.assert_allclose(np.array(first)[:, 1:3], np.array(second)[:, 1:3], atol=1e-3)
 
 
 def test_an_undone_answer_is_forgotten(site):

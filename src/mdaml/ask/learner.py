@@ -21,6 +21,7 @@ from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes, to_bytes
 from mdaml.ask.items import Items
+from mdaml.ask.mapping import describe_map
 from mdaml.ask.questions import Row
 from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
@@ -90,7 +91,8 @@ class Learner:
             if served is not None:
                 verdicts = persons.judge(served.model, X, answers, ids)
             queries = self._suggest(answers)
-            report |= self._report(scored, supervision)
+            decided = to_constraints([a for a in answers if a["outcome"] == "answer"], ids)
+            report |= self._report(scored, supervision, decided)
         report |= persons.describe_answers(answers, verdicts)
         self._storage.add_report(report, queries)
         self._stamp = stamp
@@ -188,7 +190,12 @@ class Learner:
                 return []
         return [[ids[row] for row in triplet] for triplet in found]
 
-    def _report(self, held: Constraints | None, supervision: Constraints | None) -> Row:
+    def _report(
+        self,
+        held: Constraints | None,
+        supervision: Constraints | None,
+        decided: Constraints | None,
+    ) -> Row:
         X, ids, served = self._items.X, self._items.ids, self._served()
         assert X is not None
         assert self._euclidean is not None
@@ -196,7 +203,8 @@ class Learner:
         report = owner.describe_learning(curve, self._euclidean, X, held)
         report["declined"] = self._declined
         if served is not None:
-            report |= owner.describe_items(served.model, self._euclidean, X)
+            report |= describe_map(served.model, self._euclidean, X, decided)
+            report["nearest"] = owner.describe_nearest(served.model, self._euclidean, X)
             if supervision is not None:
                 report["again"] = owner.find_doubtful(served.model, X, supervision)
         return owner.name_items(report, ids)
