@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -217,10 +217,13 @@ class Site:
 
     async def _body(self, request: Request) -> bytes:
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > security.MOST_BYTES:
-                raise HTTPException(413, "The request is too large.")
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > security.MOST_BYTES:
+                    raise HTTPException(413, "The request is too large.")
+        except ClientDisconnect:
+            raise HTTPException(400, "The request broke off.") from None
         return body
 
     async def read_json(self, request: Request) -> Row:
