@@ -6,10 +6,15 @@ import secrets
 import numpy as np
 from starlette.testclient import TestClient
 
+from mdaml.ask.answers import to_constraints
+from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
 from mdaml.ask.items import Column, Items
+from mdaml.ask.learner import split_answers
+from mdaml.ask.owner import speaks_against
 from mdaml.ask.questions import Plan
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
+from mdaml.estimators import Euclidean
 
 HERE = "http://127.0.0.1"
 
@@ -61,6 +66,34 @@ class Browser:
         event = make_answer(self.questions[0]["id"], choice, outcome)
         self.send(event)
         return event
+
+
+def fit_stored(storage, items):
+    """Return the components of a whole fit to what is stored, by the shortest way."""
+    space = ItemAxes.of(items.X, scaled=items.is_scaled)
+    _, taught = split_answers(storage.answers())
+    model = fit_whole(space, to_constraints(taught, items.ids))
+    return None if model is None else space.widen(model, items.X).components_
+
+
+def check_model(storage, items):
+    """Check that the model of a study is that of a whole fit, or that answers speak against it."""
+    wanted, latest = fit_stored(storage, items), storage.latest("model", "answers")
+    if wanted is None or latest is None:
+        assert wanted is latest is None
+        return "no model"
+    held, taught = split_answers(storage.answers())
+    known = {a["answer"] for a in taught if a["outcome"] != "skip"}
+    served = from_bytes(latest["model"])
+    if storage.latest("report")["report"]["declined"] is None:
+        assert set(latest["answers"]) == known
+        np.testing.assert_allclose(served.components_, wanted, rtol=1e-9)
+        return "the model of a whole fit"
+    assert set(latest["answers"]) <= known  # none that was withdrawn
+    whole = Euclidean().fit(items.X)
+    whole.components_ = wanted
+    assert speaks_against(whole, served, items.X, to_constraints(held, items.ids))
+    return "declined"
 
 
 def make_answer(question, choice=(1,), outcome="answer"):

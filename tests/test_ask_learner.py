@@ -5,16 +5,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from ask_site import Browser, make_items, make_site
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from ask_site import Browser, fit_stored, make_items, make_site
 
 import mdaml
 from mdaml.ask import Interview, learner, owner, persons
-from mdaml.ask.answers import to_constraints
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
 from mdaml.ask.items import Items
-from mdaml.ask.learner import Learner, split_answers
+from mdaml.ask.learner import Learner
 from mdaml.ask.mapping import choose_items, describe_map, find_failures
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
@@ -89,62 +86,6 @@ def test_the_curve_keeps_early_models_and_scores_them_anew(site):
     assert numbers == sorted(set(numbers))
     assert len(numbers) >= 3
     assert len(site.storage.models()) <= 6
-
-
-def fit_stored(site):
-    """Return a whole fit to what is stored, by the shortest way."""
-    space = ItemAxes.of(site.items.X, scaled=site.items.is_scaled)
-    _, taught = split_answers(site.storage.answers())
-    model = fit_whole(space, to_constraints(taught, site.items.ids))
-    return None if model is None else space.widen(model, site.items.X).components_
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            ["answer", "wrong", "unsure", "skip", "undo", "correct", "step", "restart"]
-        ),
-        min_size=10,
-        max_size=40,
-    )
-)
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_any_order_of_events_ends_in_the_model_of_a_whole_fit(tmp_path_factory, events):
-    site = make_site(tmp_path_factory.mktemp("study") / "answers.db", make_items(20, 2))
-    learning, given_, n = Learner(site.storage, site.items, 0), [], 0
-    for event in ["answer"] * 8 + events:
-        n += 1
-        open_ = site.collector.submit("ann", []).result()["questions"][0]
-        if event == "step":
-            learning.step()
-        elif event == "restart":
-            learning = Learner(site.storage, site.items, 0)
-        elif event in ("undo", "correct"):
-            if not given_:
-                continue
-            last, choice = given_.pop()
-            site.collector.submit("ann", [{"undo": last["id"]}]).result()
-            if event == "correct":
-                other = last | {"id": f"{n:012}", "choice": [3 - choice], "outcome": "answer"}
-                site.collector.submit("ann", [other]).result()
-                given_.append((other, 3 - choice))
-        else:
-            a, b, c = (site.items.X[site.items.rows[name]][0] for name in open_["items"])
-            choice = 1 if (abs(a - b) < abs(a - c)) != (event == "wrong") else 2
-            outcome = {"unsure": "unsure", "skip": "skip"}.get(event, "answer")
-            made = {"id": f"{n:012}", "question": open_["id"], "outcome": outcome, "seconds": 1}
-            made["choice"] = [choice] if outcome == "answer" else []
-            site.collector.submit("ann", [made]).result()
-            given_.append((made, choice))
-    while learning.step():
-        pass
-    wanted, latest = fit_stored(site), site.storage.latest("model")
-    report = site.storage.latest("report")["report"]
-    if wanted is None:
-        assert latest is None
-    elif report["declined"] is None:
-        np.testing.assert_array_equal(from_bytes(latest["model"]).components_, wanted)
-    site.close()
 
 
 def test_correct_answers_never_make_the_model_worse(tmp_path):
@@ -225,7 +166,7 @@ def test_a_corrected_last_answer_is_learned(site, tmp_path):
     assert learning.step()
     after = load(site, tmp_path).components_
     assert not np.allclose(after, before)
-    np.testing.assert_array_equal(after, fit_stored(site))
+    np.testing.assert_array_equal(after, fit_stored(site.storage, site.items))
 
 
 def test_no_model_knows_an_answer_that_was_withdrawn(site):
