@@ -76,6 +76,15 @@ def test_new_questions_come_from_the_model_and_none_was_asked_before(site):
     assert sources[43:].count("active") >= 8
 
 
+def test_many_people_get_more_questions(site):
+    learning = Learner(site.storage, site.items)
+    answer(site, 10)
+    learning.step()
+    answer(site, 45, seed=1)
+    learning.step()
+    assert len(site.storage.latest("queries")["queries"]) == 90
+
+
 def test_the_curve_keeps_early_models_and_scores_them_anew(site):
     learning = Learner(site.storage, site.items)
     for seed, n in enumerate((12, 12, 24, 48)):

@@ -31,7 +31,7 @@ from mdaml.inspection import suggest_queries
 from mdaml.kernels.threads import threads_at_most
 
 PAUSE = 2.0  # seconds between looks at the database
-_N_QUERIES = 60
+_N_QUERIES, _MOST_QUERIES = 60, 200  # to ask until the next report; more if people are many
 _MANY = 0.05  # share of the answers learned from that is worth a new fit soon
 # Pause after a fit, in times of its own duration: if many answers are new or one was withdrawn, and
 # otherwise.
@@ -61,6 +61,7 @@ class Learner:
     def __init__(self, storage: Storage, items: Items, patience: float = 1.0) -> None:
         self._storage, self._items, self._patience = storage, items, patience
         self._stamp: Stamp | None = None
+        self._n_seen: int | None = None  # answers at the last report
         self._fitted: MDaML | None = None  # to all answers, on the leading axes
         self._learned: frozenset[str] | None = None  # ids of the answers of the last fit
         self._seconds, self._ended = 0.0, -np.inf  # of the last fit
@@ -95,7 +96,7 @@ class Learner:
             report |= self._report(scored, supervision, decided)
         report |= persons.describe_answers(answers, verdicts)
         self._storage.add_report(report, queries)
-        self._stamp = stamp
+        self._stamp, self._n_seen = stamp, len(answers)
         return True
 
     # Fits
@@ -179,12 +180,14 @@ class Learner:
         space, ids = self._space, self._items.ids
         assert space is not None
         asked = _asked_triplets(answers, self._items.rows)
+        n_new = 0 if self._n_seen is None else len(answers) - self._n_seen
+        n_queries = min(max(_N_QUERIES, 2 * n_new), _MOST_QUERIES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             metric = self._fitted or Euclidean().fit(space.X)
             try:
                 found = suggest_queries(
-                    metric, space.X, _N_QUERIES, asked=asked, random_state=len(answers)
+                    metric, space.X, n_queries, asked=asked, random_state=len(answers)
                 )
             except ValueError:  # hardly any comparison is left
                 return []
@@ -263,4 +266,5 @@ def _learn_on(learner: Learner, storage: Storage, parent: BaseProcess | None) ->
         began = time.monotonic()
         if learner.step():
             storage.note_failure(None)
-        time.sleep(max(0.1, PAUSE - (time.monotonic() - began)))
+        took = time.monotonic() - began
+        time.sleep(max(0.1, PAUSE - took, took))  # reports of many answers take seconds
