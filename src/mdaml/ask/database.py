@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import sqlalchemy as sa
 
+_LITTLE_ROOM = 32 * 2**20  # bytes
 _FORMAT = b"SQLite format 3\0"  # with which its files begin
 
 
@@ -85,6 +87,14 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         "wal_autocheckpoint=0",
     ):
         connection.execute(f"PRAGMA {line}")
+
+
+def has_little_room(path: str) -> bool:
+    """Say whether the disk is so full that what is written ahead must stay small.
+
+    A hundred commits need some MB; once they fill the disk, they cannot be moved either.
+    """
+    return shutil.disk_usage(Path(path).parent).free < _LITTLE_ROOM
 
 
 def move_to_file(connection: sa.Connection) -> None:

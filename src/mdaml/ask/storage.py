@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mdaml.ask.database import hide_password, make_engine, move_to_file, to_url
+from mdaml.ask.database import has_little_room, hide_password, make_engine, move_to_file, to_url
 from mdaml.ask.questions import Row
 from mdaml.ask.tables import SCHEMA, UPGRADES, Tables, find_studies, make_tables
 
@@ -105,7 +105,8 @@ class Storage:
                     connection.exec_driver_sql(_LOCK)
                 yield Transaction(connection, self._tables, self._insert)
             self._n_commits += 1
-            if self.is_file and self._n_commits % _COMMITS == 0:
+            is_time = self._n_commits % _COMMITS == 0
+            if self.is_file and (is_time or has_little_room(self.name)):
                 move_to_file(connection)
 
     def keep_setting(self, name: str, value: str) -> str:
