@@ -201,6 +201,18 @@ def test_links_begin_with_the_public_address(tmp_path):
     running.close()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *["ask.example.org", "ftp://ask.example.org", "https://", "https://[::1", "https:///lab"],
+        *["https://ask.example.org:99999", "https://joe@ask.example.org", "https://a.org/?b"],
+    ],
+)
+def test_public_addresses_that_are_none_are_refused(url):
+    with pytest.raises(ValueError, match="The public address must be like"):
+        make_access("127.0.0.1", url)
+
+
 def test_the_container_runs_a_command_that_exists():
     lines = (FILES / "Containerfile").read_text().splitlines()
     given = {line.partition(" ")[0]: line.partition(" ")[2] for line in lines if line}

@@ -58,12 +58,13 @@ def make_access(host: str, public_url: str = "", *, links: bool = False) -> Acce
     is_open = is_loopback(host) and not links and not public_url
     hosts: Sequence[str] = Access().hosts if is_loopback(host) else ("*",)
     if public_url:
-        parts = urlsplit(public_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        kind, _, rest = public_url.partition("://")
+        name, _ = split_host(rest.partition("/")[0])
+        if kind not in ("http", "https") or not name or set(public_url) & set("?#@ "):
             raise ValueError(
                 f"The public address must be like https://ask.example.org, got {public_url!r}."
             )
-        hosts = (*hosts, parts.hostname)
+        hosts = (*hosts, name)
     return Access(is_open=is_open, hosts=hosts, public_url=public_url.rstrip("/"))
 
 

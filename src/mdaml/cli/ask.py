@@ -175,7 +175,7 @@ def ask(
             )
         if items is None:
             items = _prepare_demo(stack)
-            if str(answers) == "answers.db":
+            if database is None and str(answers) == "answers.db":
                 answers = items.parent / "answers.db"
                 screen.print("Answers of the demo are not kept; --answers FILE keeps them.")
         options = {"id_column": id_column, "features": features, "folder": folder}
