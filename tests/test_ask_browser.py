@@ -393,6 +393,10 @@ def test_the_owner_sees_persons_curve_map_neighbours_and_downloads(page, run, tm
     assert "ann" in page.inner_text("#persons")
     assert page.locator("#curve svg .dot").count() >= 1
     assert page.locator("#map image").count() == 60
+    mapped = running.site.storage.latest("report")["report"]["map"]
+    hold = sum(n > 0 and fails == 0 for *_, fails, n in mapped)
+    assert page.locator("#map .spot.holds").count() == hold > 0
+    assert "of 60 answers fail" in page.inner_text("#fails")
     assert page.locator("#nearest tbody tr").count() == 8
     with page.expect_download() as download:
         page.click("text=Model (.mdaml)")
@@ -408,8 +412,13 @@ def test_the_owner_sees_persons_curve_map_neighbours_and_downloads(page, run, tm
     page.wait_for_selector("#made li")
     assert page.locator("#made li").count() == 2
     assert "Zoë <b>" in page.inner_text("#made")
-    learn_something(running, 5)
-    page.wait_for_selector("text=65 answers", timeout=10000)
+    before = page.locator("#map .spot.most").count()
+    page.evaluate("document.querySelector('.spot').dataset.old = 'yes'")
+    learn_something(running, 25, error=1.0, seed=1)  # wrong ones: the map shows where they are
+    page.wait_for_selector("text=85 answers", timeout=10000)
+    assert page.locator("#map .spot.most").count() > before
+    assert page.locator("#worst tbody tr").count() == 8
+    assert page.locator(".spot[data-old=yes]").count() == 1  # it has moved, and is not drawn anew
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.errors == []

@@ -74,6 +74,19 @@ def test_a_request_that_does_not_come_is_not_waited_for(run, words):
     made.close()
 
 
+def test_a_request_that_breaks_off_is_no_failure_of_the_server(run, capfd):
+    running = run(100, 5.0)
+    head = b"POST /start HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\nname=a"
+    for _ in range(3):
+        made = connect(running, head)
+        time.sleep(0.1)
+        made.close()
+    assert httpx.get(running.url).status_code == 200
+    running.stop()
+    running._thread.join()
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_browser_may_send_one_request_after_another(run):
     running = run(100, 0.4)
     with httpx.Client(base_url=running.url) as client:

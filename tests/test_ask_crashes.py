@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from ask_site import Browser, make_items, make_site, read_token
+from ask_site import Browser, check_model, make_items, make_site, read_token
 
 from mdaml.ask.learner import Learner
-from mdaml.ask.storage import Storage
+from mdaml.ask.storage import Storage, list_studies
 
 pytestmark = [
     pytest.mark.slow,
@@ -157,6 +157,10 @@ def test_servers_and_learners_killed_at_random_lose_no_answer(start, tmp_path):
         assert counts[person.name] == 50
         for question, choice in person.acknowledged.items():
             assert by_question[question] == choice
+    learning = Learner(storage, make_items(), 0)
+    while learning.step():
+        pass
+    check_model(storage, make_items())
     storage.close()
 
 
@@ -227,6 +231,23 @@ def test_two_servers_share_a_postgresql_database(postgres):
     assert len(answers) == len(stored) + 1
     one.close()
     two.close()
+
+
+def test_several_studies_share_a_postgresql_database(postgres):
+    names = ["birds", "fish"]
+    sites = [make_site(postgres, study=name) for name in names]
+    browsers = [Browser(site) for site in sites]
+    event = browsers[0].answer([1])
+    assert browsers[1].send({"undo": event["id"]})["n_answers"] == 0
+    for _ in range(12):
+        browsers[1].answer([2])
+    assert [len(site.storage.answers()) for site in sites] == [1, 12]
+    assert Learner(sites[1].storage, make_items()).step()
+    assert sites[0].storage.latest("report") is None
+    assert set(names) <= set(list_studies(postgres))
+    assert sites[0].signer.sign("owner") != sites[1].signer.sign("owner")
+    for site in sites:
+        site.close()
 
 
 def test_two_servers_of_postgresql_never_count_a_question_twice(postgres):

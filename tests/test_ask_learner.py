@@ -1,19 +1,18 @@
 """The model learns beside the server, and the owner sees true figures."""
 
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
-from ask_site import Browser, make_items, make_site
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from ask_site import Browser, fit_stored, make_items, make_site
 
 import mdaml
 from mdaml.ask import Interview, learner, owner, persons
-from mdaml.ask.answers import to_constraints
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
 from mdaml.ask.items import Items
-from mdaml.ask.learner import Learner, split_answers
+from mdaml.ask.learner import Learner
+from mdaml.ask.mapping import choose_items, describe_map, find_failures
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
@@ -77,6 +76,15 @@ def test_new_questions_come_from_the_model_and_none_was_asked_before(site):
     assert sources[43:].count("active") >= 8
 
 
+def test_many_people_get_more_questions(site):
+    learning = Learner(site.storage, site.items)
+    answer(site, 10)
+    learning.step()
+    answer(site, 45, seed=1)
+    learning.step()
+    assert len(site.storage.latest("queries")["queries"]) == 90
+
+
 def test_the_curve_keeps_early_models_and_scores_them_anew(site):
     learning = Learner(site.storage, site.items)
     for seed, n in enumerate((12, 12, 24, 48)):
@@ -87,62 +95,6 @@ def test_the_curve_keeps_early_models_and_scores_them_anew(site):
     assert numbers == sorted(set(numbers))
     assert len(numbers) >= 3
     assert len(site.storage.models()) <= 6
-
-
-def fit_stored(site):
-    """Return a whole fit to what is stored, by the shortest way."""
-    space = ItemAxes.of(site.items.X, scaled=site.items.is_scaled)
-    _, taught = split_answers(site.storage.answers())
-    model = fit_whole(space, to_constraints(taught, site.items.ids))
-    return None if model is None else space.widen(model, site.items.X).components_
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            ["answer", "wrong", "unsure", "skip", "undo", "correct", "step", "restart"]
-        ),
-        min_size=10,
-        max_size=40,
-    )
-)
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_any_order_of_events_ends_in_the_model_of_a_whole_fit(tmp_path_factory, events):
-    site = make_site(tmp_path_factory.mktemp("study") / "answers.db", make_items(20, 2))
-    learning, given_, n = Learner(site.storage, site.items, 0), [], 0
-    for event in ["answer"] * 8 + events:
-        n += 1
-        open_ = site.collector.submit("ann", []).result()["questions"][0]
-        if event == "step":
-            learning.step()
-        elif event == "restart":
-            learning = Learner(site.storage, site.items, 0)
-        elif event in ("undo", "correct"):
-            if not given_:
-                continue
-            last, choice = given_.pop()
-            site.collector.submit("ann", [{"undo": last["id"]}]).result()
-            if event == "correct":
-                other = last | {"id": f"{n:012}", "choice": [3 - choice], "outcome": "answer"}
-                site.collector.submit("ann", [other]).result()
-                given_.append((other, 3 - choice))
-        else:
-            a, b, c = (site.items.X[site.items.rows[name]][0] for name in open_["items"])
-            choice = 1 if (abs(a - b) < abs(a - c)) != (event == "wrong") else 2
-            outcome = {"unsure": "unsure", "skip": "skip"}.get(event, "answer")
-            made = {"id": f"{n:012}", "question": open_["id"], "outcome": outcome, "seconds": 1}
-            made["choice"] = [choice] if outcome == "answer" else []
-            site.collector.submit("ann", [made]).result()
-            given_.append((made, choice))
-    while learning.step():
-        pass
-    wanted, latest = fit_stored(site), site.storage.latest("model")
-    report = site.storage.latest("report")["report"]
-    if wanted is None:
-        assert latest is None
-    elif report["declined"] is None:
-        np.testing.assert_array_equal(from_bytes(latest["model"]).components_, wanted)
-    site.close()
 
 
 def test_correct_answers_never_make_the_model_worse(tmp_path):
@@ -223,7 +175,7 @@ def test_a_corrected_last_answer_is_learned(site, tmp_path):
     assert learning.step()
     after = load(site, tmp_path).components_
     assert not np.allclose(after, before)
-    np.testing.assert_array_equal(after, fit_stored(site))
+    np.testing.assert_array_equal(after, fit_stored(site.storage, site.items))
 
 
 def test_no_model_knows_an_answer_that_was_withdrawn(site):
@@ -264,6 +216,57 @@ def test_a_failure_of_the_learner_stands_on_the_owners_page(site):
     assert browser.client.get("/api/owner").json()["failure"] == "ValueError: no."
     site.storage.note_failure(None)
     assert browser.client.get("/api/owner").json()["failure"] is None
+
+
+def test_the_map_counts_the_answers_that_fail(site):
+    answer(site, 60)
+    answer(site, 6, "bob", error=1.0)
+    Learner(site.storage, site.items, 0).step()
+    report = site.storage.latest("report")["report"]
+    model = from_bytes(site.storage.latest("model")["model"])
+    Y, fails, asked = model.transform(site.items.X), Counter(), Counter()
+    for said in site.storage.answers():
+        a, b, c = (Y[site.items.rows[name]] for name in said["items"])
+        holds = (np.sum((a - b) ** 2) < np.sum((a - c) ** 2)) == (said["choice"] == [1])
+        asked.update(said["items"])
+        fails.update([] if holds else said["items"])
+    assert {name: n for name, _, _, n, _ in report["map"]} == {n: fails[n] for n in site.items.ids}
+    assert {name: n for name, *_, n in report["map"]} == {n: asked[n] for n in site.items.ids}
+    assert report["fails"] == [sum(fails.values()) // 3, 66]
+    assert report["fails"][0] >= 4
+    assert np.abs([place[1:3] for place in report["map"]]).max() <= 1
+
+
+def test_of_many_items_the_map_shows_those_whose_answers_fail():
+    n_fails, n_answers = np.zeros((2, 1000), int)
+    n_answers[::10] = 2
+    n_fails[500:530:10] = 1
+    shown = choose_items(n_fails, n_answers)
+    assert len(shown) == 200
+    assert {500, 510, 520} < set(shown)
+    assert set(np.flatnonzero(n_answers)) <= set(shown)
+    np.testing.assert_array_equal(shown, choose_items(n_fails, n_answers))
+
+
+@pytest.mark.parametrize("form", ["odd", "pick"])
+def test_an_answer_of_several_comparisons_fails_if_half_of_them_do(form):
+    X = np.array([[0.0], [1.0], [2.0], [10.0]])
+    columns = {"question": ["q1", "q2"]}
+    if form == "odd":
+        said = Constraints.from_odd_one_out([[0, 1, 3], [0, 1, 3]], [3, 0], columns=columns)
+    else:
+        said = Constraints.from_picks([0, 0], [[1, 2, 3]] * 2, [[1], [3]], columns=columns)
+    fails, _ = find_failures(Euclidean().fit(X), X, said)
+    assert fails.tolist() == [False, True]
+
+
+def test_a_map_is_not_turned_by_a_small_change_of_the_metric():
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    plain, turned = Euclidean().fit(X), Euclidean().fit(X)
+    plain.components_ = np.eye(4)
+    turned.components_ = -np.linalg.qr(X[:4])[0]  # the same distances
+    first, second = (describe_map(metric, plain, X, None)["map"] for metric in (plain, turned))
+    np.testing.assert_allclose(np.array(first)[:, 1:3], np.array(second)[:, 1:3], atol=1e-3)
 
 
 def test_an_undone_answer_is_forgotten(site):

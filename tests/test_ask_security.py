@@ -1,5 +1,6 @@
 """Nobody gets in who does not belong, and nothing gets out that is not listed."""
 
+import shutil
 import time
 from types import SimpleNamespace
 
@@ -547,6 +548,17 @@ def test_a_disk_with_little_room_takes_answers_although_the_file_cannot_grow(tmp
             change.set(f"setting {n}", "x" * 1000)
     assert (tmp_path / "answers.db").stat().st_size > 100_000  # it is moved there now and then
     storage.close()
+
+
+def test_a_nearly_full_disk_is_not_filled_by_what_is_written_ahead(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage._replace(free=2**20))
+    site = make_site(tmp_path / "answers.db")
+    browser = Browser(site)
+    for _ in range(30):
+        browser.answer()
+    assert (tmp_path / "answers.db-wal").stat().st_size < 300_000
+    site.close()
 
 
 def test_secrets_stay_in_the_database(run):

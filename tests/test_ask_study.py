@@ -171,7 +171,7 @@ def test_a_new_study_gets_a_file_of_its_own(place, tmp_path):
     place.touch()
     (tmp_path / "answers-2.db").touch()
     assert find_new_place(place) == tmp_path / "answers-3.db"
-    with pytest.raises(ValueError, match="create a database for it"):
+    with pytest.raises(ValueError, match="pass --study NAME"):
         find_new_place("postgresql://host/study")
 
 

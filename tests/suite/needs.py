@@ -42,8 +42,15 @@ def has_cuda(free=0):
     return torch.cuda.is_available() and torch.cuda.mem_get_info()[0] >= free
 
 
+def find_server(name):
+    """Return the path of a web server; those of the system are not on everybody's path."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin")
+
+
 THINGS = {
     "Chromium": lambda: CHROMIUM is not None,
+    "nginx": lambda: find_server("nginx") is not None,
+    "Caddy": lambda: find_server("caddy") is not None,
     "a CUDA device": has_cuda,
     "60 GiB of GPU memory": lambda: has_cuda(60 * 2**30),
     "no CUDA device": lambda: not has_cuda(),

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.items import Column, Items, read_items
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
-from mdaml.ask.security import Access, is_loopback, split_host
+from mdaml.ask.security import Access, make_access
 from mdaml.ask.server import Site
 from mdaml.ask.storage import Storage
-from mdaml.ask.study import OnChanges
+from mdaml.ask.study import OnChanges, check_name
 from mdaml.constraints import Constraints
 
 
@@ -24,6 +25,7 @@ def serve(
     answers: str | Path = "answers.db",
     *,
     plan: Plan | None = None,
+    study: str = "",
     host: str = "127.0.0.1",
     port: int = 8765,
     links: bool = False,
@@ -46,6 +48,8 @@ def serve(
         A file, or ``postgresql://...``.
     plan : Plan, optional
         Form and words of the question, the mixture, and the limit for each person.
+    study : str, default=""
+        The name of one of several studies in `answers`; its pages begin with ``/s/`` and the name.
     host : str, default="127.0.0.1"
         The address to listen on. If other machines can reach it, persons and owner need links.
     port : int, default=8765
@@ -89,14 +93,10 @@ def serve(
     open http://127.0.0.1
     """
     known = items if isinstance(items, Items) else read_items(Path(items))
-    is_open = is_loopback(host) and not links and not public_url
-    hosts: Sequence[str] = Access().hosts if is_loopback(host) else ("*",)
-    if public_url:
-        hosts = (*hosts, split_host(public_url.partition("://")[2].partition("/")[0])[0])
-    access = Access(is_open=is_open, hosts=hosts, most_guests=guests, public_url=public_url)
-    storage = Storage(answers)
+    access = replace(make_access(host, public_url, links=links), most_guests=guests)
+    storage = Storage(answers, check_name(study))
     site = Site(known, plan or Plan(), storage, access, gold, intro, changes=changes)
-    running = Running(site, host, port, learns=learns)
+    running = Running(site, host=host, port=port, learns=learns)
     running.run(None if ready is None else lambda: ready(running))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -68,6 +68,9 @@ class Items:
     scale : bool or None
         Whether features are divided by their standard deviations. None: unless they are numbered,
         such as f1, f2, ..., or have no names, as features of a network and of images.
+    source : dict or None
+        The arguments of :func:`read_items` that read these items again, as JSON; None if they were
+        not read from files.
     """
 
     ids: Sequence[str]
@@ -76,6 +79,7 @@ class Items:
     features: tuple[str, ...] = ()
     folder: Path = Path()
     scale: bool | None = None
+    source: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse items that cannot be told apart or shown."""
@@ -214,6 +218,14 @@ def read_items(
     scale : bool or None
         As for :class:`Items`.
     """
+    source = {
+        "path": str(path.resolve()),
+        "id_column": id_column,
+        "shown": shown,
+        "features": features and str(features.resolve()),
+        "folder": folder and str(folder.resolve()),
+        "scale": scale,
+    }
     if path.is_dir():
         from mdaml.features import list_images
 
@@ -244,7 +256,17 @@ def read_items(
         shown = [(_guess(columns[n]) or "text", n) for n in free]
     X, feature_names = _take_features(features, ids, numbers)
     made = tuple(Column(kind, columns[name]) for kind, name in shown)
-    return Items(ids, made, X, feature_names, folder or path.parent, scale)
+    return Items(ids, made, X, feature_names, folder or path.parent, scale, source)
+
+
+def read_again(source: dict[str, Any]) -> Items:
+    """Read items as they were read before."""
+    paths = {name: Path(source[name]) for name in ("path", "features", "folder") if source[name]}
+    for path in paths.values():
+        if not path.exists():
+            raise ValueError(f"there is no {path} any more.")
+    shown = source["shown"] and [(kind, name) for kind, name in source["shown"]]
+    return read_items(**source | paths | {"shown": shown})
 
 
 def _read_columns(path: Path) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes, to_bytes
 from mdaml.ask.items import Items
+from mdaml.ask.mapping import describe_map
 from mdaml.ask.questions import Row
 from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
@@ -30,7 +31,7 @@ from mdaml.inspection import suggest_queries
 from mdaml.kernels.threads import threads_at_most
 
 PAUSE = 2.0  # seconds between looks at the database
-_N_QUERIES = 60
+_N_QUERIES, _MOST_QUERIES = 60, 200  # to ask until the next report; more if people are many
 _MANY = 0.05  # share of the answers learned from that is worth a new fit soon
 # Pause after a fit, in times of its own duration: if many answers are new or one was withdrawn, and
 # otherwise.
@@ -60,6 +61,7 @@ class Learner:
     def __init__(self, storage: Storage, items: Items, patience: float = 1.0) -> None:
         self._storage, self._items, self._patience = storage, items, patience
         self._stamp: Stamp | None = None
+        self._n_seen: int | None = None  # answers at the last report
         self._fitted: MDaML | None = None  # to all answers, on the leading axes
         self._learned: frozenset[str] | None = None  # ids of the answers of the last fit
         self._seconds, self._ended = 0.0, -np.inf  # of the last fit
@@ -90,10 +92,11 @@ class Learner:
             if served is not None:
                 verdicts = persons.judge(served.model, X, answers, ids)
             queries = self._suggest(answers)
-            report |= self._report(scored, supervision)
+            decided = to_constraints([a for a in answers if a["outcome"] == "answer"], ids)
+            report |= self._report(scored, supervision, decided)
         report |= persons.describe_answers(answers, verdicts)
         self._storage.add_report(report, queries)
-        self._stamp = stamp
+        self._stamp, self._n_seen = stamp, len(answers)
         return True
 
     # Fits
@@ -177,18 +180,25 @@ class Learner:
         space, ids = self._space, self._items.ids
         assert space is not None
         asked = _asked_triplets(answers, self._items.rows)
+        n_new = 0 if self._n_seen is None else len(answers) - self._n_seen
+        n_queries = min(max(_N_QUERIES, 2 * n_new), _MOST_QUERIES)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             metric = self._fitted or Euclidean().fit(space.X)
             try:
                 found = suggest_queries(
-                    metric, space.X, _N_QUERIES, asked=asked, random_state=len(answers)
+                    metric, space.X, n_queries, asked=asked, random_state=len(answers)
                 )
             except ValueError:  # hardly any comparison is left
                 return []
         return [[ids[row] for row in triplet] for triplet in found]
 
-    def _report(self, held: Constraints | None, supervision: Constraints | None) -> Row:
+    def _report(
+        self,
+        held: Constraints | None,
+        supervision: Constraints | None,
+        decided: Constraints | None,
+    ) -> Row:
         X, ids, served = self._items.X, self._items.ids, self._served()
         assert X is not None
         assert self._euclidean is not None
@@ -196,7 +206,8 @@ class Learner:
         report = owner.describe_learning(curve, self._euclidean, X, held)
         report["declined"] = self._declined
         if served is not None:
-            report |= owner.describe_items(served.model, self._euclidean, X)
+            report |= describe_map(served.model, self._euclidean, X, decided)
+            report["nearest"] = owner.describe_nearest(served.model, self._euclidean, X)
             if supervision is not None:
                 report["again"] = owner.find_doubtful(served.model, X, supervision)
         return owner.name_items(report, ids)
@@ -226,19 +237,20 @@ def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | 
     return np.array([[rows[name] for name in items] for items in named]) if named else None
 
 
-def start(place: str, items: Items) -> BaseProcess:
+def start(place: str, study: str, items: Items) -> BaseProcess:
     """Start a process that learns until this one ends; return the process."""
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_run, args=(place, items), name="mdaml-learner", daemon=True)
+    given = (place, study, items)
+    process = context.Process(target=_run, args=given, name="mdaml-learner", daemon=True)
     process.start()
     return process
 
 
-def _run(place: str, items: Items) -> None:
+def _run(place: str, study: str, items: Items) -> None:
     if hasattr(os, "nice"):
         os.nice(10)  # requests of people go first
     parent = multiprocessing.parent_process()
-    storage = Storage(place)
+    storage = Storage(place, study)
     n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is left for the server
     with threads_at_most(n_threads), threadpool_limits(n_threads):
         try:
@@ -254,4 +266,5 @@ def _learn_on(learner: Learner, storage: Storage, parent: BaseProcess | None) ->
         began = time.monotonic()
         if learner.step():
             storage.note_failure(None)
-        time.sleep(max(0.1, PAUSE - (time.monotonic() - began)))
+        took = time.monotonic() - began
+        time.sleep(max(0.1, PAUSE - took, took))  # reports of many answers take seconds

@@ -1,4 +1,4 @@
-"""Figures of the owner's page: learning curve, map, neighbours, doubtful answers."""
+"""Figures of the owner's page: learning curve, neighbours, doubtful answers."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,6 @@ from mdaml.inspection import audit
 from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
 
-_MOST_MAPPED = 200
 _N_EXAMPLES, _N_NEAREST = 8, 5
 _N_DOUBTFUL = 10
 _LEAST_SCORED = 10  # held-out answers
@@ -151,43 +150,14 @@ def answers_to_gain(curve: Sequence[Sequence[float]], points: float = 0.01) -> i
     return int(np.ceil(n[-1] * (2 ** (points / slope) - 1)))
 
 
-def describe_items(model: Metric, euclidean: Metric, X: FloatArray) -> Row:
-    """Return places on a map, and the nearest items of a few before and after learning."""
-    rng = np.random.default_rng(0)
-    shown = np.sort(rng.permutation(len(X))[:_MOST_MAPPED])
-    Y = model.transform(X[shown])
-    Y = Y - Y.mean(axis=0)
-    _, _, axes = np.linalg.svd(Y, full_matrices=False)
-    flat = Y @ axes[:2].T
-    flat = flat / (np.abs(flat).max(axis=0) + 1e-12)
-    places = _move_apart(np.pad(flat, ((0, 0), (0, 2 - flat.shape[1]))))
-    examples = rng.permutation(len(X))[:_N_EXAMPLES]
+def describe_nearest(model: Metric, euclidean: Metric, X: FloatArray) -> list[Row]:
+    """Return the nearest items of a few, before and after learning."""
+    examples = np.random.default_rng(0).permutation(len(X))[:_N_EXAMPLES]
     before, after = (_nearest(metric, X, examples) for metric in (euclidean, model))
-    nearest = [
+    return [
         {"item": item, "before": before[k], "after": after[k]}
         for k, item in enumerate(examples.tolist())
     ]
-    rows = {int(r) for r in shown} | {
-        r for n in nearest for r in (n["item"], *n["before"], *n["after"])
-    }
-    mapped = [
-        [int(row), *place] for row, place in zip(shown, places.round(4).tolist(), strict=True)
-    ]
-    return {"map": mapped, "nearest": nearest, "rows": sorted(rows)}
-
-
-def _move_apart(places: FloatArray) -> FloatArray:
-    """Move items that would hide each other on the map a little, within the square."""
-    gap = 1.6 / np.sqrt(len(places))
-    rng = np.random.default_rng(0)
-    places = places + 1e-6 * rng.normal(size=places.shape)  # moves items in one place apart
-    for _ in range(40):
-        away = places[:, None] - places  # (n, n, 2)
-        dist = np.sqrt(np.sum(away**2, axis=2)) + np.eye(len(places))
-        push = np.where(dist < gap, (gap - dist) / dist, 0.0)
-        np.fill_diagonal(push, 0.0)
-        places = np.clip(places + 0.25 * np.sum(push[:, :, None] * away, axis=1), -1.0, 1.0)
-    return places
 
 
 def _nearest(metric: Metric, X: FloatArray, rows: IntArray) -> list[list[int]]:
@@ -199,25 +169,24 @@ def _nearest(metric: Metric, X: FloatArray, rows: IntArray) -> list[list[int]]:
 
 
 def name_items(report: Row, ids: Sequence[str]) -> Row:
-    """Return a report that names items by their ids; rows change when items are added."""
+    """Return a report that names items by their ids; rows change when items are added.
+
+    ``rows`` lists all items that it names.
+    """
 
     def name(rows: Sequence[int]) -> list[str]:
         return [ids[row] for row in rows]
 
     again = [part | {"items": name(part["items"])} for part in report.get("again", [])]
-    named: Row = {"again": again}
-    if "map" in report:
-        named["map"] = [[ids[row], x, y] for row, x, y in report["map"]]
-        named["nearest"] = [
-            {
-                "item": ids[part["item"]],
-                "before": name(part["before"]),
-                "after": name(part["after"]),
-            }
-            for part in report["nearest"]
-        ]
-    shown = {row for part in again for row in part["items"]} | set(name(report.get("rows", [])))
-    return report | named | {"rows": sorted(shown)}
+    nearest = [
+        {"item": ids[part["item"]], "before": name(part["before"]), "after": name(part["after"])}
+        for part in report.get("nearest", [])
+    ]
+    mapped = [[ids[row], *place] for row, *place in report.get("map", [])]
+    shown = {n for part in again for n in part["items"]} | {place[0] for place in mapped}
+    shown |= {n for part in nearest for n in (part["item"], *part["before"], *part["after"])}
+    named = {"again": again, "nearest": nearest, "map": mapped, "rows": sorted(shown)}
+    return report | {key: value for key, value in named.items() if key in report or key == "rows"}
 
 
 def find_doubtful(model: Metric, X: FloatArray, supervision: Constraints) -> list[Row]:

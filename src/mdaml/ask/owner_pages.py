@@ -70,7 +70,7 @@ class OwnerPages:
             persons = [check_person(name) for name in names]
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        base = (site.access.public_url or str(request.base_url)).rstrip("/")
+        base = (site.access.public_url or str(request.base_url)).rstrip("/") + site.path
         links = [f"{base}/p/{site.signer.seal('person', person)}" for person in persons]
         is_reached = "*" in site.access.hosts and not site.access.public_url
         name, _ = split_host(request.headers.get("host", ""))

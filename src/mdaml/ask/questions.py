@@ -14,7 +14,7 @@ from mdaml.constraints import Constraints
 Row = dict[str, Any]  # of the database, or JSON
 # A question with a known answer: the item to compare with, if there is one; the other items; and
 # those to choose, none of two that are different.
-_Gold = tuple[list[str], list[str], set[str]]
+Gold = tuple[list[str], list[str], set[str]]
 
 FORMS = ("triplet", "odd", "same", "pick")
 OUTCOMES = ("answer", "unsure", "skip")
@@ -139,7 +139,7 @@ class Composer:
         What to ask.
     ids : sequence of str
         Names of the items.
-    gold : Constraints or None
+    gold : Constraints, sequence of Gold or None
         Questions with known answers, as `GOLD` says; pairs if the form is "same".
     seed : int or None
         Same seed, same questions.
@@ -149,7 +149,7 @@ class Composer:
         self,
         plan: Plan,
         ids: Sequence[str],
-        gold: Constraints | None = None,
+        gold: Constraints | Sequence[Gold] | None = None,
         seed: int | None = None,
     ) -> None:
         self.plan, self.ids = plan, list(ids)
@@ -160,14 +160,16 @@ class Composer:
         self._known: deque[Row] = deque(maxlen=_MOST_KNOWN)
         self._queries: list[list[str]] = []
         self._times = np.zeros(len(self.ids), int)
-        self._gold = _list_gold(plan, gold, self.ids)
+        if gold is None or isinstance(gold, Constraints):
+            gold = _list_gold(plan, gold, self.ids)
+        self.gold = [(first, others, set(right)) for first, others, right in gold]
 
     @property
     def shares(self) -> dict[str, float]:
         """The share of each source."""
         plan = self.plan
         parts = {"held out": plan.held_out, "repeat": plan.repeats}
-        parts["catch"] = plan.catch if self._gold else 0.0
+        parts["catch"] = plan.catch if self.gold else 0.0
         return {"active": 1 - sum(parts.values()), **parts}
 
     def knows(self, items: Sequence[str]) -> bool:
@@ -282,7 +284,7 @@ class Composer:
 
     def _ask_catch(self, person: Person) -> Row:
         """Ask a question with a known answer, in a random order."""
-        first, others, right = self._gold[int(self._rng.integers(len(self._gold)))]
+        first, others, right = self.gold[int(self._rng.integers(len(self.gold)))]
         if self.plan.form == "same":
             items, expected = others, [SAME if right else DIFFERENT]
         else:
@@ -295,7 +297,7 @@ class Composer:
         return {"source": "catch", "held_out": False, "items": items, "expected": expected}
 
 
-def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list[_Gold]:
+def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list[Gold]:
     """Return questions with known answers, in the form of the plan."""
     if gold is None:
         return []
@@ -317,9 +319,7 @@ def _list_gold(plan: Plan, gold: Constraints | None, ids: Sequence[str]) -> list
     return _list_picks(plan, named, gold.columns.get("answer_number"))
 
 
-def _list_picks(
-    plan: Plan, named: Sequence[Sequence[str]], answers: IntArray | None
-) -> list[_Gold]:
+def _list_picks(plan: Plan, named: Sequence[Sequence[str]], answers: IntArray | None) -> list[Gold]:
     """Group the comparisons by answer or, if there are no answers, by item."""
     near: dict[tuple[str, int | None], dict[str, None]] = {}
     far: dict[tuple[str, int | None], dict[str, None]] = {}

@@ -1,4 +1,4 @@
-"""Runs the site: a server in this process, the learner in another."""
+"""Runs sites: a server in this process, the learner of each in another."""
 
 import signal
 import socket
@@ -7,44 +7,47 @@ import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from types import FrameType
+from urllib.parse import urlsplit
 
 from sqlalchemy.exc import DBAPIError
 
 from mdaml.ask import learner
 from mdaml.ask.connections import BACKLOG, limit_connections, spare_log
 from mdaml.ask.server import Site
+from mdaml.ask.several import make_app
 from mdaml.ask.storage import Stamp
 
 _WATCH = 2.0  # seconds between looks at the learner
 
 
 class Running:
-    """A site that answers on a port, with its learner; close it with :meth:`close`.
+    """Sites that answer on a port, with their learners; close it with :meth:`close`.
 
     Parameters
     ----------
-    site : Site
-        What to run.
+    sites : Site
+        What to run; several if each has a name.
     host : str
         The address to listen on.
     port : int
         0 for any that is free.
     learns : bool
-        Whether to start a process that learns.
+        Whether to start processes that learn.
     """
 
     def __init__(
-        self, site: Site, host: str = "127.0.0.1", port: int = 8765, *, learns: bool = True
+        self, *sites: Site, host: str = "127.0.0.1", port: int = 8765, learns: bool = True
     ) -> None:
         import uvicorn
 
-        self.site = site
+        self.sites, access = sites, sites[0].access
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         shown = "localhost" if host in ("0.0.0.0", "::") else host
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}"
         config = uvicorn.Config(
-            site.app(),
+            make_app(sites),
+            root_path=urlsplit(access.public_url).path,  # which a proxy takes away
             http=limit_connections(),
             backlog=BACKLOG,
             log_level="warning",
@@ -52,22 +55,29 @@ class Running:
             ws="none",
         )
         self._server = uvicorn.Server(config)
-        self._learns = learns
-        self._learner: BaseProcess | None = None
-        self._watcher: threading.Thread | None = None
+        self._learns, self._starting = learns, threading.Lock()
+        self._learners: list[BaseProcess | None] = [None] * len(sites)
+
+    @property
+    def site(self) -> Site:
+        """The first site."""
+        return self.sites[0]
 
     @property
     def owner_url(self) -> str:
-        """The owner's link."""
-        return self.url + self.site.owner_path()
+        """The owner's link of the first site."""
+        return self.find_owner(self.site)
+
+    def find_owner(self, site: Site) -> str:
+        """Return the owner's link of a site."""
+        return (site.access.public_url or self.url) + site.owner_path()
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Answer requests until the process is asked to end."""
         before = _leave_in_order()
         try:
-            if self._learns:
-                self._watcher = threading.Thread(target=self._watch, daemon=True)
-                self._watcher.start()
+            for number in range(len(self.sites) if self._learns else 0):
+                threading.Thread(target=self._watch, args=(number,), daemon=True).start()
             if ready is not None:
                 ready()
             with spare_log("uvicorn.error", "asyncio"):
@@ -93,35 +103,46 @@ class Running:
         self.stop()
         self._thread.join()
 
-    def _watch(self) -> None:
-        """Start the learner, and start it again if it dies; answers do not wait for it.
+    def _watch(self, number: int) -> None:
+        """Start a learner, and start it again if it dies; answers do not wait for it.
 
         One that ended by an error would meet it again: it waits for other answers.
         """
-        n_starts, stamp = 0, None
+        n_starts, stamp, site = 0, None, self.sites[number]
         while self._learns:
-            if self._learner is None or not self._learner.is_alive():
-                failed = self._learner is not None and (self._learner.exitcode or 0) > 0
-                now = self._read_stamp()
+            process = self._learners[number]
+            if process is None or not process.is_alive():
+                failed = process is not None and (process.exitcode or 0) > 0
+                now = _read_stamp(site)
                 if not failed or now != stamp:
                     time.sleep(min(n_starts * _WATCH, 60.0))
-                    self._learner = learner.start(self.site.storage.url, self.site.items)
+                    self._start_learner(number)
                     n_starts, stamp = n_starts + 1, now
             time.sleep(_WATCH)
 
-    def _read_stamp(self) -> Stamp | None:
-        try:
-            return self.site.storage.stamp()
-        except DBAPIError:  # the database is away for a while
-            return None
+    def _start_learner(self, number: int) -> None:
+        storage = self.sites[number].storage
+        with self._starting:
+            if self._learns:
+                started = learner.start(storage.url, storage.study, self.sites[number].items)
+                self._learners[number] = started
 
     def _stop(self) -> None:
-        self._learns = False
-        if self._learner is not None:
-            self._learner.kill()
-            self._learner.join()  # then closing the database puts everything into one file
-        self.site.close()
+        with self._starting:
+            self._learns = False
+        for process in filter(None, self._learners):
+            process.kill()
+            process.join()  # then closing the database puts everything into one file
+        for site in self.sites:
+            site.close()
         self._socket.close()
+
+
+def _read_stamp(site: Site) -> Stamp | None:
+    try:
+        return site.storage.stamp()
+    except DBAPIError:  # the database is away for a while
+        return None
 
 
 def _leave_in_order() -> Callable[[int, FrameType | None], object] | int | None:

@@ -53,6 +53,21 @@ class Access:
     public_url: str = ""
 
 
+def make_access(host: str, public_url: str = "", *, links: bool = False) -> Access:
+    """Return who may come in to a server that listens on a host."""
+    is_open = is_loopback(host) and not links and not public_url
+    hosts: Sequence[str] = Access().hosts if is_loopback(host) else ("*",)
+    if public_url:
+        kind, _, rest = public_url.partition("://")
+        name, _ = split_host(rest.partition("/")[0])
+        if kind not in ("http", "https") or not name or set(public_url) & set("?#@ "):
+            raise ValueError(
+                f"The public address must be like https://ask.example.org, got {public_url!r}."
+            )
+        hosts = (*hosts, name)
+    return Access(is_open=is_open, hosts=hosts, public_url=public_url.rstrip("/"))
+
+
 class Signer:
     """Signs what browsers send back, with a secret that stays in the database."""
 

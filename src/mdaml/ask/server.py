@@ -4,8 +4,8 @@ import asyncio
 import json
 import logging
 import unicodedata
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -23,7 +23,7 @@ from mdaml.ask.collector import MOST_EVENTS, Collector
 from mdaml.ask.items import Items
 from mdaml.ask.markdown import to_html
 from mdaml.ask.owner_pages import OwnerPages
-from mdaml.ask.questions import Composer, Plan, Row
+from mdaml.ask.questions import Composer, Gold, Plan, Row
 from mdaml.ask.security import OWNER, PERSON, Access, Rates, Signer, name_cookie
 from mdaml.ask.storage import Storage
 from mdaml.ask.study import OnChanges, open_study
@@ -34,6 +34,7 @@ _LOG = logging.getLogger("uvicorn.error")
 _STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
+RECIPE = "recipe"  # the setting that names items, plan and introduction
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -52,7 +53,7 @@ class Site:
         Where answers are kept.
     access : Access
         Who may come in.
-    gold : Constraints or None
+    gold : Constraints, sequence of Gold or None
         Questions with known answers.
     intro : str
         Instructions and consent, in Markdown; nothing is asked before they are accepted.
@@ -66,7 +67,7 @@ class Site:
     plan: Plan
     storage: Storage
     access: Access = field(default_factory=Access)
-    gold: Constraints | None = None
+    gold: Constraints | Sequence[Gold] | None = None
     intro: str = ""
     seed: int | None = None
     changes: OnChanges = "refuse"
@@ -76,6 +77,7 @@ class Site:
         self.study = open_study(self.storage, self.items, self.plan, self.intro, self.changes)
         self.signer = Signer(self.storage.keep_setting("secret", Signer.make_secret()))
         self.composer = Composer(self.plan, self.items.ids, self.gold, self.seed)
+        self._keep_recipe()
         self.collector = Collector(self.storage, self.composer)
         self._agreed = set[str]()
         self._rates = Rates(per_second=10, burst=60)
@@ -86,6 +88,24 @@ class Site:
         self._pages = jinja2.Environment(loader=loader, autoescape=True)
         static = (_HERE / "static").iterdir()
         self._static = {p.name: p.read_bytes() for p in static if p.suffix in _STATIC}
+
+    def _keep_recipe(self) -> None:
+        """Store what is needed to open this study by the name of its database alone."""
+        gold = [(first, others, sorted(right)) for first, others, right in self.composer.gold]
+        recipe = {
+            "items": self.items.source,
+            "plan": asdict(self.plan),
+            "gold": gold,
+            "intro": self.intro,
+            "most_guests": self.access.most_guests,
+        }
+        with self.storage.write() as change:
+            change.set(RECIPE, json.dumps(recipe))
+
+    @property
+    def path(self) -> str:
+        """Where the pages of this study begin on a server; one without a name has the root."""
+        return f"/s/{self.storage.study}" if self.storage.study else ""
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -100,21 +120,22 @@ class Site:
             ("GET", "/ask", self._show_questions),
             ("POST", "/api/answers", self._take_answers),
             ("GET", "/media/{row:int}/{place:int}", self._send_file),
-            ("GET", "/static/{name}", self._send_static),
+            ("GET", "/static/{name}", self.send_static),
             ("GET", "/owner", owner.show),
             ("GET", "/api/owner", owner.send_report),
             ("POST", "/api/links", owner.make_links),
             ("GET", "/owner/answers.{kind}", owner.send_answers),
             ("GET", "/owner/model.mdaml", owner.send_model),
         ]
-        made = [Route(path, self._guard(call), methods=[m]) for m, path, call in routes]
-        app = Starlette(routes=made, exception_handlers={HTTPException: self._show_error})
+        made = [Route(path, self.guard(call), methods=[m]) for m, path, call in routes]
+        app = Starlette(routes=made, exception_handlers={HTTPException: self.show_error})
         app.router.redirect_slashes = False  # it would read host names before they are checked
         return app
 
     def owner_path(self) -> str:
         """Return the path of the owner's link."""
-        return "/owner" if self.access.is_open else f"/o/{self.signer.sign('owner')}"
+        page = "/owner" if self.access.is_open else f"/o/{self.signer.sign('owner')}"
+        return self.path + page
 
     def close(self) -> None:
         """Store what is waiting, and close the database."""
@@ -123,19 +144,21 @@ class Site:
 
     # Checks of every request
 
-    def _guard(self, endpoint: _Endpoint) -> _Endpoint:
+    def guard(self, endpoint: _Endpoint) -> _Endpoint:
+        """Return an endpoint that answers only to requests that may be answered."""
+
         async def guarded(request: Request) -> Response:
             try:
                 self._check(request)
                 response = await endpoint(request)
             except HTTPException as error:
-                response = self._show_error(request, error)
+                response = self.show_error(request, error)
             except DBAPIError as error:
                 # What PostgreSQL says may name machines and users.
                 why = f": {str(error.orig).splitlines()[0]}" if self.storage.is_file else ""
                 what = f"The server could not save or read{why}."
                 _LOG.warning("%s", error.orig)
-                response = self._show_error(request, HTTPException(503, what))
+                response = self.show_error(request, HTTPException(503, what))
             for name, value in self._headers.items():
                 response.headers.setdefault(name, value)
             return response
@@ -157,7 +180,8 @@ class Site:
             return self._rates.allow(person)
         return self._newcomers.allow(request.client.host if request.client else "")
 
-    def _show_error(self, request: Request, error: Exception) -> Response:
+    def show_error(self, request: Request, error: Exception) -> Response:
+        """Return what a browser or a script is told of an error."""
         assert isinstance(error, HTTPException)
         if "/api/" in request.scope["path"]:
             body = {"error": error.detail}
@@ -193,10 +217,13 @@ class Site:
 
     async def _body(self, request: Request) -> bytes:
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > security.MOST_BYTES:
-                raise HTTPException(413, "The request is too large.")
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > security.MOST_BYTES:
+                    raise HTTPException(413, "The request is too large.")
+        except ClientDisconnect:
+            raise HTTPException(400, "The request broke off.") from None
         return body
 
     async def read_json(self, request: Request) -> Row:
@@ -261,7 +288,13 @@ class Site:
         response = RedirectResponse(request.scope.get("root_path", "") + path, 303)
         is_safe = request.scope["scheme"] == "https"
         response.set_cookie(
-            cookie, value, max_age=_MONTH, httponly=True, samesite="lax", secure=is_safe
+            cookie,
+            value,
+            max_age=_MONTH,
+            path=f"{request.scope.get('root_path', '')}/",
+            httponly=True,
+            samesite="lax",
+            secure=is_safe,
         )
         response.headers["cache-control"] = "no-store"
         return response
@@ -362,7 +395,8 @@ class Site:
         policy = {"content-security-policy": "default-src 'none'; sandbox"}
         return FileResponse(path, media_type=media, headers=headers | policy)
 
-    async def _send_static(self, request: Request) -> Response:
+    async def send_static(self, request: Request) -> Response:
+        """Send a script, the style or the icon of the pages."""
         name = request.path_params["name"]
         if name not in self._static:
             raise HTTPException(404, "There is no such file.")

@@ -1,44 +1,29 @@
 """Persons, questions, answers and models in a database: SQLite in one file, or PostgreSQL."""
 
-import os
-import re
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from mdaml.ask.database import has_little_room, hide_password, make_engine, move_to_file, to_url
 from mdaml.ask.questions import Row
-from mdaml.ask.tables import (
-    ANSWERS,
-    METADATA,
-    MODELS,
-    PERSONS,
-    QUESTIONS,
-    REPORTS,
-    SCHEMA,
-    SETTINGS,
-    UPGRADES,
-)
+from mdaml.ask.tables import SCHEMA, UPGRADES, Tables, find_studies, make_tables
 
 _FAILURE = "learner failure"
-# Made once: to build a statement takes longer than to execute it.
-_NEWEST_ANSWER = sa.select(
-    sa.select(sa.func.max(ANSWERS.c.number)).scalar_subquery(),
-    sa.select(sa.func.max(ANSWERS.c.undone)).where(ANSWERS.c.undone.is_not(None)).scalar_subquery(),
-)
-_NEWEST_REPORT = sa.select(sa.func.max(REPORTS.c.version))
+_STUDY = "study"  # the setting that every study has
 
 Stamp = tuple[int, float]
 _Inserts = dict[sa.Table, sa.Insert]
 _COMMITS = 100  # after which they are moved to the file of SQLite
 _LOCK = "SELECT pg_advisory_xact_lock(1835296108)"
+# Threads that write to one database queue: SQLite lets those that wait try again at random, and
+# some may starve.
+_TURNS: dict[str, threading.Lock] = {}
 
 
 class Storage:
@@ -48,25 +33,23 @@ class Storage:
     ----------
     place : str or path
         A file for SQLite, or the URL of a database: ``postgresql://user@host/name``.
+    study : str
+        The name of one of several studies in it; empty for the one without a name.
     """
 
-    def __init__(self, place: str | Path) -> None:
-        self.url = _to_url(place)
-        self._engine = _make_engine(self.url)
-        if self.is_file:
-            _close_to_others(self.name)
-        if self.is_file:
-            sa.event.listen(self._engine, "connect", _prepare_sqlite)
-            sa.event.listen(self._engine, "begin", _begin_sqlite)
-        self._turn, self._n_commits = threading.Lock(), 0
+    def __init__(self, place: str | Path, study: str = "") -> None:
+        self.url, self.study = to_url(place), study
+        self._engine = make_engine(self.url)
+        self._turn, self._n_commits = _TURNS.setdefault(self.url, threading.Lock()), 0
         insert = sqlite.insert if self.is_file else postgresql.insert
-        tables = METADATA.tables.values()
+        self._tables = make_tables(study)
+        tables = self._tables.metadata.tables.values()
         self._insert: _Inserts = {t: insert(t).on_conflict_do_nothing() for t in tables}
         try:
             with self._engine.begin() as connection:
                 self._create(connection)
         except sa.exc.DBAPIError as error:
-            why = _hide_password(str(error.orig).strip(), self.url)
+            why = hide_password(str(error.orig).strip(), self.url)
             raise ValueError(f"{self.name}: cannot store answers there: {why}.") from None
         found = self.keep_setting("schema", SCHEMA)
         if found != SCHEMA:
@@ -78,16 +61,20 @@ class Storage:
     def _create(self, connection: sa.Connection) -> None:
         if not self.is_file:  # several servers may start at once
             connection.exec_driver_sql(_LOCK)
-        if sa.inspect(connection).has_table(SETTINGS.name):
-            chosen = sa.select(SETTINGS.c.value).where(SETTINGS.c.name == "schema")
+        if sa.inspect(connection).has_table(self._tables.settings.name):
+            chosen = sa.select(self._tables.settings.c.value).where(
+                self._tables.settings.c.name == "schema"
+            )
             found = connection.execute(chosen).scalar()
             for line in UPGRADES.get(str(found), ()):
                 connection.exec_driver_sql(line)
             if found in UPGRADES:
                 connection.execute(
-                    sa.update(SETTINGS).where(SETTINGS.c.name == "schema").values(value=SCHEMA)
+                    sa.update(self._tables.settings)
+                    .where(self._tables.settings.c.name == "schema")
+                    .values(value=SCHEMA)
                 )
-        METADATA.create_all(connection)
+        self._tables.metadata.create_all(connection)
 
     @property
     def is_file(self) -> bool:
@@ -111,64 +98,76 @@ class Storage:
 
         One at a time among all servers: SQLite has a lock for it, PostgreSQL is asked for one.
         """
-        # Threads queue here: SQLite lets those that wait try again at random, and some may starve.
         with self._turn, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 if not self.is_file:
                     connection.exec_driver_sql(_LOCK)
-                yield Transaction(connection, self._insert)
+                yield Transaction(connection, self._tables, self._insert)
             self._n_commits += 1
-            if self.is_file and self._n_commits % _COMMITS == 0:
-                _move_to_file(connection)
+            is_time = self._n_commits % _COMMITS == 0
+            if self.is_file and (is_time or has_little_room(self.name)):
+                move_to_file(connection)
 
     def keep_setting(self, name: str, value: str) -> str:
         """Store a setting unless it is there already, and return its value."""
         with self.write() as change:
-            change.insert(SETTINGS, name=name, value=value)
+            change.insert(self._tables.settings, name=name, value=value)
         return str(self.read_setting(name))
 
     def read_setting(self, name: str) -> str | None:
         """Return the value of a setting; None if it is not there."""
-        row = self._read(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
+        row = self._read(
+            sa.select(self._tables.settings.c.value).where(self._tables.settings.c.name == name)
+        )
         return row[0]["value"] if row else None
 
     def persons(self) -> list[Row]:
         """Return all persons, in the order in which they came."""
-        return self._read(sa.select(PERSONS).order_by(PERSONS.c.time))
+        return self._read(sa.select(self._tables.persons).order_by(self._tables.persons.c.time))
 
     def answers(self, person: str | None = None) -> list[Row]:
         """Return questions with the answers that count, in the order of the answers."""
-        live = sa.and_(ANSWERS.c.question == QUESTIONS.c.id, ANSWERS.c.undone.is_(None))
-        asked = [c for c in QUESTIONS.c if c.name not in ("number", "time")]
-        given = [ANSWERS.c[name] for name in ("outcome", "choice", "seconds", "time")]
-        own = ANSWERS.c.id.label("answer")
-        chosen = sa.select(*asked, *given, own).join(ANSWERS, live).order_by(ANSWERS.c.number)
+        live = sa.and_(
+            self._tables.answers.c.question == self._tables.questions.c.id,
+            self._tables.answers.c.undone.is_(None),
+        )
+        asked = [c for c in self._tables.questions.c if c.name not in ("number", "time")]
+        given = [self._tables.answers.c[name] for name in ("outcome", "choice", "seconds", "time")]
+        own = self._tables.answers.c.id.label("answer")
+        chosen = (
+            sa.select(*asked, *given, own)
+            .join(self._tables.answers, live)
+            .order_by(self._tables.answers.c.number)
+        )
         if person is not None:
-            chosen = chosen.where(QUESTIONS.c.person == person)
+            chosen = chosen.where(self._tables.questions.c.person == person)
         return self._read(chosen)
 
     def open_questions(self, person: str) -> list[Row]:
         """Return the questions of a person that have no answer yet, the oldest first."""
-        live = sa.and_(ANSWERS.c.question == QUESTIONS.c.id, ANSWERS.c.undone.is_(None))
+        live = sa.and_(
+            self._tables.answers.c.question == self._tables.questions.c.id,
+            self._tables.answers.c.undone.is_(None),
+        )
         return self._read(
-            sa.select(QUESTIONS)
-            .outerjoin(ANSWERS, live)
-            .where(QUESTIONS.c.person == person, ANSWERS.c.id.is_(None))
-            .order_by(QUESTIONS.c.number)
+            sa.select(self._tables.questions)
+            .outerjoin(self._tables.answers, live)
+            .where(self._tables.questions.c.person == person, self._tables.answers.c.id.is_(None))
+            .order_by(self._tables.questions.c.number)
         )
 
     def anchors(self) -> dict[str, int]:
         """Return how often each item came first in a question."""
         counts: dict[str, int] = {}
-        for row in self._read(sa.select(QUESTIONS.c["items"])):
+        for row in self._read(sa.select(self._tables.questions.c["items"])):
             counts[row["items"][0]] = counts.get(row["items"][0], 0) + 1
         return counts
 
     def stamp(self) -> Stamp:
         """Return two numbers, quickly found, that change when an answer is added or undone."""
         with self._engine.connect() as connection:
-            return _read_stamp(connection)
+            return _read_stamp(connection, self._tables)
 
     def add_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
         """Store a report with its questions in place of the last one."""
@@ -192,7 +191,7 @@ class Storage:
 
     def latest(self, *columns: str, after: int = 0) -> Row | None:
         """Return columns of the latest model or report, if its version is above a number."""
-        table = MODELS if "model" in columns else REPORTS
+        table = self._tables.models if "model" in columns else self._tables.reports
         chosen = [table.c[name] for name in ("version", *columns)]
         newest = sa.select(*chosen).order_by(table.c.version.desc()).limit(1)
         found = self._read(newest.where(table.c.version > after))
@@ -200,13 +199,13 @@ class Storage:
 
     def models(self) -> list[Row]:
         """Return the versions of all models that are kept."""
-        chosen = sa.select(MODELS.c.version)
-        return self._read(chosen.order_by(MODELS.c.version))
+        chosen = sa.select(self._tables.models.c.version)
+        return self._read(chosen.order_by(self._tables.models.c.version))
 
     def read_model(self, version: int) -> Row:
         """Return a model that is kept, with the ids of its answers."""
-        chosen = sa.select(MODELS.c.model, MODELS.c.answers)
-        (row,) = self._read(chosen.where(MODELS.c.version == version))
+        chosen = sa.select(self._tables.models.c.model, self._tables.models.c.answers)
+        (row,) = self._read(chosen.where(self._tables.models.c.version == version))
         return row
 
     def drop_models(self, versions: Sequence[int]) -> None:
@@ -222,8 +221,8 @@ class Storage:
 class Transaction:
     """Changes that are made together; see :meth:`Storage.write`."""
 
-    def __init__(self, connection: sa.Connection, insert: _Inserts) -> None:
-        self._connection, self._insert = connection, insert
+    def __init__(self, connection: sa.Connection, tables: Tables, insert: _Inserts) -> None:
+        self._connection, self._tables, self._insert = connection, tables, insert
 
     def insert(self, table: sa.Table, **values: object) -> bool:
         """Insert a row unless one like it is there; return whether it was inserted."""
@@ -231,152 +230,108 @@ class Transaction:
 
     def stamp(self) -> Stamp:
         """Return the stamp of the answers, these changes included."""
-        return _read_stamp(self._connection)
+        return _read_stamp(self._connection, self._tables)
 
     def newest_report(self) -> int:
         """Return the version of the latest report, 0 if there is none."""
-        return int(self._connection.execute(_NEWEST_REPORT).scalar() or 0)
+        return int(self._connection.execute(self._tables.newest_report).scalar() or 0)
 
     def add_person(self, person: str, *, intro: str = "", is_guest: bool = False) -> None:
         """Add a person, or the consent of one who is there to a text, given by its fingerprint."""
         now = time.time()
-        self.insert(PERSONS, id=person, time=now, is_guest=is_guest)
+        self.insert(self._tables.persons, id=person, time=now, is_guest=is_guest)
         if intro:
-            mine = sa.update(PERSONS).where(PERSONS.c.id == person)
-            new = sa.or_(PERSONS.c.intro.is_(None), PERSONS.c.intro != intro)
+            mine = sa.update(self._tables.persons).where(self._tables.persons.c.id == person)
+            new = sa.or_(
+                self._tables.persons.c.intro.is_(None), self._tables.persons.c.intro != intro
+            )
             self._connection.execute(mine.where(new).values(consent=now, intro=intro))
 
     def rename_items(self, names: dict[str, str]) -> None:
         """Give items other names in all questions."""
-        rows = self._connection.execute(sa.select(QUESTIONS.c.number, QUESTIONS.c["items"])).all()
+        rows = self._connection.execute(
+            sa.select(self._tables.questions.c.number, self._tables.questions.c["items"])
+        ).all()
         for number, items in rows:
             renamed = [names.get(name, name) for name in items]
             if renamed != items:
-                change = sa.update(QUESTIONS).where(QUESTIONS.c.number == number)
+                change = sa.update(self._tables.questions).where(
+                    self._tables.questions.c.number == number
+                )
                 self._connection.execute(change.values({"items": renamed}))
 
     def forget_learned(self, *, models: bool) -> None:
         """Delete the report with its questions, and all models if they fit no longer."""
-        self._connection.execute(sa.delete(REPORTS))
+        self._connection.execute(sa.delete(self._tables.reports))
         if models:
-            self._connection.execute(sa.delete(MODELS))
+            self._connection.execute(sa.delete(self._tables.models))
 
     def add_question(self, question: Row) -> None:
         """Add a question that is to be asked."""
-        self.insert(QUESTIONS, **question, time=time.time())
+        self.insert(self._tables.questions, **question, time=time.time())
 
     def add_answer(self, answer: Row) -> bool:
         """Add an answer unless it, or another one to the question, is there."""
-        return self.insert(ANSWERS, **answer, time=time.time())
+        return self.insert(self._tables.answers, **answer, time=time.time())
 
     def undo(self, person: str, answer: str) -> None:
         """Take back an answer of a person; doing it twice changes nothing."""
-        mine = sa.and_(ANSWERS.c.id == answer, ANSWERS.c.person == person)
-        change = sa.update(ANSWERS).where(mine, ANSWERS.c.undone.is_(None))
+        mine = sa.and_(self._tables.answers.c.id == answer, self._tables.answers.c.person == person)
+        change = sa.update(self._tables.answers).where(
+            mine, self._tables.answers.c.undone.is_(None)
+        )
         moment = max(time.time(), self.stamp()[1] + 1e-3)  # grows even if the clock is set back
         self._connection.execute(change.values(undone=moment))
 
     def replace_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
         """Insert a report and delete those before."""
-        self._connection.execute(sa.delete(REPORTS))
+        self._connection.execute(sa.delete(self._tables.reports))
         values = {"report": report, "queries": queries, "time": time.time()}
-        self._connection.execute(sa.insert(REPORTS).values(**values))
+        self._connection.execute(sa.insert(self._tables.reports).values(**values))
 
     def set(self, name: str, value: str) -> None:
         """Store a setting in place of its last value."""
-        self._connection.execute(sa.delete(SETTINGS).where(SETTINGS.c.name == name))
-        self.insert(SETTINGS, name=name, value=value)
+        self._connection.execute(
+            sa.delete(self._tables.settings).where(self._tables.settings.c.name == name)
+        )
+        self.insert(self._tables.settings, name=name, value=value)
 
     def insert_model(self, answers: Sequence[str], model: bytes) -> int:
         """Insert a model; return its version."""
-        made = sa.insert(MODELS).values(answers=list(answers), model=model)
-        return int(self._connection.execute(made.returning(MODELS.c.version)).scalar_one())
+        made = sa.insert(self._tables.models).values(answers=list(answers), model=model)
+        return int(
+            self._connection.execute(made.returning(self._tables.models.c.version)).scalar_one()
+        )
 
     def delete_models(self, versions: Sequence[int]) -> None:
         """Delete models."""
-        self._connection.execute(sa.delete(MODELS).where(MODELS.c.version.in_(versions)))
+        self._connection.execute(
+            sa.delete(self._tables.models).where(self._tables.models.c.version.in_(versions))
+        )
 
 
-def _read_stamp(connection: sa.Connection) -> Stamp:
-    number, moment = connection.execute(_NEWEST_ANSWER).one()
+def _read_stamp(connection: sa.Connection, tables: Tables) -> Stamp:
+    number, moment = connection.execute(tables.newest_answer).one()
     return int(number or 0), float(moment or 0)
 
 
-def _to_url(place: str | Path) -> str:
-    text = str(place)
-    if "://" not in text:
-        folder = Path(text).resolve().parent
-        if not folder.is_dir():
-            raise ValueError(f"There is no folder {folder} for the answers. Create it first.")
-        return f"sqlite:///{Path(text).resolve()}"
-    kind, _, rest = text.partition("://")
-    if kind in ("postgresql", "postgres"):
-        return f"postgresql+psycopg://{rest}"
-    if kind in ("sqlite", "postgresql+psycopg"):
-        return text
-    raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
-
-
-def _make_engine(url: str) -> sa.Engine:
-    """Return what connects to a database; errors name no password."""
+def list_studies(place: str | Path) -> list[str]:
+    """Return the names of the studies in a database; that without a name is empty."""
+    if "://" not in str(place) and not Path(place).is_file():
+        raise ValueError(f"There is no database {place}. mdaml ask ITEMS --answers begins one.")
+    url = to_url(place)
+    engine = make_engine(url)
     try:
-        return sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
-    except ModuleNotFoundError:
-        raise ValueError('PostgreSQL needs psycopg: pip install "psycopg[binary]".') from None
-    except (sa.exc.ArgumentError, ValueError):
-        raise ValueError(
-            "The address of the database cannot be read. It must look like "
-            "postgresql://user:password@host:5432/name; signs such as @ : / in a password are "
-            "written %40 %3A %2F."
-        ) from None
-
-
-def _close_to_others(path: str) -> None:
-    """Let only this user read a file, which holds the secret of all links, and its companions."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        for name in (path, f"{path}-wal", f"{path}-shm"):
-            if Path(name).exists():
-                Path(name).chmod(0o600)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot store answers there: {error.strerror}.") from None
-
-
-def _hide_password(text: str, url: str) -> str:
-    """Return a message, unless it names a part of the password."""
-    given = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    named = parse_qs(urlsplit(url).query).get("password", [])
-    secrets = {part for word in (given, unquote(given), *named) for part in re.split("[@:/]", word)}
-    if any(len(part) > 1 and part in text for part in secrets):
-        return "what the database says names the password and is left out"
-    return text
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit.
-
-    What was written ahead is moved to the file by `_move_to_file`. SQLite would do it at the end of
-    a commit and report one as failed that is on the disk, if there is no room for both files.
-    """
-    connection.isolation_level = None  # transactions begin where the code says so
-    for line in (
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "busy_timeout=10000",
-        "wal_autocheckpoint=0",
-    ):
-        connection.execute(f"PRAGMA {line}")
-
-
-def _move_to_file(connection: sa.Connection) -> None:
-    """Move what was written ahead to the file of the database, as far as there is room."""
-    plain = connection.connection.driver_connection  # outside of any transaction
-    assert isinstance(plain, sqlite3.Connection)
-    with suppress(sqlite3.OperationalError):  # commits are safe where they are, without room too
-        plain.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    # A transaction that writes takes the lock at its start: taking it later can fail.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        names = find_studies(sa.inspect(engine).get_table_names())
+    except sa.exc.DBAPIError as error:
+        why = hide_password(str(error.orig).strip(), url)
+        raise ValueError(f"The database cannot be read: {why}.") from None
+    finally:
+        engine.dispose()
+    found = []
+    for name in names:
+        storage = Storage(place, name)
+        if storage.read_setting(_STUDY) is not None:
+            found.append(name)
+        storage.close()
+    return found

@@ -6,6 +6,7 @@ told what differs and what it means for which answers, before anything is change
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -70,7 +71,8 @@ def open_study(
         raise ValueError(
             f"{storage.name} holds another study, or this one has changed:\n{listed}\n"
             "Nothing was changed. Pass --accept-changes to go on with these answers, --new-study "
-            "to begin a study in a file of its own, or name another place by --answers."
+            "to begin a study in a file of its own, --study NAME to begin one beside it in this "
+            "database, or name another place by --answers."
         )
     with storage.write() as change:
         change.rename_items(found.names)
@@ -79,12 +81,22 @@ def open_study(
     return study
 
 
+def check_name(study: str) -> str:
+    """Return the name of a study, which is a part of addresses and of the names of tables."""
+    if study and not re.fullmatch("[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?", study):
+        raise ValueError(
+            "The name of a study must have 1 to 30 of the signs a to z, 0 to 9 and -, none of them "
+            f"- at its ends, got {study!r}."
+        )
+    return study
+
+
 def find_new_place(place: str | Path) -> Path:
     """Return a file that does not exist yet: the given one, or answers-2.db, answers-3.db, ..."""
     if "://" in str(place):
         raise ValueError(
-            "--new-study begins a study in a new file. In PostgreSQL, create a database for it "
-            "and name that by --database."
+            "--new-study begins a study in a new file. In PostgreSQL, pass --study NAME: one "
+            "database has room for several studies."
         )
     path, n = Path(place), 2
     while path.exists():

@@ -77,7 +77,7 @@ def build_app() -> "Typer":
     from mdaml import __version__
     from mdaml.cli._help import STYLE, Command, Group
     from mdaml.cli.adapt import adapt
-    from mdaml.cli.ask import ask
+    from mdaml.cli.ask import ask, serve
     from mdaml.cli.audit import audit
     from mdaml.cli.demo import demo
     from mdaml.cli.evaluate import evaluate
@@ -112,5 +112,6 @@ def build_app() -> "Typer":
     models = (fit, search, score, audit, neighbors, transform)
     for command in (*models, adapt, evaluate, ask, suggest, features, demo):
         app.command(cls=Command)(command)
+    app.command("ask serve", cls=Command)(serve)
     app.add_typer(paper, name="paper")
     return app

@@ -35,7 +35,12 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands with our help page."""
+    """A group of commands with our help page; the name of a command may have two words."""
+
+    def resolve_command(self, ctx: Click, args: list[str]) -> Click:
+        """Return the command that arguments name."""
+        words = " ".join(args[:2])
+        return super().resolve_command(ctx, [words, *args[2:]] if words in self.commands else args)
 
     def format_options(self, ctx: Click, formatter: Click) -> None:
         """Write options, then commands."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 from typer.models import OptionInfo
 
+from mdaml.cli._help import make_argument
 from mdaml.cli._inputs import check_file
 from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
 
@@ -24,6 +25,9 @@ _HELP = {
     "--demo": "Compare 60 colours.",
     "--answers": "Where to store answers; existing ones are kept.",
     "--database": "Keep answers in PostgreSQL instead, for several servers.",
+    "--study": "Name of this study, if the answers of several are kept in one place; mdaml ask "
+    "serve then runs all of them.",
+    "--only": "Only this study; repeat for more. All by default.",
     "COLUMN": "Column to show; repeat for more.",
     "--id": "Column that names the items.",
     "--features": "Features from another file: .npy, row by row, or a table with the same ids, "
@@ -75,6 +79,14 @@ _Columns = Annotated[
 ]
 _Demo = Annotated[bool, _option("--demo", None, None)]
 _Answers = Annotated[Path, _option("--answers", "FILE", None)]
+_Study = Annotated[str, _option("--study", "NAME", None, show_default=False)]
+_Only = Annotated[list[str] | None, _option("--only", "NAME", None)]
+_Place = Annotated[
+    str,
+    make_argument(
+        "DATABASE", "File of answers, or postgresql://…, in which studies were begun by mdaml ask."
+    ),
+]
 _Database = Annotated[str | None, _option("--database", "postgresql://…", _SERVER)]
 _IdColumn = Annotated[str | None, _option("--id", "COLUMN", _ITEMS)]
 _Features = Annotated[Path | None, _option("--features", "FILE", _ITEMS)]
@@ -105,6 +117,7 @@ def ask(
     demo: _Demo = False,
     answers: _Answers = Path("answers.db"),
     database: _Database = None,
+    study: _Study = "",
     image: _Columns = None,
     text: _Columns = None,
     audio: _Columns = None,
@@ -162,7 +175,7 @@ def ask(
             )
         if items is None:
             items = _prepare_demo(stack)
-            if str(answers) == "answers.db":
+            if database is None and str(answers) == "answers.db":
                 answers = items.parent / "answers.db"
                 screen.print("Answers of the demo are not kept; --answers FILE keeps them.")
         options = {"id_column": id_column, "features": features, "folder": folder}
@@ -176,6 +189,7 @@ def ask(
                 known,
                 place,
                 plan=plan,
+                study=study,
                 host=host,
                 port=port,
                 links=links,
@@ -185,8 +199,37 @@ def ask(
                 intro="" if intro is None else _read_text(intro),
                 learns=learn,
                 changes="accept" if accept_changes else "refuse",
-                ready=lambda running: _announce(screen, running, known, browser),
+                ready=lambda running: _announce(screen, running, browser),
             )
+
+
+def serve(
+    database: _Place,
+    only: _Only = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8765,
+    links: _Links = False,
+    public_url: _PublicUrl = "",
+    learn: _Learn = True,
+    browser: _Browser = True,
+) -> None:
+    """Run all studies of a database on one server, each with its own links.
+
+    Begin each study by mdaml ask ITEMS --study NAME --answers DATABASE, which stores its items,
+    question and options. Its pages are under /s/NAME.
+    """
+    from mdaml.ask.running import Running
+    from mdaml.ask.security import make_access
+    from mdaml.ask.several import open_sites
+
+    with (
+        run_command(interrupted="Stopped. All answers are stored.") as screen,
+        convert_errors(),
+    ):
+        access = make_access(host, public_url, links=links)
+        sites = open_sites(database, access, only or ())
+        running = Running(*sites, host=host, port=port, learns=learn)
+        running.run(lambda: _announce(screen, running, browser))
 
 
 def _prepare_demo(stack: ExitStack) -> Path:
@@ -222,17 +265,21 @@ def _read_text(path: Path) -> str:
         raise CommandError(f"{path}: this is not UTF-8 text. Save it as UTF-8.") from None
 
 
-def _announce(screen: Screen, running: "Running", items: "Items", browser: bool) -> None:
-    n_features = 0 if items.X is None else items.X.shape[1]
-    what = f"{n_features} features" if n_features else "no features: questions are random"
-    screen.print(f"{len(items.ids)} items, {what}.")
-    if not n_features:
-        screen.print("To learn, pass --features FILE; mdaml features makes one of photographs.")
-    if running.site.access.is_open:
-        screen.print(f"Answer:       {running.url}")
-        screen.print(f"Owner's page: {running.owner_url}")
-    else:
-        screen.print(f"Owner's link, which also makes links for persons: {running.owner_url}")
+def _announce(screen: Screen, running: "Running", browser: bool) -> None:
+    for site in running.sites:
+        X = site.items.X
+        n_features = 0 if X is None else X.shape[1]
+        what = f"{n_features} features" if n_features else "no features: questions are random"
+        named = f"{site.storage.study}: " if site.storage.study else ""
+        screen.print(f"{named}{len(site.items.ids)} items, {what}.")
+        if not n_features:
+            screen.print("To learn, pass --features FILE; mdaml features makes one of photographs.")
+        if site.access.is_open:
+            screen.print(f"Answer:       {running.url}{site.path}")
+            screen.print(f"Owner's page: {running.find_owner(site)}")
+        else:
+            link = running.find_owner(site)
+            screen.print(f"Owner's link, which also makes links for persons: {link}")
     screen.print("Ctrl+C stops; answers are stored as they come.")
     if browser:
         webbrowser.open(running.url if running.site.access.is_open else running.owner_url)

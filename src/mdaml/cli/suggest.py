@@ -102,13 +102,16 @@ def _read_asked(answers: str, known: "Items") -> IntArray | None:
 
     if "://" in answers or Path(answers).suffix.lower() in _DATABASES:
         from mdaml.ask.answers import to_constraints
-        from mdaml.ask.storage import Storage
+        from mdaml.ask.storage import Storage, list_studies
 
         if "://" not in answers:
             check_file(Path(answers))
-        storage = Storage(answers)
-        supervision = to_constraints(storage.answers(), known.ids)
-        storage.close()
+        asked = []
+        for study in list_studies(answers):
+            storage = Storage(answers, study)
+            asked += storage.answers()
+            storage.close()
+        supervision = to_constraints(asked, known.ids)
     else:
         check_file(Path(answers))
         supervision = Constraints.read(answers, ids=known.ids)

@@ -83,22 +83,47 @@ function drawCurve(report) {
     ...told.map((n) => draw("text", { x: x(n), y: h - low + 18, "text-anchor": "middle" }, String(n))),
     draw("text", { x: (left + w - right) / 2, y: h - 6, "text-anchor": "middle" }, "answers learned from")));
 }
+// Colours of items on the map, by the share of the answers about them that fail.
+const GRADES = [["none", "no answer"], ["holds", "all answers hold"], ["some", "up to a quarter fail"], ["many", "up to half fail"], ["most", "more than half fail"]];
+const grade = (nFails, n) => (!n ? "none" : !nFails ? "holds" : nFails <= n / 4 ? "some" : nFails <= n / 2 ? "many" : "most");
+const spots = new Map(); // items on the map, by name: they move when the model changes
+function makeSpot(item) {
+  const image = item.parts.find((part) => part.kind === "image");
+  const parts = image ? [draw("rect", { rx: 4 }), draw("image", { href: address(image.url) })] : [draw("circle", { r: 6 }), draw("text", { y: 20, "text-anchor": "middle" })];
+  return draw("g", {}, draw("title", {}), ...parts);
+}
+function placeSpot(spot, item, size, isCrowded) {
+  const image = spot.querySelector("image");
+  for (const [part, edge] of image ? [[image, 0], [spot.querySelector("rect"), 5]] : [])
+    for (const [name, value] of [["x", -size / 2 - edge], ["y", -size / 2 - edge], ["width", size + 2 * edge], ["height", size + 2 * edge]]) part.setAttribute(name, value);
+  if (!image) spot.querySelector("text").textContent = thumb(item).textContent.slice(0, isCrowded ? 0 : 12);
+}
 function drawMap(report) {
   const box = get("map");
   if (!box || !report.map) return;
   const w = Math.max(box.clientWidth, 280), h = Math.round(Math.max(w * 0.6, 320));
-  const size = Math.min(64, Math.max(22, Math.sqrt((w * h) / report.map.length) * 0.55));
-  const svg = draw("svg", { viewBox: `0 0 ${w} ${h}`, width: w, height: h, role: "img", "aria-label": "Map of the items" });
-  for (const [row, px, py] of report.map) {
-    const item = report.items[row], x = w / 2 + px * (w / 2 - size * 0.6), y = h / 2 + py * (h / 2 - size * 0.6);
-    const image = item.parts.find((part) => part.kind === "image");
-    const node = image
-      ? draw("image", { href: address(image.url), x: x - size / 2, y: y - size / 2, width: size, height: size })
-      : draw("text", { x, y, "text-anchor": "middle" }, thumb(item).textContent.slice(0, 16));
-    node.append(draw("title", {}, item.name));
-    svg.append(node);
+  const size = Math.min(64, Math.max(22, Math.sqrt((w * h) / report.map.length) * 0.5)), edge = size * 0.6 + 6;
+  const svg = box.querySelector("svg") || draw("svg", { role: "img" });
+  if (!svg.parentNode) box.replaceChildren(svg);
+  const [nFails, n] = report.fails;
+  const said = n ? `${nFails} of ${count(n, "answer", "answers")} ${nFails === 1 ? "fails" : "fail"} under the model.` : "";
+  for (const [name, value] of [["viewBox", `0 0 ${w} ${h}`], ["width", w], ["height", h], ["aria-label", `Map of ${report.map.length} items. ${said}`]]) svg.setAttribute(name, value);
+  const counts = {}, shown = new Set(report.map.map(([name]) => name));
+  for (const [name, spot] of spots) if (!shown.has(name)) { spot.remove(); spots.delete(name); }
+  for (const [name, px, py, fails, all] of report.map) {
+    if (!spots.has(name)) { spots.set(name, makeSpot(report.items[name])); svg.append(spots.get(name)); }
+    const spot = spots.get(name), kind = grade(fails, all);
+    counts[kind] = (counts[kind] || 0) + 1;
+    placeSpot(spot, report.items[name], size, w * h < 4000 * report.map.length);
+    spot.setAttribute("class", `spot ${kind}`);
+    spot.style.transform = `translate(${w / 2 + px * (w / 2 - edge)}px, ${h / 2 + py * (h / 2 - edge)}px)`;
+    spot.querySelector("title").textContent = all ? `${name}: ${fails} of ${count(all, "answer", "answers")} ${fails === 1 ? "fails" : "fail"}` : `${name}: no answer`;
   }
-  box.replaceChildren(svg);
+  get("fails").textContent = said;
+  get("legend").replaceChildren(...GRADES.filter(([kind]) => counts[kind]).map(([kind, words]) =>
+    element("li", {}, element("span", { className: `swatch ${kind}` }), `${words} (${count(counts[kind], "item", "items")})`)));
+  const worst = report.map.filter((place) => place[3]).sort((a, b) => b[3] / (b[4] + 2) - a[3] / (a[4] + 2)).slice(0, 8);
+  fill("worst", ["Item", "Answers that fail", "Of"], worst.map(([name, , , fails, all]) => [thumb(report.items[name]), fails, all]), "No answer fails.");
 }
 function show(report) {
   const learned = report.curve && report.curve.length ? report.curve[report.curve.length - 1] : null;

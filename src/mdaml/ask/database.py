@@ -1,0 +1,111 @@
+"""How a database is reached: addresses without secrets in errors, files for one user, commits."""
+
+import os
+import re
+import shutil
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import sqlalchemy as sa
+
+_LITTLE_ROOM = 32 * 2**20  # bytes
+_FORMAT = b"SQLite format 3\0"  # with which its files begin
+
+
+def to_url(place: str | Path) -> str:
+    """Return the URL of a file or database, as SQLAlchemy reads it."""
+    text = str(place)
+    if "://" not in text:
+        folder = Path(text).resolve().parent
+        if not folder.is_dir():
+            raise ValueError(f"There is no folder {folder} for the answers. Create it first.")
+        return f"sqlite:///{Path(text).resolve()}"
+    kind, _, rest = text.partition("://")
+    if kind in ("postgresql", "postgres"):
+        return f"postgresql+psycopg://{rest}"
+    if kind in ("sqlite", "postgresql+psycopg"):
+        return text
+    raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
+
+
+def make_engine(url: str) -> sa.Engine:
+    """Return what connects to a database; errors name no password."""
+    is_file = url.startswith("sqlite")
+    try:
+        engine = sa.create_engine(url, pool_pre_ping=not is_file)
+    except ModuleNotFoundError:
+        raise ValueError('PostgreSQL needs psycopg: pip install "psycopg[binary]".') from None
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(
+            "The address of the database cannot be read. It must look like "
+            "postgresql://user:password@host:5432/name; signs such as @ : / in a password are "
+            "written %40 %3A %2F."
+        ) from None
+    if is_file:
+        _close_to_others(str(sa.make_url(url).database))
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _close_to_others(path: str) -> None:
+    """Let only this user read a file, which holds the secret of all links, and its companions."""
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "rb") as file:
+            if file.read(len(_FORMAT)) not in (_FORMAT, b""):
+                raise ValueError(f"{path}: this is not a database of answers. Name another file.")
+        for name in (path, f"{path}-wal", f"{path}-shm"):
+            if Path(name).exists():
+                Path(name).chmod(0o600)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot store answers there: {error.strerror}.") from None
+
+
+def hide_password(text: str, url: str) -> str:
+    """Return a message, unless it names a part of the password."""
+    given = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    named = parse_qs(urlsplit(url).query).get("password", [])
+    secrets = {part for word in (given, unquote(given), *named) for part in re.split("[@:/]", word)}
+    if any(len(part) > 1 and part in text for part in secrets):
+        return "what the database says names the password and is left out"
+    return text
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """Write ahead, and wait for the disk at every commit, so that a crash loses no commit.
+
+    What was written ahead is moved to the file by `move_to_file`. SQLite would do it at the end of
+    a commit and report one as failed that is on the disk, if there is no room for both files.
+    """
+    connection.isolation_level = None  # transactions begin where the code says so
+    for line in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "busy_timeout=10000",
+        "wal_autocheckpoint=0",
+    ):
+        connection.execute(f"PRAGMA {line}")
+
+
+def has_little_room(path: str) -> bool:
+    """Say whether the disk is so full that what is written ahead must stay small.
+
+    A hundred commits need some MB; once they fill the disk, they cannot be moved either.
+    """
+    return shutil.disk_usage(Path(path).parent).free < _LITTLE_ROOM
+
+
+def move_to_file(connection: sa.Connection) -> None:
+    """Move what was written ahead to the file of the database, as far as there is room."""
+    plain = connection.connection.driver_connection  # outside of any transaction
+    assert isinstance(plain, sqlite3.Connection)
+    with suppress(sqlite3.OperationalError):  # commits are safe where they are, without room too
+        plain.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that writes takes the lock at its start: taking it later can fail.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
