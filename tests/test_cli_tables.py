@@ -150,6 +150,42 @@ def test_later_commands_need_no_options(model, frame):
     assert len(audited["most_suspicious"]) == 3
 
 
+@pytest.mark.needs("onnx")
+def test_a_saved_model_takes_the_table_of_the_fit(model, frame):
+    import onnxruntime
+
+    run("transform", "model.mdaml", "birds.csv", "--out", "a.npy")
+    expected = np.load("a.npy")
+    for table in (frame, frame.iloc[:, ::-1], pd.read_csv("birds.csv")):
+        np.testing.assert_allclose(model.transform(table), expected, rtol=1e-9)
+    np.testing.assert_allclose(model.embed(frame), expected, rtol=1e-4, atol=1e-2)
+    dists, rows = model.neighbors(frame, frame[:2], k=3)
+    document = run_json(
+        "neighbors", "model.mdaml", "birds.csv", "--query", 0, "--query", 1, "-k", 2
+    )
+    for place, query in enumerate(document["queries"]):
+        assert [near["row"] for near in query["neighbors"]] == rows[place, 1:].tolist()
+        found = [near["distance"] for near in query["neighbors"]]
+        np.testing.assert_allclose(found, dists[place, 1:], rtol=1e-6)
+    exported = model.to_onnx(dtype="float64")
+    columns = json.loads({prop.key: prop.value for prop in exported.metadata_props}["columns"])
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    texts = frame[columns["categories"]].fillna("").astype(str).to_numpy(object)
+    (mapped,) = session.run(None, {"X": frame[columns["X"]].to_numpy(), "categories": texts})
+    np.testing.assert_allclose(mapped, expected, rtol=1e-6, atol=1e-9)
+    whole = frame.dropna()
+    found = mdaml.inspection.audit_labels(model, frame, frame["species"])
+    assert len(found) == 90
+    assert model.pair_distance(whole[:2], whole[:2]).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="no column 'mass'"):
+        model.transform(frame.drop(columns="mass"))
+    with pytest.raises(ValueError, match=r"Column 'mass' must hold numbers.*'heavy' in row 3"):
+        model.transform(frame.assign(mass=[*frame["mass"][:3].astype(str), *["heavy"] * 87]))
+    again = mdaml.GMML().fit(whole[NUMBERS], whole["species"])
+    model.fit(whole[NUMBERS], whole["species"])
+    np.testing.assert_allclose(model.transform(whole[NUMBERS]), again.transform(whole[NUMBERS]))
+
+
 def test_ids_are_found_again_under_the_name_they_had(frame):
     named = frame.assign(tag=[f"bird {n}" for n in range(len(frame))]).drop(columns="species")
     named.to_csv("tagged.csv", index=False)

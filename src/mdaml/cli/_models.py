@@ -101,13 +101,13 @@ def choose_supervision(constraints: "Constraints | None", table: Table) -> Param
 
 def save_model(model: "BaseEstimator", path: Path, table: Table) -> None:
     """Write a model with what it must know of its table."""
-    from mdaml.estimators.pipelines import list_metrics
+    from mdaml.estimators.folding import list_metrics
 
-    if table.is_named:
-        for metric in list_metrics(model):
+    for metric in list_metrics(model):
+        if table.is_named:
             metric.feature_names_in_ = np.array(table.features, dtype=object)
-    if table.preparation is not None:
-        model.preparation_ = table.preparation.to_dict()
+        if table.preparation is not None:
+            metric.preparation_ = table.preparation.to_dict()
     with convert_errors():
         model.save(path)
 
@@ -117,23 +117,20 @@ def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":
 
     The names of its features are taken off the model, so that it takes arrays without a warning.
     """
-    from mdaml.estimators.pipelines import list_metrics
+    from mdaml.estimators.folding import list_metrics
     from mdaml.persistence import load
 
     check_file(path)
     with convert_errors(code=WORK_FAILED):
         model: BaseEstimator = load(path)
-    found = [vars(metric).pop("feature_names_in_", None) for metric in list_metrics(model)]
-    plain = vars(model).pop("preparation_", None)
-    if plain is not None:
-        try:
-            known = Preparation.from_dict(plain)
-            if len(known.features) != model.n_features_in_:
-                raise ValueError("its preparation_ has another number of features")
-        except (TypeError, ValueError) as error:
-            raise CommandError(f"{path} cannot be used: {error}.", code=WORK_FAILED) from None
-        return model, known
-    return model, None if found[0] is None else Preparation(tuple(found[0].tolist()))
+    known = model._preparation() if hasattr(model, "_preparation") else None
+    metrics = list_metrics(model)
+    names, *_ = (vars(metric).pop("feature_names_in_", None) for metric in metrics)
+    for metric in metrics:
+        vars(metric).pop("preparation_", None)
+    return model, Preparation(
+        tuple(names.tolist())
+    ) if known is None and names is not None else known
 
 
 def get_labels(labels: str | None, known: Preparation | None) -> str | None:

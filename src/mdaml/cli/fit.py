@@ -92,7 +92,7 @@ def _learn(
     """Fit the estimator, on scaled features if wanted; afterwards it takes them as they are."""
     from sklearn.preprocessing import StandardScaler
 
-    from mdaml.estimators.pipelines import fold_steps
+    from mdaml.estimators.folding import fold_steps
 
     if scale and has_unit_rows(table.X):
         scale = False  # embeddings: dividing their columns would undo what their lengths mean
@@ -142,7 +142,7 @@ def _describe_agreement(
 ) -> None:
     """Add the share of comparisons that hold, after and before learning."""
     from mdaml.estimators import Euclidean
-    from mdaml.estimators.pipelines import fold_steps
+    from mdaml.estimators.folding import fold_steps
     from mdaml.model_selection import triplet_accuracy
 
     euclidean = Euclidean().fit(table.X)

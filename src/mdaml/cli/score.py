@@ -45,7 +45,7 @@ def score(
         from sklearn.preprocessing import StandardScaler
 
         from mdaml.estimators import Euclidean
-        from mdaml.estimators.pipelines import fold_steps
+        from mdaml.estimators.folding import fold_steps
 
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         screen.document["command"] = "score"

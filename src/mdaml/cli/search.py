@@ -100,7 +100,7 @@ def _fold_scaling(best: "BaseEstimator") -> "BaseEstimator":
     """Return a model of samples as they are."""
     from sklearn.pipeline import Pipeline
 
-    from mdaml.estimators.pipelines import fold_steps
+    from mdaml.estimators.folding import fold_steps
 
     if isinstance(best, Pipeline):
         return fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])

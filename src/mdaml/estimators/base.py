@@ -207,6 +207,7 @@ class MahalanobisTransformer(
         """
         check_is_fitted(self, "components_")
         a = self._check(A, "A", sparse=True)
+        B = self.prepare(B)
         with explain_samples(self, B, "B", sparse=True):
             options = {"dtype": _FLOATS, "input_name": "B", "accept_sparse": "csr"}
             b: FloatArray = check_array(B, estimator=self, **options)
@@ -245,7 +246,8 @@ class MahalanobisTransformer(
         fitted["components_"] = stored
         self._check_finite(fitted)
         if X is not None:
-            self.__dict__.pop("input_map_", None)  # of steps that were folded into an earlier fit
+            for name in ("input_map_", "preparation_"):  # of what came before an earlier fit
+                self.__dict__.pop(name, None)
         if type(X) is np.ndarray:
             # What scikit-learn would find out, which takes it as long as a small product.
             fitted["n_features_in_"] = X.shape[1]
@@ -294,9 +296,19 @@ class MahalanobisTransformer(
 
     def _check(self, X: ArrayLike, name: str = "X", *, sparse: bool = False) -> Any:
         """Return samples like those of the fit, sparse ones only where these will do."""
+        X = self.prepare(X)
         with explain_samples(self, X, name, sparse=sparse):
-            accepted = "csr" if sparse else False
-            return validate_data(self, X, dtype=_FLOATS, reset=False, accept_sparse=accepted)
+            options: Any = {"dtype": _FLOATS, "accept_sparse": "csr" if sparse else False}
+            if not hasattr(self, "preparation_"):
+                return validate_data(self, X, reset=False, **options)
+            # Names were looked at when the table was prepared; an array has none.
+            checked = check_array(X, estimator=self, input_name=name, **options)
+            if checked.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"{name} has {checked.shape[1]} features, but {type(self).__name__} expects "
+                    f"{self.n_features_in_}. Pass a table with the columns of the fit."
+                )
+            return checked
 
 
 def _lengths(Y: FloatArray) -> FloatArray:

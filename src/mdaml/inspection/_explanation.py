@@ -71,6 +71,7 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     """
     pandas = require_pandas("feature_relevance")
     metric = fitted_metric("feature_relevance", model)
+    X = metric.prepare(X)
     Y = mapped_samples(metric, X)
     if len(Y) < 2:
         raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")

@@ -34,7 +34,8 @@ def metric_and_samples(
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         X, model = model[:-1].transform(X), model[-1]
-    return fitted_metric(caller, model), X
+    metric = fitted_metric(caller, model)
+    return metric, metric.prepare(X)
 
 
 def require_pandas(caller: str) -> ModuleType:

@@ -34,10 +34,13 @@ _WHILE_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, None)
 _MOST_NAMES = 20_000  # compared with a name that is none of them
 _LONGEST = 200  # letters of such a name
 _NO_ANSWER = frozenset(
-    "can't say,can't tell,cannot say,cannot tell,dk,do not know,don't know,dont know,i do not know,"
-    "i don't know,idk,i'm not sure,no answer,no idea,no opinion,not answered,not known,not sure,"
-    "pass,prefer not to say,refused,skip,skipped,unanswered,unknown,unlabeled,unlabelled,"
-    "unsure".split(",")
+    (
+        *("can't say", "can't tell", "cannot say", "cannot tell", "dk", "do not know"),
+        *("don't know", "dont know", "i do not know", "i don't know", "i'm not sure", "idk"),
+        *("no answer", "no idea", "no opinion", "not answered", "not known", "not sure", "pass"),
+        *("prefer not to say", "refused", "skip", "skipped", "unanswered", "unknown"),
+        *("unlabeled", "unlabelled", "unsure"),
+    )
 )
 
 

@@ -135,7 +135,7 @@ def _find_wrong_cells(
 ) -> Iterator[tuple[str, str, int, str]]:
     """Yield column, kind of problem, line and cell for each cell that cannot be used."""
     assert table.preparation is not None
-    may_be_empty = table.preparation.missing != "error"
+    rule, fills = table.preparation.missing, table.preparation.fills
     words = ("true", "false") if get_suffix(table.path, COLUMN_SUFFIXES) else ()
     for name in (*table.features, *table.preparation.categories):
         by_text = name in table.preparation.categories
@@ -144,7 +144,7 @@ def _find_wrong_cells(
         for line, raw in zip(lines, cells[name], strict=True):
             cell = raw.strip()
             if cell in MISSING:
-                if not may_be_empty:
+                if rule == "error" or (rule == "fill" and name not in fills):
                     yield name, "empty", line, cell
             elif not by_text and not is_number(cell, decimal) and cell not in words:
                 yield name, "dates" if is_date(cell) else "text", line, cell

@@ -114,20 +114,17 @@ def _read_raw(path: Path, wanted: Wanted) -> Iterator[Table]:
 def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
     """Return the block with features in place of columns."""
     X, texts, changes = block.X, block.texts, {}
-    gaps = preparation.find_gaps(X, texts)
-    if preparation.missing == "drop" and block.ids is None:
-        # Comparisons name rows by their place in the file.
-        block = replace(
-            block, ids=np.arange(n_before, n_before + len(X)).astype(str).astype(object)
-        )
-    if preparation.missing == "drop" and gaps.any():
-        keep, changes["rows left out"] = ~gaps, int(gaps.sum())
+    if preparation.missing == "drop":
+        keep = ~preparation.find_gaps(X, texts)
+        if block.ids is None:  # comparisons name rows by their place in the file
+            numbers = np.arange(n_before, n_before + len(X))
+            block = replace(block, ids=numbers.astype(str).astype(object))
+        changes["rows left out"] = int(np.sum(~keep))
         ids, labels = (None if part is None else part[keep] for part in (block.ids, block.labels))
         block = replace(block, ids=ids, labels=labels)
         X, texts = np.asarray(X)[keep], {name: cells[keep] for name, cells in texts.items()}
-    elif preparation.missing == "median" and gaps.any():
-        X, texts, changes["cells filled in"] = preparation.fill(X, texts)
-    X, changes["cells of unknown categories"] = preparation.encode(X, texts)
+    cells, changes["cells filled in"] = preparation.fill(preparation.join(X, texts))
+    X, changes["cells of unknown categories"] = preparation.encode(cells)
     changes = {what: n for what, n in changes.items() if n}
     names = preparation.features
     return replace(block, X=X, texts={}, features=names, preparation=preparation, changes=changes)
@@ -137,7 +134,7 @@ def _check_block(block: Table) -> None:
     """Refuse a block with what cannot be prepared; what it is will be looked for."""
     preparation = _get_preparation(block)
     is_bad = np.isinf(block.X).any() or (block.ids is not None and not all(block.ids))
-    if preparation.missing == "error":
+    if preparation.missing in ("error", "fill"):
         is_bad |= preparation.find_gaps(block.X, block.texts).any()
     if is_bad:
         raise ValueError("some cells cannot be used")
