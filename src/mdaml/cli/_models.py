@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mdaml.cli._inputs import check_file
+from mdaml.cli._inputs import KINDS, check_file
 from mdaml.cli._options import get_class
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
+from mdaml.io.sketch import find_share, hash_comparisons, hash_rows, make_sketch
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
     from mdaml.constraints import Constraints
 
+MODEL_SUFFIXES = (".mdaml", ".onnx")
 Value: TypeAlias = str | float | bool | None
 Params: TypeAlias = dict[str, Any]  # of an estimator, or of its fit
 _HIDDEN = ("callback", "random_state", "device", "verbose")  # set otherwise, or of no use in a file
@@ -99,8 +101,16 @@ def choose_supervision(constraints: "Constraints | None", table: Table) -> Param
     return {} if table.labels is None else {"y": table.encode_labels()}
 
 
-def save_model(model: "BaseEstimator", path: Path, table: Table) -> None:
-    """Write a model with what it must know of its table."""
+def save_model(
+    model: "BaseEstimator",
+    path: Path,
+    table: Table,
+    compared: "Constraints | None",
+    *,
+    suffix: str,
+    compact: bool,
+) -> None:
+    """Write a model with what it must know of its table, in the format of a suffix."""
     from mdaml.estimators.folding import list_metrics
 
     for metric in list_metrics(model):
@@ -108,8 +118,41 @@ def save_model(model: "BaseEstimator", path: Path, table: Table) -> None:
             metric.feature_names_in_ = np.array(table.features, dtype=object)
         if table.preparation is not None:
             metric.preparation_ = table.preparation.to_dict()
-    with convert_errors():
-        model.save(path)
+    model.fitted_to_ = _sketch(table, compared)
+    with convert_errors(ImportError):
+        if suffix.lower() == ".onnx":
+            model.to_onnx(path)
+        else:
+            model.save(path, compact=compact)
+
+
+def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Any]:
+    """Return what tells later which rows and comparisons a model was fitted to."""
+    rows = hash_rows(table.X)
+    sketches = {"rows": make_sketch(rows)}
+    if compared is not None:
+        members = {kind: getattr(compared, kind) for kind in KINDS}
+        sketches["comparisons"] = make_sketch(hash_comparisons(rows, members))
+    return sketches
+
+
+def describe_origin(
+    model: "BaseEstimator", table: Table, compared: "Constraints | None"
+) -> dict[str, Any]:
+    """Return of rows and comparisons whether the model was fitted to them, and the share."""
+    sketches, rows = getattr(model, "fitted_to_", {}), hash_rows(table.X)
+    scored = {"rows": rows}
+    if compared is not None:
+        members = {kind: getattr(compared, kind) for kind in KINDS}
+        scored["comparisons"] = hash_comparisons(rows, members)
+    found = {}
+    for what, hashes in scored.items():
+        share = find_share(sketches[what], hashes) if what in sketches else None
+        kinds = {None: "not known", 0.0: "test", 1.0: "train"}
+        if share is None and sketches and what == "comparisons":
+            share = 0.0  # the model was fitted to labels
+        found[what] = {"kind": kinds.get(share, "train and test"), "share_of_train": share}
+    return found
 
 
 def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":

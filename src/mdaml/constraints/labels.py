@@ -329,7 +329,7 @@ def find_labelled(y: Array) -> BoolArray:
     return known
 
 
-def _warn_of_odd_labels(labels: Array) -> None:
+def warn_of_odd_labels(labels: Array) -> None:
     """Warn of classes that are probably meant as others, or as no label."""
     if labels.dtype.kind not in "UO":
         return
@@ -369,7 +369,7 @@ def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
         raise TypeError(
             f"y mixes labels of types {kinds}, which cannot be ordered. Use numbers or strings."
         ) from None
-    _warn_of_odd_labels(y[rows])
+    warn_of_odd_labels(y[rows])
     if n_classes < 2:
         hint = ""
         if len(rows) < len(y):

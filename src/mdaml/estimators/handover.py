@@ -137,18 +137,18 @@ class Handover(ABC):
         distances = [np.linalg.norm(Y[near] - y, axis=1) for near, y in each]
         return np.array(distances).reshape(rows.shape), rows
 
-    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, compact: bool = True) -> None:
         """Write the fitted model to a file, which :func:`mdaml.load` reads.
 
         A zip of arrays and JSON without any code, written beside ``path`` and then renamed. All
-        parameters but ``callback`` are saved, and all fitted attributes. Settings of ``set_output``
-        and metadata routing are not.
+        parameters but ``callback`` are saved, and all fitted attributes that new samples need.
+        Settings of ``set_output`` and metadata routing are not.
 
         Parameters
         ----------
         path : str or path
             The file; ``.mdaml`` is usual, no suffix is added.
-        compact : bool, default=False
+        compact : bool, default=True
             Leave out what describes the training data only: ``weights_`` and ``triplets_``.
 
         Examples

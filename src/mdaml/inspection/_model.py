@@ -118,7 +118,8 @@ def are_training_rows(
         if training_rows:
             raise ValueError(
                 f"{caller}(training_rows=True) needs the weights of the training rows, but this "
-                "model was saved with compact=True. Leave training_rows out, or save it whole."
+                "model was saved without them. Leave training_rows out, or save it by "
+                "save(path, compact=False)."
             )
         return False
     n_fitted = len(weights)

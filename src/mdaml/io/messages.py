@@ -1,6 +1,8 @@
 """Words for messages about files; loads nothing, since messages come at any time."""
 
+import csv
 import errno
+import io
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -54,6 +56,27 @@ def name_argument(name: str, value: str) -> str:
     "drop='day'"
     """
     return f"{name}={value!r}" if value else f"{name}="
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names with commas between, those that hold one in quotation marks.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import join_names, split_names
+    >>> join_names(["mass", "length, mm"])
+    'mass,"length, mm"'
+    >>> split_names('mass, "length, mm"')
+    ['mass', 'length, mm']
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names that :func:`join_names` joined."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def find_meant(name: str, known: Iterable[str]) -> str | None:

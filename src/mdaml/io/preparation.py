@@ -12,7 +12,7 @@ import numpy as np
 
 from mdaml._typing import Array, BoolArray, FloatArray
 from mdaml._validation import warn
-from mdaml.io.messages import Naming, describe_twins, shorten, suggest_name
+from mdaml.io.messages import Naming, describe_twins, join_names, shorten, suggest_name
 
 Texts: TypeAlias = Array  # Python strings
 
@@ -101,7 +101,7 @@ class Preparation:
         if self.missing == "median":
             for name, cells in zip(self.numeric, X.T, strict=True):
                 if np.isnan(cells).all():
-                    drop = naming("drop", name)
+                    drop = naming("drop", join_names([name]))
                     raise ValueError(f"column {name!r} has no value at all. Pass {drop}.")
                 fills[name] = float(np.nanmedian(cells))
             for name, cells in texts.items():
@@ -272,7 +272,7 @@ def _is_consistent(known: Preparation) -> bool:
 
 def _list_categories(name: str, cells: Texts, naming: Naming) -> tuple[str, ...]:
     known = tuple(np.unique(cells[cells != ""].astype(str)).tolist())
-    setting, drop = naming("categorical", name), naming("drop", name)
+    setting, drop = (naming(each, join_names([name])) for each in ("categorical", "drop"))
     twins = describe_twins(known)
     if twins:
         warn(f"Column {name!r} holds categories that differ in capitals or spaces only: {twins}")
