@@ -63,7 +63,9 @@ def suggest(
         if not items.is_dir():
             check_file(items)
         with screen.collect_warnings(), convert_errors():
-            if known is None or not known.is_named or features is not None or items.is_dir():
+            # Models of mdaml ask know their features alone, and name items as it does.
+            is_of_table = known is not None and known.is_named and hasattr(estimator, "fitted_to_")
+            if not is_of_table or features is not None or items.is_dir():
                 read = read_items(items, id_column=id_column, shown=None, features=features)
                 X = _take_features(read, known, estimator.n_features_in_)
                 names = list(read.ids)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mdaml._samples import explain_samples
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import warn
+from mdaml.constraints.labels import to_labels
 from mdaml.estimators.handover import Handover
 from mdaml.estimators.scores import Scores
 from mdaml.kernels.products import blocks, rows_per_block
@@ -326,13 +327,13 @@ def _lengths(Y: FloatArray) -> FloatArray:
 
 def _warn_of_unlabelled(y: ArrayLike) -> None:
     """Warn of labels -1, which mean nothing to a metric and a class to a classifier behind it."""
-    labels = np.asarray(y)
-    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "if" else 0
+    labels = to_labels(y)
+    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "ifO" else 0
     if 0 < n_unlabelled < labels.size:
         warn(
-            f"{n_unlabelled} labels are -1, which marks rows without a label here; a classifier "
-            "behind this step takes -1 for one more class. Fit the metric first, then a pipeline "
-            "of FrozenEstimator(metric) and the classifier to the labelled rows alone."
+            f"{n_unlabelled} labels are -1 or missing, which marks rows without a label here; a "
+            "classifier behind this step takes -1 for one more class. Fit the metric first, then a "
+            "pipeline of FrozenEstimator(metric) and the classifier to the labelled rows alone."
         )
 
 
