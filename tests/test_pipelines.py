@@ -371,3 +371,44 @@ def test_modes_of_a_table_are_those_of_the_pipeline():
         pipeline[-1].centers_ @ pipeline[-1].components_.T,
         atol=1e-8,
     )
+
+
+@pytest.mark.parametrize("handle", ["ignore", "error"])
+def test_gaps_may_be_filled_with_a_category_that_was_never_seen(handle):
+    table = make_table()[["island", "rings"]]
+    steps = make_column_transformer(
+        (
+            make_pipeline(
+                SimpleImputer(strategy="constant", fill_value="none"),
+                OneHotEncoder(handle_unknown=handle, sparse_output=False),
+            ),
+            ["island"],
+        ),
+        ("passthrough", ["rings"]),
+    )
+    pipeline = make_pipeline(steps, Euclidean()).fit(table)
+    model = fold_pipeline(pipeline)
+    holed = table.assign(island=table["island"].where(table.index > 5))
+    if handle == "error":
+        with pytest.raises(ValueError, match="empty cell in column 'island'"):
+            model.transform(holed)
+        return
+    np.testing.assert_allclose(
+        distances(model.transform(holed)), distances(pipeline.transform(holed))
+    )
+
+
+def test_tables_of_other_libraries_are_taken():
+    import polars
+    import pyarrow
+
+    table = make_table()
+    steps = make_column_transformer((MEDIANS, NUMBERS), (make_pipeline(FREQUENT, OTHERS), ["sex"]))
+    model = fold_pipeline(make_pipeline(steps, Euclidean()).fit(table))
+    wanted = model.transform(table)
+    arrow = pyarrow.Table.from_pandas(table)
+    for other in (polars.from_arrow(arrow), arrow, table.convert_dtypes()):
+        np.testing.assert_allclose(model.transform(other), wanted)
+    cells = table[list(model.preparation_["columns"])]
+    np.testing.assert_allclose(model.transform(cells.to_numpy(object)), wanted)
+    np.testing.assert_allclose(model.transform(model.prepare(table)), wanted)

@@ -228,13 +228,15 @@ class _Table:
     def _list_categories(self, step: Any, name: str, known: list[str]) -> None:
         if name in self.numbers or self.categories.get(name, known) != known:
             raise TypeError(_TWICE.format(name))
-        self.categories[name] = known
         if "" in known:
             self.fills.setdefault(name, "")
-        fill = self.fills.get(name, known[0])
-        self.fills |= {name: to_text(fill)} if name in self.fills else {}
-        if to_text(fill) not in known:
-            raise refuse(step, f"column {name!r} is filled with {fill!r}, which it does not know.")
+        if name in self.fills:
+            self.fills[name] = fill = to_text(self.fills[name])
+            if fill not in known and step.handle_unknown == "error":
+                del self.fills[name]  # an empty cell is refused, as by the encoder
+            elif fill not in known:
+                known = [*known, fill]  # one more that is none of those that the encoder knows
+        self.categories[name] = known
 
     def _fill(self, step: Any, name: str, value: Any) -> None:
         if self.fills.setdefault(name, value) != value:

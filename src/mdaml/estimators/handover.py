@@ -226,7 +226,8 @@ class Handover(ABC):
         ----------
         X : array-like of shape (n_samples, n_features) or None
             Samples to add. Their mean is taken as the origin inside the index, now and later, which
-            changes no distance but loses less in single precision. None: an empty index.
+            changes no distance but loses less in single precision. None: an empty index. The index
+            takes numbers: what :meth:`prepare` returns, if the model was fitted to a table.
 
         Returns
         -------

@@ -305,7 +305,7 @@ def to_text(value: object) -> str:
     """Return a category as text; whole numbers alike in every type, nothing where there is none."""
     if isinstance(value, str):
         return value
-    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN
+    if value is None or str(value) in ("nan", "<NA>", "NaT"):
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
