@@ -495,7 +495,7 @@ def test_a_model_saved_without_its_training_rows_takes_all_points_for_new(tmp_pa
     compact = mdaml.load(tmp_path / "compact.mdaml")
     expected = audit(model, X, triplets=T, training_rows=False)
     assert audit(compact, X, triplets=T).equals(expected)
-    with pytest.raises(ValueError, match="compact=True"):
+    with pytest.raises(ValueError, match="compact=False"):
         audit(compact, X, triplets=T, training_rows=True)
 
 

@@ -1,16 +1,24 @@
+import importlib
+import inspect
 import io
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import typer
 from matplotlib.image import imread
 from rich.console import Console
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
+import mdaml
 import mdaml.cli.demo as demo_module
 from mdaml.cli import build_app, main
+from mdaml.cli._options import METHODS
 from mdaml.cli._screen import show_progress
 from mdaml.datasets import make_multimodal
 from mdaml.experiments.toy_figure import draw_toy, make_toy_model
@@ -268,3 +276,39 @@ def test_progress_names_the_data_set_on_a_terminal(monkeypatch):
         demo_module._learn(start_bar, 1, 0)
     assert "compiling" in screen.getvalue()
     assert "toy, 2-D" in screen.getvalue()
+
+
+def test_the_command_line_has_what_python_has():
+    page = Path(__file__).parents[1].joinpath("docs", "command_line.md").read_text()
+    both, _, only = page.partition("## Python and the shell")[2].partition("Only in Python:")
+    rows = [line.strip("| ").split(" | ") for line in both.splitlines() if line.startswith("| `")]
+    commands = typer.main.get_command(build_app()).commands
+    options = {option for each in commands.values() for p in each.params for option in p.opts}
+    for _, shell in rows:
+        words = re.findall(r"`([^`]+)`", shell)
+        assert all(word in (options if word.startswith("-") else commands) for word in words), shell
+    shown = {word for _, shell in rows for word in re.findall(r"`([a-z]+)`", shell)}
+    assert shown == set(commands)
+    named = [name for left, _ in rows for name in re.findall(r"`(\w+)`", left)]
+    named += [
+        name
+        for line in only.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`(\w+)`", line.split(" | ")[0])
+    ]
+    assert len(named) == len(set(named)), "a name is there twice"
+    assert set(named) - {"KNeighborsClassifier"} == set(list_public_names())
+    assert set(METHODS.values()) == set(mdaml.estimators.__all__)
+
+
+def list_public_names():
+    """Functions, classes and methods of models, without what all scikit-learn estimators have."""
+    folders = ("ask", "constraints", "features", "datasets", "inspection", "model_selection")
+    folders += ("people", "retrieval", "verification")
+    modules = [importlib.import_module(f"mdaml.{name}") for name in folders]
+    names = {name for module in (mdaml, *modules) for name in module.__all__}
+    methods = {name for name, _ in inspect.getmembers(mdaml.MDaML, callable) if name[0] != "_"}
+    of_sklearn = {name for name in methods if hasattr(BaseEstimator, name)}
+    of_sklearn |= {"get_feature_names_out", "set_output", "set_fit_request"}
+    of_sklearn |= {"set_partial_fit_request", "paper", "__version__"}
+    return (names | methods) - of_sklearn - (set(mdaml.estimators.__all__) - {"MDaML"})

@@ -18,7 +18,7 @@ import mdaml.cli.transform as transform_module
 from mdaml import GMML, KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.cli import build_app
 from mdaml.constraints import Constraints
-from mdaml.estimators.pipelines import fold_steps
+from mdaml.estimators.folding import fold_steps
 from mdaml.inspection import audit
 from mdaml.io import tables
 from mdaml.io.tables import read_table

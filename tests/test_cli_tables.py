@@ -1,13 +1,16 @@
 """Tables as people have them, from the command line: gaps, categories, text, dates, labels."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from typer.testing import CliRunner
@@ -148,6 +151,42 @@ def test_later_commands_need_no_options(model, frame):
     assert run("neighbors", "model.mdaml", "new.csv", "--query", 3, "-k", 2).stdout
     audited = run_json("audit", "model.mdaml", "birds.csv", "--top", 3)
     assert len(audited["most_suspicious"]) == 3
+
+
+@pytest.mark.needs("onnx")
+def test_a_saved_model_takes_the_table_of_the_fit(model, frame):
+    import onnxruntime
+
+    run("transform", "model.mdaml", "birds.csv", "--out", "a.npy")
+    expected = np.load("a.npy")
+    for table in (frame, frame.iloc[:, ::-1], pd.read_csv("birds.csv")):
+        np.testing.assert_allclose(model.transform(table), expected, rtol=1e-9)
+    np.testing.assert_allclose(model.embed(frame), expected, rtol=1e-4, atol=1e-2)
+    dists, rows = model.neighbors(frame, frame[:2], k=3)
+    document = run_json(
+        "neighbors", "model.mdaml", "birds.csv", "--query", 0, "--query", 1, "-k", 2
+    )
+    for place, query in enumerate(document["queries"]):
+        assert [near["row"] for near in query["neighbors"]] == rows[place, 1:].tolist()
+        found = [near["distance"] for near in query["neighbors"]]
+        np.testing.assert_allclose(found, dists[place, 1:], rtol=1e-6)
+    exported = model.to_onnx(dtype="float64")
+    columns = json.loads({prop.key: prop.value for prop in exported.metadata_props}["columns"])
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    texts = frame[columns["categories"]].fillna("").astype(str).to_numpy(object)
+    (mapped,) = session.run(None, {"X": frame[columns["X"]].to_numpy(), "categories": texts})
+    np.testing.assert_allclose(mapped, expected, rtol=1e-6, atol=1e-9)
+    whole = frame.dropna()
+    found = mdaml.inspection.audit_labels(model, frame, frame["species"])
+    assert len(found) == 90
+    assert model.pair_distance(whole[:2], whole[:2]).tolist() == [0, 0]
+    with pytest.raises(ValueError, match="no column 'mass'"):
+        model.transform(frame.drop(columns="mass"))
+    with pytest.raises(ValueError, match=r"Column 'mass' must hold numbers.*'heavy' in row 3"):
+        model.transform(frame.assign(mass=[*frame["mass"][:3].astype(str), *["heavy"] * 87]))
+    again = mdaml.GMML().fit(whole[NUMBERS], whole["species"])
+    model.fit(whole[NUMBERS], whole["species"])
+    np.testing.assert_allclose(model.transform(whole[NUMBERS]), again.transform(whole[NUMBERS]))
 
 
 def test_ids_are_found_again_under_the_name_they_had(frame):
@@ -323,3 +362,199 @@ def test_the_library_names_arguments_and_the_command_options():
     assert "--" not in str(caught.value)
     result = run("fit", "t.csv", "--labels", "x", "--out", "m.mdaml", code=2)
     assert "if it holds categories, --categorical c" in result.stderr
+
+
+def test_nearest_training_rows_vote_as_in_python(model, frame):
+    new = frame.drop(columns="species").iloc[:20]
+    frame.iloc[20:].to_csv("train.csv", index=False)
+    new.to_csv("new.csv", index=False)
+    arguments = ("predict", "model.mdaml", "new.csv", "--train", "train.csv", "-k", 5)
+    found = run_json(*arguments)["predictions"]
+    voters = make_pipeline(FrozenEstimator(model), KNeighborsClassifier(5))
+    voters.fit(frame.iloc[20:], frame["species"].iloc[20:])
+    assert [row["label"] for row in found] == voters.predict(new).tolist()
+    shares = [[row[f"p({name})"] for name in voters.classes_] for row in found]
+    np.testing.assert_allclose(shares, voters.predict_proba(new))
+    assert [row["probability"] for row in found] == np.max(shares, axis=1).tolist()
+    run(*arguments, "--labels", "species", "--out", "labels.csv")
+    assert pd.read_csv("labels.csv")["label"].tolist() == voters.predict(new).tolist()
+    assert run(*arguments).stdout.startswith("id\tlabel\tprobability\tp(Adelie)")
+    assert "Pass --train FILE" in run("predict", "model.mdaml", "new.csv", code=2).stderr
+    run("predict", "model.mdaml", "new.csv", "--train", "new.csv", code=2)
+
+
+def test_rows_without_a_label_do_not_vote(model, frame):
+    frame.assign(species=frame["species"].where(frame.index % 2 == 0)).to_csv("t.csv", index=False)
+    found = run_json("predict", "model.mdaml", "birds.csv", "--train", "t.csv")["predictions"]
+    assert {row["label"] for row in found} == {"Adelie", "Chinstrap", "Gentoo"}
+    run("fit", "t.csv", "--labels", "species", "--method", "gmml", *PREPARED, "--out", "m.mdaml")
+    assert model.n_features_in_ == load("m.mdaml").n_features_in_
+
+
+def test_score_says_what_it_is_scored_on(frame):
+    frame.iloc[:60].to_csv("train.csv", index=False)
+    frame.iloc[60:].to_csv("test.csv", index=False)
+    run("fit", "train.csv", *FIT[2:], *PREPARED, "--out", "m.mdaml")
+    kinds = {"train.csv": "train", "test.csv": "test", "birds.csv": "train and test"}
+    for name, kind in kinds.items():
+        document = run_json("score", "m.mdaml", name)
+        assert document["scored on"]["rows"]["kind"] == kind
+        assert list(document["scores"]) == ["3-NN accuracy, leave one out"]
+    assert document["scored on"]["rows"]["share_of_train"] == pytest.approx(2 / 3)
+    document = run_json("score", "m.mdaml", "test.csv", "--train", "train.csv")
+    (scores,) = document["scores"].values()
+    model = load("m.mdaml")
+    held_out, known = frame.iloc[60:], frame.iloc[:60]
+    wanted = mdaml.model_selection.knn_accuracy(
+        model, held_out, held_out["species"], gallery=(known, known["species"])
+    )
+    assert scores["learned"] == wanted
+    model.save("m.mdaml")
+    assert run_json("score", "m.mdaml", "test.csv")["scored on"]["rows"]["kind"] == "test"
+    del model.fitted_to_
+    model.save("m.mdaml")
+    assert run_json("score", "m.mdaml", "test.csv")["scored on"]["rows"]["kind"] == "not known"
+
+
+def test_score_tells_comparisons_of_the_fit_from_others(frame):
+    frame[["bill", "flipper", "mass"]].dropna().to_csv("t.csv", index=False)
+    for name, first in (("old", 0), ("new", 40)):
+        lines = "".join(f"{n},{n + 1},{n + 2}\n" for n in range(first, first + 40))
+        Path(f"{name}.csv").write_text(f"a,b,c\n{lines}")
+    run("fit", "t.csv", "--triplets", "old.csv", "--method", "gmml", "--out", "m.mdaml")
+    for name, kind in (("old", "train"), ("new", "test")):
+        document = run_json("score", "m.mdaml", "t.csv", "--triplets", f"{name}.csv")
+        assert document["scored on"]["comparisons"]["kind"] == kind
+        assert document["scored on"]["rows"]["kind"] == "train"
+
+
+@pytest.mark.needs("onnx")
+def test_fit_writes_onnx(frame):
+    import onnxruntime
+
+    for command in (FIT, ("search", *FIT[1:], "--grid", "t=0.3", "--folds", 2)):
+        run(*command, *PREPARED, "--out", "m.onnx")
+        session = onnxruntime.InferenceSession("m.onnx")
+        given = {
+            "X": frame[NUMBERS].to_numpy(np.float32),
+            "categories": frame[["island", "sex"]].fillna("").astype(str).to_numpy(object),
+        }
+        (mapped,) = session.run(None, given)
+        run(*command, *PREPARED, "--out", "m.mdaml")
+        np.testing.assert_allclose(mapped, load("m.mdaml").transform(frame), rtol=1e-3, atol=1e-2)
+
+
+def test_models_are_compact_unless_the_weights_are_asked_for():
+    arguments = ("fit", "birds.csv", "--labels", "species", "--no-estimate", *PREPARED)
+    run(*arguments, "--out", "small.mdaml")
+    run(*arguments, "--no-compact", "--out", "large.mdaml")
+    assert not hasattr(load("small.mdaml"), "weights_")
+    assert len(load("large.mdaml").weights_) == 90
+    assert Path("small.mdaml").stat().st_size < Path("large.mdaml").stat().st_size
+
+
+@pytest.mark.parametrize("id_column", [None, "tag"])
+def test_questions_and_neighbors_have_the_same_ids(frame, id_column):
+    named = frame.assign(tag=[f"bird {n}" for n in range(len(frame))], file="x.png")
+    named = named if id_column else named.drop(columns="tag")
+    named.to_csv("tagged.csv", index=False)
+    options = ("--id", id_column) if id_column else ()
+    drop = ("--drop", "file")
+    run("fit", "tagged.csv", *FIT[2:], *PREPARED, *drop, *options, "--out", "m.mdaml")
+    found = run_json("neighbors", "m.mdaml", "tagged.csv", "--query", "bird 3" if id_column else 3)
+    run("suggest", "m.mdaml", "tagged.csv", "-n", 5, "--out", "ask.csv")
+    asked = set(pd.read_csv("ask.csv", dtype=str).to_numpy().ravel())
+    ids = {near["id"] for near in found["queries"][0]["neighbors"]}
+    assert all(name.startswith("bird ") == bool(id_column) for name in asked | ids)
+    run("neighbors", "m.mdaml", "tagged.csv", *(w for name in asked for w in ("--query", name)))
+
+
+def test_repeated_ids_come_in_one_report_and_can_be_dropped(frame):
+    named = frame.assign(id=[f"b{n}" for n in range(len(frame))])
+    pd.concat([named, named.iloc[[3, 3, 7]], named.iloc[[9]]]).to_csv("twice.csv", index=False)
+    refused = run("fit", "twice.csv", *FIT[2:], "--out", "m.mdaml", code=2).stderr
+    assert "twice.csv:92: the id 'b3' was there before, at twice.csv:5. Ids must differ" in refused
+    assert "(4 rows repeat an id: 'b3', 'b7', 'b9')" in refused
+    options = refused.splitlines()[-1].partition("it can be read: ")[2]
+    assert options.endswith("--missing median --duplicates drop")
+    document = run_json("fit", "twice.csv", *FIT[2:], *shlex.split(options), "--out", "m.mdaml")
+    assert document["data"]["rows"] == 90
+    assert document["prepared"]["rows of repeated ids left out"] == 4
+    np.save("x.npy", np.arange(6.0).reshape(3, 2))
+    np.save("ids.npy", np.array(["a", "b", "a"]))
+    with pytest.raises(ValueError, match=r"the id 'a' is there twice\. Correct it, or pass dupl"):
+        read_table(Path("x.npy"), id_column="ids.npy")
+    kept = read_table(Path("x.npy"), id_column="ids.npy", duplicates="drop")
+    assert kept.X.tolist() == [[0, 1], [2, 3]]
+
+
+def test_proposed_options_work_when_they_are_pasted():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "bill length, mm": rng.choice(["short", "long"], 40),
+            'it\'s "odd"': rng.choice(["yes", "no", None], 40),
+            "same": "x",
+            "note; $HOME": [f"note {n}" for n in range(40)],
+            "empty": None,
+            "many or none": [f"{n}" if n % 3 == 0 else "lots" for n in range(40)],
+            "x": rng.normal(size=40),
+            "y": rng.choice([None, 1.0, 2.0], 40),
+            "class": np.repeat(["a", "b"], 20),
+        }
+    )
+    frame.to_csv("odd.csv", index=False)
+    arguments = ("fit", "odd.csv", "--labels", "class", "--method", "gmml", "--out", "m.mdaml")
+    report = run(*arguments, code=2).stderr
+    options = report.splitlines()[-1].partition("With these options it can be read: ")[2]
+    assert options
+    run(*arguments, *shlex.split(options))
+    assert set(load("m.mdaml").preparation_["columns"]) == {
+        *("bill length, mm", 'it\'s "odd"', "x", "y")
+    }
+
+
+def test_options_that_do_not_suffice_say_so(frame):
+    broken = frame.astype({"mass": object})
+    broken.loc[5, "mass"] = "3,750 g"
+    broken.to_csv("broken.csv", index=False)
+    report = run("fit", "broken.csv", *FIT[2:], "--out", "m.mdaml", code=2).stderr
+    assert "Correct the others; with these options the rest can be read: --cat" in report
+
+
+def test_odd_categories_and_labels_are_answered_by_the_command(frame):
+    odd = frame.copy()
+    odd.loc[:4, "island"] = "DREAM"
+    odd.loc[:9, "species"] = odd.loc[:9, "species"].str.lower()
+    odd.loc[10:12, "species"] = "unknown"
+    odd.to_csv("odd.csv", index=False)
+    result = run("fit", "odd.csv", *FIT[2:], *PREPARED, "--no-estimate", "--out", "m.mdaml")
+    assert (
+        "'island' holds categories that differ in capitals or spaces only: 'DREAM'" in result.stderr
+    )
+    assert "y holds classes that differ in capitals or spaces only: 'Adelie' and" in result.stderr
+    assert "y holds the text 'unknown' in 3 rows" in result.stderr
+
+
+def test_answers_that_say_nothing_are_explained(frame):
+    frame[NUMBERS].dropna().to_csv("t.csv", index=False)
+    lines = [
+        "anchor,left,right,answer",
+        "1,2,3,left",
+        "4,5,6,Don't know",
+        "7,8,9,skip",
+        "1,5,9,left",
+    ]
+    Path("said.csv").write_text("\n".join(lines))
+    arguments = ("fit", "t.csv", "--method", "gmml", "--constraints", "said.csv")
+    arguments += ("--form", "choices", "--columns", "anchor,left,right,answer", "--out", "m.mdaml")
+    refused = run(*arguments, code=2).stderr
+    assert 'said.csv:3: "Don\'t know" is no answer' in refused
+    assert "2 of 4 lines cannot be used. Fix them, or pass --skip-invalid." in refused
+    document = run_json(*arguments, "--skip-invalid")
+    assert document["comparisons"]["skipped"] == 2
+    Path("pairs.csv").write_text("a,b,label\n1,2,1\n3,4,unsure\n")
+    with pytest.raises(
+        ValueError, match=r"'unsure' is no answer.*remove the line, or write neither"
+    ):
+        mdaml.Constraints.read("pairs.csv", n_points=80)

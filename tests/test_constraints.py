@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mdaml import GMML
 from mdaml.constraints import labels, neighbor_triplets, sample_triplets
 from mdaml.constraints.comparisons import Comparisons, PairSet
-from mdaml.constraints.labels import Classes
+from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.constraints.matching import to_pair_sets
 from mdaml.constraints.value import Constraints
 from mdaml.neighbors import search, trees
@@ -677,3 +678,58 @@ def test_all_pairs_of_many_rows_are_compared_on_demand(many, monkeypatch):
 def test_identical_rows_do_not_stop_the_cutting(many):
     _, y = many
     assert len(neighbor_triplets(np.zeros((len(y), 2)), y, 2, 2)) == 4 * np.sum(y >= 0)
+
+
+_PARTLY = ["a", None, "b", "a", "b", "a", "b", "a"]
+_NUMBERS = [0, None, 1, 0, 1, 0, 1, 0]
+MISSING_LABELS = {
+    **{
+        repr(gap): [gap, *_PARTLY[2:], "b"]
+        for gap in (None, np.nan, "", "  ", np.datetime64("NaT"))
+    },
+    "texts": np.array(["", *_PARTLY[2:], "b"]),
+    "strings": np.array(["", *_PARTLY[2:], "b"], np.dtypes.StringDType()),
+    "bytes": np.array([b"", *(label.encode() for label in _PARTLY[2:]), b"b"]),
+    "floats": np.array([np.nan, *_NUMBERS[2:], 1]),
+    "masked": np.ma.masked_array([0, *_NUMBERS[2:], 1], [True] + [False] * 7),
+    "dates": np.array(["NaT", *["2020-01-02", "2020-01-01"] * 3, "2020-01-02"], "M8[D]"),
+}
+
+
+@pytest.mark.parametrize("y", MISSING_LABELS.values(), ids=MISSING_LABELS)
+def test_missing_labels_of_every_kind_are_unlabelled(y):
+    classes = Classes.from_labels("test", y)
+    assert sorted(classes.rows.tolist()) == [1, 2, 3, 4, 5, 6, 7]
+    assert classes.size.tolist() in ([3, 4], [4, 3])
+    assert find_labelled(y).tolist() == [False] + [True] * 7
+
+
+@pytest.mark.parametrize("kind", ["string", "category", "object", "Int64", "boolean"])
+def test_missing_labels_of_pandas_are_unlabelled(kind):
+    import pandas
+
+    y = pandas.Series(_PARTLY if kind in ("string", "category", "object") else _NUMBERS, dtype=kind)
+    X = np.arange(8.0)[:, None] + np.array([0.0, 3.0])
+    assert Classes.from_labels("test", y).rows.tolist().count(1) == 0
+    model = GMML().fit(X, y)
+    known = y.notna().to_numpy()
+    twin = GMML().fit(X[known], np.asarray(y[known]))
+    np.testing.assert_allclose(model.components_, twin.components_)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["Gold", "gold", "tin"], "'Gold' and 'gold'. Did you mean the same"),
+        (["North", "North ", "South"], "'North' and 'North '. Did you mean the same"),
+        (["a", "b", "-1"], "the text '-1' in 2 rows.*Did you mean rows without a label"),
+        (["a", "b", "don't know"], "know.* in 2 rows.*Did you mean rows without a label"),
+    ],
+)
+def test_odd_labels_are_answered_with_what_was_probably_meant(labels, words):
+    with pytest.warns(UserWarning, match=words):
+        Classes.from_labels("test", labels * 2)
+
+
+def test_classes_of_two_signs_are_no_odd_labels():
+    assert Classes.from_labels("test", ["-1", "1", "-1", "1"]).size.tolist() == [2, 2]

@@ -113,10 +113,15 @@ def test_euclidean_makes_one_matrix_only():
 
 
 @pytest.mark.parametrize("score", [knn_accuracy, hit_rate_at_k, map_at_r])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
-def test_scores_refuse_missing_labels(X, y, score, bad):
-    labels = y.astype(object if bad is None else float)
-    labels[3] = bad
+@pytest.mark.parametrize("missing", [np.nan, None, ""])
+def test_scores_leave_out_missing_labels(X, y, score, missing):
+    labels = y.astype(float if missing is np.nan else object)
+    labels[3] = -1
+    wanted = score(Euclidean().fit(X), X, labels)
+    labels[3] = missing
+    assert score(Euclidean().fit(X), X, labels) == wanted
+    labels = y.astype(float)
+    labels[3] = np.inf
     with pytest.raises(ValueError, match="no label in row 3"):
         score(Euclidean().fit(X), X, labels)
 

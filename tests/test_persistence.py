@@ -82,7 +82,7 @@ def assert_same(a, b):
 @pytest.mark.parametrize("cls", ALL)
 def test_every_estimator_comes_back_bit_for_bit(cls, fitted, data, tmp_path):
     model = fitted(cls)
-    model.save(tmp_path / "model.mdaml")
+    model.save(tmp_path / "model.mdaml", compact=False)
     again = load(tmp_path / "model.mdaml")
     assert type(again) is cls
     assert_same(dict(sorted(vars(model).items())), dict(sorted(vars(again).items())))
@@ -114,7 +114,7 @@ def test_values_that_json_does_not_have_come_back(fitted, tmp_path):
     model = copy.deepcopy(fitted(mdaml.MDaML))
     model.lambda1_critical_ = float("inf")
     model.set_params(eta=np.float32(2.1), n_modes=np.int64(10), tol=float("nan"))
-    model.save(tmp_path / "model")
+    model.save(tmp_path / "model", compact=False)
     assert_same(model, load(tmp_path / "model"))
 
 
@@ -160,10 +160,10 @@ def test_views_and_other_byte_orders_come_back_as_plain_arrays(fitted, tmp_path)
     np.testing.assert_array_equal(load(tmp_path / "model").prior, big_endian)
 
 
-def test_compact_leaves_out_the_training_data_only(fitted, data, tmp_path):
+def test_training_data_are_left_out_unless_they_are_asked_for(fitted, data, tmp_path):
     for cls in (mdaml.MDaML, mdaml.MDaMLCV):
-        fitted(cls).save(tmp_path / "whole")
-        fitted(cls).save(tmp_path / "compact", compact=True)
+        fitted(cls).save(tmp_path / "whole", compact=False)
+        fitted(cls).save(tmp_path / "compact")
         again = load(tmp_path / "compact")
         best = getattr(again, "best_estimator_", again)
         assert not hasattr(best, "weights_")

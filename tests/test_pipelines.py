@@ -1,15 +1,31 @@
 """Whole pipelines as one model."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.impute import SimpleImputer
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 
 import mdaml
-from mdaml import LFDA, FoldedMetric, MDaML, MDaMLCV, audit, fold_pipeline
+from mdaml import GMML, LFDA, Euclidean, FoldedMetric, MDaML, MDaMLCV, audit, fold_pipeline
 from mdaml.datasets import make_triplets
 
 
@@ -31,6 +47,8 @@ LINEAR = {
     "rotate, whiten": [PCA(4, whiten=True)],
     "rotate, scale": [PCA(), StandardScaler()],
     "scale, reduce": [StandardScaler(with_mean=False), TruncatedSVD(3, random_state=0)],
+    "min, max": [MinMaxScaler((-1, 2))],
+    "robust": [MaxAbsScaler(), RobustScaler(with_centering=False)],
     "nothing": ["passthrough"],
 }
 NORMED = {
@@ -144,8 +162,8 @@ def test_pipeline_stays_as_it_is_and_names_are_kept(answers):
 def test_what_cannot_be_folded_is_named(answers):
     X, T = answers
     y = np.arange(60) % 2
-    with pytest.raises(TypeError, match="MinMaxScaler cannot be folded"):
-        fold_pipeline(make_pipeline(MinMaxScaler(), LFDA()).fit(X, y))
+    with pytest.raises(TypeError, match="QuantileTransformer cannot be folded"):
+        fold_pipeline(make_pipeline(QuantileTransformer(n_quantiles=9), LFDA()).fit(X, y))
     with pytest.raises(TypeError, match=r"must be a metric of mdaml.*pass pipeline\[:-1\]"):
         fold_pipeline(make_pipeline(LFDA(), KNeighborsClassifier()).fit(X, y))
     with pytest.raises(TypeError, match="needs a Pipeline"):
@@ -179,3 +197,218 @@ def test_steps_that_do_not_fit_are_not_saved(answers, tmp_path, wrong):
     model.front_[0] |= wrong
     with pytest.raises(ValueError, match="front_ must be steps"):
         model.save(tmp_path / "m.mdaml")
+
+
+def make_table(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "mass": rng.normal(4000, 600, n),
+            "island": rng.choice(["Biscoe", "Dream", "Torgersen"], n),
+            "wing": rng.normal(190, 7, n),
+            "sex": rng.choice(["female", "male"], n),
+            "size": rng.choice(["small", "medium", "large"], n),
+            "rings": rng.integers(1, 4, n),
+            "day": [f"2007-11-{1 + n % 28:02}" for n in range(n)],
+        }
+    )
+    table.loc[[3, 20], "mass"] = np.nan
+    table.loc[[5, 8], "wing"] = np.nan
+    table.loc[[7, 8], "sex"] = np.nan
+    return table
+
+
+NUMBERS = ["mass", "wing"]
+MEDIANS = SimpleImputer(strategy="median")
+FREQUENT = SimpleImputer(strategy="most_frequent")
+OTHERS = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
+SIZES = OrdinalEncoder(
+    categories=[["small", "medium", "large"]], handle_unknown="use_encoded_value", unknown_value=-1
+)
+RARE = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=2, sparse_output=False)
+TABLES = {
+    "everything": [
+        make_column_transformer(
+            (make_pipeline(MEDIANS, StandardScaler()), NUMBERS),
+            (make_pipeline(FREQUENT, OTHERS), ["island", "sex"]),
+            (SIZES, ["size"]),
+            (MinMaxScaler(), ["rings"]),
+        )
+    ],
+    "scale, then impute": [
+        make_column_transformer(
+            (make_pipeline(RobustScaler(), SimpleImputer()), make_column_selector("mass|wing")),
+            ("passthrough", ["rings"]),
+        ),
+        MaxAbsScaler(),
+    ],
+    "then rotated": [
+        make_column_transformer((MEDIANS, NUMBERS), (OTHERS, ["island", "sex"])),
+        StandardScaler(),
+        PCA(4),
+    ],
+    "rotated inside": [
+        make_column_transformer(
+            (make_pipeline(MEDIANS, StandardScaler(), PCA(1)), NUMBERS),
+            (make_pipeline(MEDIANS, TruncatedSVD(1, random_state=0)), ["rings", "wing"]),
+            (OneHotEncoder(drop="first", handle_unknown="ignore"), ["island"]),
+        ).set_params(transformer_weights={"onehotencoder": 0.5})
+    ],
+    "rare ones together": [
+        make_column_transformer((RARE, ["island", "rings"]), (MEDIANS, NUMBERS)),
+        StandardScaler(),
+    ],
+    "unit length": [
+        make_column_transformer((MEDIANS, NUMBERS), (OTHERS, ["island"])),
+        StandardScaler(),
+        Normalizer(),
+    ],
+}
+
+
+@pytest.fixture(scope="module", params=TABLES)
+def prepared(request):
+    table = make_table()
+    species = np.where(table["wing"].fillna(190) > 190, "long", "short")
+    steps = [clone(step) for step in TABLES[request.param]]
+    pipeline = make_pipeline(*steps, GMML()).fit(table, species)
+    new = make_table(30, seed=1)
+    new.loc[4, "island"] = "Mars"
+    new.loc[6, "size"] = "huge"
+    return pipeline, fold_pipeline(pipeline), new
+
+
+@pytest.mark.filterwarnings("ignore:Found unknown categories")  # of the pipeline
+def test_pipelines_of_tables_are_folded(prepared, tmp_path):
+    pipeline, model, new = prepared
+    expected = distances(pipeline.transform(new))
+    np.testing.assert_allclose(distances(model.transform(new)), expected, rtol=1e-6, atol=1e-9)
+    model.save(tmp_path / "m.mdaml")
+    again = mdaml.load(tmp_path / "m.mdaml")
+    mixed = new[new.columns[::-1]].assign(more=1)
+    np.testing.assert_allclose(distances(again.transform(mixed)), expected, rtol=1e-6, atol=1e-9)
+    dists, rows = again.neighbors(new, new[:5], k=3)
+    assert rows[:, 0].tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(dists, np.sort(expected[:5], axis=1)[:, :3], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        again.pair_distance(new[:9], new[9:18]), expected[range(9), range(9, 18)], rtol=1e-6
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Found unknown categories")  # of the pipeline
+@pytest.mark.needs("onnx")
+def test_exports_prepare_the_table_themselves(prepared):
+    import onnxruntime
+    import torch
+
+    pipeline, model, new = prepared
+    expected = distances(pipeline.transform(new))
+    exported = model.to_onnx(dtype="float64")
+    columns = json.loads({prop.key: prop.value for prop in exported.metadata_props}["columns"])
+    given = {"X": new[columns["X"]].to_numpy(np.float64)}
+    if "categories" in columns:
+        given["categories"] = new[columns["categories"]].fillna("").astype(str).to_numpy(object)
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    (mapped,) = session.run(None, given)
+    np.testing.assert_allclose(distances(mapped), expected, rtol=1e-6, atol=1e-9)
+    layers = model.to_torch(dtype="float64")
+    mapped = layers(layers[0].read(new)).numpy()
+    np.testing.assert_allclose(distances(mapped), expected, rtol=1e-6, atol=1e-9)
+    assert layers[0].read(new).dtype == torch.float64
+
+
+def test_arrays_with_gaps_are_folded_too():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X[4, 1] = np.nan
+    y = X[:, 0] > 0
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler(), GMML()).fit(X, y)
+    model = fold_pipeline(pipeline)
+    np.testing.assert_allclose(distances(model.transform(X)), distances(pipeline.transform(X)))
+    with pytest.raises(ValueError, match="3 columns of the fit"):
+        model.transform(X[:, :2])
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([QuantileTransformer(n_quantiles=10)], "QuantileTransformer cannot be folded.*These can"),
+        ([MinMaxScaler(clip=True)], "MinMaxScaler cannot be folded.*clip=True"),
+        ([SimpleImputer(add_indicator=True)], "SimpleImputer cannot be folded.*add_indicator"),
+        ([SimpleImputer(missing_values=-9)], "missing_values=-9"),
+        ([FunctionTransformer(np.log1p), SimpleImputer()], "a function of your own"),
+        (
+            [make_column_transformer((StandardScaler(), [0]), (OneHotEncoder(), [0]))],
+            "Column 'x0' is used in two ways",
+        ),
+        ([SimpleImputer(), KBinsDiscretizer(2, encode="ordinal")], "KBinsDiscretizer cannot be"),
+    ],
+)
+def test_steps_that_cannot_be_folded_are_named_with_the_reason(steps, words):
+    X = np.random.default_rng(0).integers(0, 4, (40, 2)).astype(float)
+    pipeline = make_pipeline(*steps, Euclidean()).fit(X)
+    with pytest.raises(TypeError, match=words):
+        fold_pipeline(pipeline)
+
+
+def test_unknown_categories_are_refused_where_the_encoder_refuses_them():
+    table = make_table()[["island", "rings"]]
+    model = fold_pipeline(make_pipeline(OneHotEncoder(sparse_output=False), Euclidean()).fit(table))
+    with pytest.raises(ValueError, match="'island' holds a category that the model does not know"):
+        model.transform(table.assign(island="Mars"))
+    with pytest.raises(ValueError, match=r"no column 'island'.*Did you mean 'Island'"):
+        model.transform(table.rename(columns={"island": "Island"}))
+
+
+def test_modes_of_a_table_are_those_of_the_pipeline():
+    table = make_table()
+    species = np.where(table["wing"].fillna(190) > 190, "long", "short")
+    steps = make_column_transformer((make_pipeline(MEDIANS, StandardScaler()), NUMBERS))
+    pipeline = make_pipeline(steps, MDaML.paper(2, random_state=0)).fit(table, species)
+    model = fold_pipeline(pipeline)
+    shift = model.transform(table) - pipeline.transform(table)
+    np.testing.assert_allclose(
+        model.centers_ @ model.components_.T - shift[0],
+        pipeline[-1].centers_ @ pipeline[-1].components_.T,
+        atol=1e-8,
+    )
+
+
+@pytest.mark.parametrize("handle", ["ignore", "error"])
+def test_gaps_may_be_filled_with_a_category_that_was_never_seen(handle):
+    table = make_table()[["island", "rings"]]
+    steps = make_column_transformer(
+        (
+            make_pipeline(
+                SimpleImputer(strategy="constant", fill_value="none"),
+                OneHotEncoder(handle_unknown=handle, sparse_output=False),
+            ),
+            ["island"],
+        ),
+        ("passthrough", ["rings"]),
+    )
+    pipeline = make_pipeline(steps, Euclidean()).fit(table)
+    model = fold_pipeline(pipeline)
+    holed = table.assign(island=table["island"].where(table.index > 5))
+    if handle == "error":
+        with pytest.raises(ValueError, match="empty cell in column 'island'"):
+            model.transform(holed)
+        return
+    np.testing.assert_allclose(
+        distances(model.transform(holed)), distances(pipeline.transform(holed))
+    )
+
+
+def test_tables_of_other_libraries_are_taken():
+    import polars
+    import pyarrow
+
+    table = make_table()
+    steps = make_column_transformer((MEDIANS, NUMBERS), (make_pipeline(FREQUENT, OTHERS), ["sex"]))
+    model = fold_pipeline(make_pipeline(steps, Euclidean()).fit(table))
+    wanted = model.transform(table)
+    arrow = pyarrow.Table.from_pandas(table)
+    for other in (polars.from_arrow(arrow), arrow, table.convert_dtypes()):
+        np.testing.assert_allclose(model.transform(other), wanted)
+    cells = table[list(model.preparation_["columns"])]
+    np.testing.assert_allclose(model.transform(cells.to_numpy(object)), wanted)
+    np.testing.assert_allclose(model.transform(model.prepare(table)), wanted)

@@ -10,6 +10,8 @@ from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.estimators.presets import Partners
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
+from mdaml.io.preparation import Preparation
+from mdaml.io.sketch import check_sketches
 from mdaml.retrieval import QueryAdapter
 
 # The only classes a file can name; nothing is imported because of what a file holds.
@@ -90,6 +92,12 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     check_learned(learned)
     if (cls is FoldedMetric) != ("front_" in learned):
         raise ValueError("front_ is missing, or is where it should not be")
+    if "preparation_" in learned:
+        known = Preparation.from_dict(learned["preparation_"])
+        if len(known.features) != learned["n_features_in_"]:
+            raise ValueError("its preparation_ has another number of features")
+    if "fitted_to_" in learned:
+        check_sketches(learned["fitted_to_"])
     if cls is MDaML and "centers_" not in learned:
         raise ValueError("centers_ is missing")
     if cls is MDaMLCV:

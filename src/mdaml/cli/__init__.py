@@ -85,6 +85,7 @@ def build_app() -> "Typer":
     from mdaml.cli.fit import fit
     from mdaml.cli.neighbors import neighbors
     from mdaml.cli.paper import paper
+    from mdaml.cli.predict import predict
     from mdaml.cli.score import score
     from mdaml.cli.search import search
     from mdaml.cli.suggest import suggest
@@ -109,7 +110,7 @@ def build_app() -> "Typer":
         name="mdaml", no_args_is_help=True, pretty_exceptions_enable=False, cls=Group, **STYLE
     )
     app.callback()(root)
-    models = (fit, search, score, audit, neighbors, transform)
+    models = (fit, search, score, predict, audit, neighbors, transform)
     for command in (*models, adapt, evaluate, ask, suggest, features, demo):
         app.command(cls=Command)(command)
     app.command("ask serve", cls=Command)(serve)

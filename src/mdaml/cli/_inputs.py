@@ -1,5 +1,6 @@
 """Data and comparisons in files: read, checked against each other, counted and described."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,7 +11,7 @@ import numpy as np
 
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.columns import Table
-from mdaml.io.messages import check_readable
+from mdaml.io.messages import check_readable, split_names
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_table
 
@@ -31,12 +32,13 @@ _OPTIONS = {
     "drop": "--drop",
     "categorical": "--categorical",
     "missing": "--missing",
+    "duplicates": "--duplicates",
 }
 
 
 def name_option(name: str, value: str) -> str:
     """Return an option with its value, for messages of the library that say what to pass."""
-    return " ".join(filter(None, [_OPTIONS[name], value]))
+    return " ".join(filter(None, [_OPTIONS[name], value and shlex.quote(value)]))
 
 
 def check_file(path: Path) -> None:
@@ -64,7 +66,7 @@ def choose_columns(
 def _split(names: Any) -> Any:
     """Return names that are separated by commas one by one; other values as they are."""
     if names is None or isinstance(names, list):
-        return [name.strip() for part in names or () for name in part.split(",")]
+        return [name for part in names or () for name in split_names(part)]
     return names
 
 
@@ -106,8 +108,10 @@ def read_inputs(
     data: Path, columns: Settings, files: Sequence[AnswerFile], screen: Screen, skip_invalid: bool
 ) -> "tuple[Table, Constraints | None]":
     """Read the table and the comparisons of its rows, if there are any, and describe them."""
+    from mdaml.constraints.labels import warn_of_odd_labels
+
     constraints = None
-    with screen.show_progress(f"reading {data}"):
+    with screen.show_progress(f"reading {data}"), screen.collect_warnings():
         table = read_data(data, columns)
         if files:
             constraints, problems = _read_comparisons(files, table, skip_invalid)
@@ -117,8 +121,9 @@ def read_inputs(
     if table.changes:
         screen.add_fact("prepared", describe_changes(table.changes), dict(table.changes))
     if table.labels is not None:
-        with convert_errors():
+        with convert_errors(), screen.collect_warnings():
             codes = table.encode_labels()
+            warn_of_odd_labels(table.labels[codes != -1])
         n_classes, n_without = len(np.unique(codes[codes != -1])), int(np.sum(codes == -1))
         text = f"{n_classes} classes; {count(n_without, 'row')} without a label"
         screen.add_fact("labels", text, {"classes": n_classes, "rows_without": n_without})
@@ -130,6 +135,15 @@ def read_data(path: Path, columns: Settings) -> Table:
     check_file(path)
     with name_problems():
         return read_table(path, **columns)
+
+
+def read_labelled(path: Path, columns: Settings, screen: Screen) -> Table:
+    """Read a table whose rows with a label are neighbours of others."""
+    with screen.show_progress(f"reading {path}"), screen.collect_warnings():
+        table = read_data(path, columns)
+    if table.labels is None:
+        raise CommandError(f"{path}: which column has the labels? Pass --labels COLUMN.")
+    return table
 
 
 @contextmanager

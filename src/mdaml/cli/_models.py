@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mdaml.cli._inputs import check_file
+from mdaml.cli._inputs import KINDS, check_file
 from mdaml.cli._options import get_class
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
+from mdaml.io.sketch import find_share, hash_comparisons, hash_rows, make_sketch
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
     from mdaml.constraints import Constraints
 
+MODEL_SUFFIXES = (".mdaml", ".onnx")
 Value: TypeAlias = str | float | bool | None
 Params: TypeAlias = dict[str, Any]  # of an estimator, or of its fit
 _HIDDEN = ("callback", "random_state", "device", "verbose")  # set otherwise, or of no use in a file
@@ -99,17 +101,58 @@ def choose_supervision(constraints: "Constraints | None", table: Table) -> Param
     return {} if table.labels is None else {"y": table.encode_labels()}
 
 
-def save_model(model: "BaseEstimator", path: Path, table: Table) -> None:
-    """Write a model with what it must know of its table."""
-    from mdaml.estimators.pipelines import list_metrics
+def save_model(
+    model: "BaseEstimator",
+    path: Path,
+    table: Table,
+    compared: "Constraints | None",
+    *,
+    suffix: str,
+    compact: bool,
+) -> None:
+    """Write a model with what it must know of its table, in the format of a suffix."""
+    from mdaml.estimators.folding import list_metrics
 
-    if table.is_named:
-        for metric in list_metrics(model):
+    for metric in list_metrics(model):
+        if table.is_named:
             metric.feature_names_in_ = np.array(table.features, dtype=object)
-    if table.preparation is not None:
-        model.preparation_ = table.preparation.to_dict()
-    with convert_errors():
-        model.save(path)
+        if table.preparation is not None:
+            metric.preparation_ = table.preparation.to_dict()
+    model.fitted_to_ = _sketch(table, compared)
+    with convert_errors(ImportError):
+        if suffix.lower() == ".onnx":
+            model.to_onnx(path)
+        else:
+            model.save(path, compact=compact)
+
+
+def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Any]:
+    """Return what tells later which rows and comparisons a model was fitted to."""
+    rows = hash_rows(table.X)
+    sketches = {"rows": make_sketch(rows)}
+    if compared is not None:
+        members = {kind: getattr(compared, kind) for kind in KINDS}
+        sketches["comparisons"] = make_sketch(hash_comparisons(rows, members))
+    return sketches
+
+
+def describe_origin(
+    model: "BaseEstimator", table: Table, compared: "Constraints | None"
+) -> dict[str, Any]:
+    """Return of rows and comparisons whether the model was fitted to them, and the share."""
+    sketches, rows = getattr(model, "fitted_to_", {}), hash_rows(table.X)
+    scored = {"rows": rows}
+    if compared is not None:
+        members = {kind: getattr(compared, kind) for kind in KINDS}
+        scored["comparisons"] = hash_comparisons(rows, members)
+    found = {}
+    for what, hashes in scored.items():
+        share = find_share(sketches[what], hashes) if what in sketches else None
+        kinds = {None: "not known", 0.0: "test", 1.0: "train"}
+        if share is None and sketches and what == "comparisons":
+            share = 0.0  # the model was fitted to labels
+        found[what] = {"kind": kinds.get(share, "train and test"), "share_of_train": share}
+    return found
 
 
 def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":
@@ -117,23 +160,20 @@ def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":
 
     The names of its features are taken off the model, so that it takes arrays without a warning.
     """
-    from mdaml.estimators.pipelines import list_metrics
+    from mdaml.estimators.folding import list_metrics
     from mdaml.persistence import load
 
     check_file(path)
     with convert_errors(code=WORK_FAILED):
         model: BaseEstimator = load(path)
-    found = [vars(metric).pop("feature_names_in_", None) for metric in list_metrics(model)]
-    plain = vars(model).pop("preparation_", None)
-    if plain is not None:
-        try:
-            known = Preparation.from_dict(plain)
-            if len(known.features) != model.n_features_in_:
-                raise ValueError("its preparation_ has another number of features")
-        except (TypeError, ValueError) as error:
-            raise CommandError(f"{path} cannot be used: {error}.", code=WORK_FAILED) from None
-        return model, known
-    return model, None if found[0] is None else Preparation(tuple(found[0].tolist()))
+    known = model._preparation() if hasattr(model, "_preparation") else None
+    metrics = list_metrics(model)
+    names, *_ = (vars(metric).pop("feature_names_in_", None) for metric in metrics)
+    for metric in metrics:
+        vars(metric).pop("preparation_", None)
+    return model, Preparation(
+        tuple(names.tolist())
+    ) if known is None and names is not None else known
 
 
 def get_labels(labels: str | None, known: Preparation | None) -> str | None:

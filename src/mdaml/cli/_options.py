@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 _HELP = {
     "DATA": "Table, one item per row: .csv or .tsv (also .gz), .xlsx, .parquet, .feather or .npy.",
     "MODEL": "Model that mdaml fit, search or adapt wrote, or that mdaml ask learned.",
-    "--out": "Where to write the model; the name must end in .mdaml.",
+    "--out": "Where to write the model: .mdaml, or .onnx for other programs, with the preparation "
+    "of the columns inside.",
+    "--compact/--no-compact": "Leave the weights of the training rows out of the model.",
+    "--train": "Table of the labelled rows whose neighbours are looked for, such as that of fit.",
+    "--duplicates": "What to do with rows whose id was there before: refuse the table, or drop "
+    "them.",
     "--id": "Column that names the rows. By default the column 'id', if there is one; otherwise "
     "rows are numbered from 0. With .npy data: an .npy file of names.",
     "--labels": "Column of class labels, empty or -1 where unknown. With .npy data: an .npy file.",
@@ -91,6 +96,9 @@ Drop: TypeAlias = Annotated[_Texts, _option("--drop", "COLUMNS", _COLUMNS)]
 MissingRule: TypeAlias = Annotated[
     Literal["error", "drop", "median"], _option("--missing", "error|drop|median", _COLUMNS)
 ]
+Duplicates: TypeAlias = Annotated[
+    Literal["error", "drop"], _option("--duplicates", "error|drop", _COLUMNS)
+]
 Categorical: TypeAlias = Annotated[_Texts, _option("--categorical", "COLUMNS", _COLUMNS)]
 Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISONS)]
 Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]
@@ -117,6 +125,11 @@ Grid: TypeAlias = Annotated[_Texts, _option("--grid", "NAME=V1,V2,...", _METHOD)
 Folds: TypeAlias = Annotated[int, _option("--folds", "N", _METHOD, min=2)]
 HeldOut: TypeAlias = Annotated[
     Literal["comparisons", "points"], _option("--hold-out", "comparisons|points", _METHOD)
+]
+Compact: TypeAlias = Annotated[bool, _option("--compact/--no-compact", None)]
+Train: TypeAlias = Annotated[Path | None, _option("--train", "FILE")]
+Votes: TypeAlias = Annotated[
+    int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
 ]
 Raw: TypeAlias = Annotated[bool, _option("--raw", None)]
 Json: TypeAlias = Annotated[bool, _option("--json", None)]

@@ -77,6 +77,7 @@ def audit(
     left: _Left = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
     """Find out which comparisons hold, and which answers or labels are probably wrong.
@@ -95,7 +96,7 @@ def audit(
             what = "There is nothing to audit: give" if not files else "Audit one at a time:"
             raise CommandError(f"{what} comparisons, such as --triplets FILE, or --labels COLUMN.")
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, known)
+        columns = choose_columns(id_column, drop, labels, known, duplicates=duplicates)
         inputs = (model, data, id_column, labels, *(file.path for file in files))
         suffixes = (".csv", ".parquet")
         no_output = nullcontext(None)

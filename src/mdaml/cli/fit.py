@@ -10,6 +10,7 @@ from mdaml._validation import has_unit_rows, warn
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
+    MODEL_SUFFIXES,
     Params,
     check_usage,
     choose_supervision,
@@ -43,6 +44,7 @@ def fit(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    duplicates: options.Duplicates = "error",
     missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
@@ -50,6 +52,7 @@ def fit(
     scale: options.Scale = True,
     estimate: options.Estimate = True,
     seed: options.Seed = 0,
+    compact: options.Compact = True,
     as_json: options.Json = False,
 ) -> None:
     """Learn a distance from comparisons or labels, and save it as a model.
@@ -62,9 +65,11 @@ def fit(
         params = parse_params(param)
         estimator = make_estimator(method, params, seed)
         screen.document["command"] = "fit"
-        columns = choose_columns(id_column, drop, labels, missing=missing, categorical=categorical)
+        columns = choose_columns(
+            id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
+        )
         inputs = (data, id_column, labels, *(file.path for file in files))
-        with replace_output(out, (".mdaml",), inputs=inputs) as part:
+        with replace_output(out, MODEL_SUFFIXES, inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             supervision = choose_supervision(compared, table)
             start = time.perf_counter()
@@ -81,7 +86,7 @@ def fit(
                 _describe_agreement(screen, estimator, scaler, table, compared)
             elif supervision and estimate and not is_measured:
                 _describe_accuracy(screen, make_estimator(method, params, seed), table, scaler)
-            save_model(estimator, part, table)
+            save_model(estimator, part, table, compared, suffix=out.suffix, compact=compact)
         screen.add_fact("model", str(out), str(out))
         screen.print_facts()
 
@@ -92,7 +97,7 @@ def _learn(
     """Fit the estimator, on scaled features if wanted; afterwards it takes them as they are."""
     from sklearn.preprocessing import StandardScaler
 
-    from mdaml.estimators.pipelines import fold_steps
+    from mdaml.estimators.folding import fold_steps
 
     if scale and has_unit_rows(table.X):
         scale = False  # embeddings: dividing their columns would undo what their lengths mean
@@ -142,7 +147,7 @@ def _describe_agreement(
 ) -> None:
     """Add the share of comparisons that hold, after and before learning."""
     from mdaml.estimators import Euclidean
-    from mdaml.estimators.pipelines import fold_steps
+    from mdaml.estimators.folding import fold_steps
     from mdaml.model_selection import triplet_accuracy
 
     euclidean = Euclidean().fit(table.X)

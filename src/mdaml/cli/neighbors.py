@@ -42,6 +42,7 @@ def neighbors(
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many neighbours.")] = 10,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
     """List the nearest items of DATA to some items, or to new vectors.
@@ -52,7 +53,7 @@ def neighbors(
         if (not query) == (queries is None):
             raise CommandError("Choose what to look for: --query ID, or --queries FILE.")
         estimator, known = load_model(model)
-        columns = choose_columns(id_column, drop, known=known)
+        columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
         with screen.show_progress("searching"):
             table = read_data(data, columns)
             check_width(estimator, model, table)

@@ -2,15 +2,21 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
-from mdaml.cli._models import check_width, get_labels, load_model
-from mdaml.cli._screen import convert_errors, run_command
+from mdaml.cli._inputs import (
+    KINDS,
+    check_scored,
+    choose_columns,
+    list_files,
+    read_inputs,
+    read_labelled,
+)
+from mdaml.cli._models import check_width, describe_origin, get_labels, load_model
+from mdaml.cli._screen import Screen, convert_errors, run_command
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
@@ -30,22 +36,24 @@ def score(
     form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
     labels: options.Labels = None,
-    neighbors: Annotated[
-        int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
-    ] = 3,
+    train: options.Train = None,
+    neighbors: options.Votes = 3,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
     """Score a model on comparisons, labels or both, next to Euclidean distance.
 
-    Scores are too high on data that the model has learned from: keep some comparisons for this.
+    Scores are too high on data that the model has learned from, and the command says if it has:
+    keep some comparisons for this. Labels are those of neighbours among the other rows of DATA, or
+    with --train among the rows of that table.
     """
     with run_command(as_json) as screen:
         from sklearn.preprocessing import StandardScaler
 
         from mdaml.estimators import Euclidean
-        from mdaml.estimators.pipelines import fold_steps
+        from mdaml.estimators.folding import fold_steps
 
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
         screen.document["command"] = "score"
@@ -53,9 +61,16 @@ def score(
         labels = labels if files else get_labels(labels, known)
         check_scored(files, labels)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, known)
+        columns = choose_columns(id_column, drop, labels, known, duplicates=duplicates)
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
+        gallery = None
+        if train is not None:
+            gallery = read_labelled(
+                train, choose_columns(id_column, drop, labels, known, duplicates=duplicates), screen
+            )
+            check_width(estimator, model, gallery)
+        _describe_origin(screen, describe_origin(estimator, table, compared))
         with screen.show_progress("scoring"), screen.collect_warnings(), convert_errors():
             scaler = StandardScaler().fit(table.X)
             metrics = {
@@ -65,7 +80,7 @@ def score(
             }
             scores = {
                 name: {key: measure(metric) for key, metric in metrics.items()}
-                for name, measure in _choose_measures(table, compared, neighbors).items()
+                for name, measure in _choose_measures(table, compared, gallery, neighbors).items()
             }
         screen.document["scores"] = scores
         screen.print_facts()
@@ -74,8 +89,22 @@ def score(
         screen.print_table("Scores; 1 is best", ("score", *metrics), rows)
 
 
+def _describe_origin(screen: Screen, found: dict[str, dict[str, Any]]) -> None:
+    """Add whether the model was fitted to what it is scored on."""
+    parts = []
+    for what, each in found.items():
+        share = each["share_of_train"]
+        text = {
+            "train": "the model was fitted to them, so that scores are too high",
+            "test": "the model was not fitted to any of them",
+            "not known": "the model does not say whether it was fitted to them",
+        }.get(each["kind"], f"the model was fitted to {share or 0:.0%} of them")
+        parts.append(f"{what}: {each['kind']} ({text})")
+    screen.add_fact("scored on", "; ".join(parts), found)
+
+
 def _choose_measures(
-    table: Table, compared: "Constraints | None", k: int
+    table: Table, compared: "Constraints | None", gallery: Table | None, k: int
 ) -> "dict[str, Callable[[BaseEstimator], float]]":
     """Return functions of a metric, by what they measure."""
     from mdaml.model_selection import knn_accuracy, pair_auc, triplet_accuracy
@@ -91,7 +120,12 @@ def _choose_measures(
             sizes = [len(getattr(compared, each)) for each in KINDS]
             only = compared.select(np.repeat(np.array(KINDS) == kind, sizes))
             measures[name] = partial(scorer, X=table.X, constraints=only)
-    if table.labels is not None:
+    if table.labels is not None and gallery is None:
         name = f"{k}-NN accuracy, leave one out"
         measures[name] = partial(knn_accuracy, X=table.X, y=table.encode_labels(), k=k)
+    elif table.labels is not None and gallery is not None:
+        name = f"{k}-NN accuracy, neighbours in {gallery.path.name}"
+        others = (gallery.X, gallery.name_labels())
+        y = table.name_labels()
+        measures[name] = partial(knn_accuracy, X=table.X, y=y, k=k, gallery=others)
     return measures

@@ -13,6 +13,7 @@ from mdaml._validation import has_unit_rows
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import check_scored, choose_columns, list_files, read_inputs
 from mdaml.cli._models import (
+    MODEL_SUFFIXES,
     Value,
     check_usage,
     choose_supervision,
@@ -47,6 +48,7 @@ def search(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    duplicates: options.Duplicates = "error",
     missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
@@ -57,6 +59,7 @@ def search(
     scale: options.Scale = True,
     seed: options.Seed = 0,
     jobs: _Jobs = 1,
+    compact: options.Compact = True,
     as_json: options.Json = False,
 ) -> None:
     """Choose parameters on held-out data, learn with the best, and save the model.
@@ -76,9 +79,11 @@ def search(
         check_scored(files, labels)
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
-        columns = choose_columns(id_column, drop, labels, missing=missing, categorical=categorical)
+        columns = choose_columns(
+            id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
+        )
         inputs = (data, id_column, labels, *(file.path for file in files))
-        with replace_output(out, (".mdaml",), inputs=inputs) as part:
+        with replace_output(out, MODEL_SUFFIXES, inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             scale = scale and not has_unit_rows(table.X)
             if scale:  # inside the search: the scale of held-out points must not be known to a fit
@@ -93,7 +98,8 @@ def search(
             with progress, warned, _name_folds(folds), convert_errors():
                 searched.fit(table.X, **supervision)
             seconds = time.perf_counter() - start
-            save_model(_fold_scaling(searched.best_estimator_), part, table)
+            best = _fold_scaling(searched.best_estimator_)
+            save_model(best, part, table, compared, suffix=out.suffix, compact=compact)
         _report(screen, out, searched, seconds, has_labels=compared is None)
 
 
@@ -101,7 +107,7 @@ def _fold_scaling(best: "BaseEstimator") -> "BaseEstimator":
     """Return a model of samples as they are."""
     from sklearn.pipeline import Pipeline
 
-    from mdaml.estimators.pipelines import fold_steps
+    from mdaml.estimators.folding import fold_steps
 
     if isinstance(best, Pipeline):
         return fold_steps(best.named_steps[_STEP], [best.named_steps["scale"]])

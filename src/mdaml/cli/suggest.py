@@ -8,9 +8,10 @@ import typer
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import check_file
+from mdaml.cli._inputs import check_file, choose_columns, read_data
 from mdaml.cli._models import load_model
 from mdaml.cli._screen import CommandError, convert_errors, replace_output, run_command
+from mdaml.io.preparation import Preparation
 from mdaml.io.writers import write_frame
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def suggest(
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many questions.")] = 50,
     id_column: options.Id = None,
+    drop: options.Drop = None,
+    duplicates: options.Duplicates = "error",
     features: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Features from another file.")
     ] = None,
@@ -56,16 +59,23 @@ def suggest(
 
     inputs, suffixes = (model, items, answers, features), (".csv", ".parquet")
     with run_command() as screen, replace_output(out, suffixes, inputs=inputs) as part:
-        estimator, prepared = load_model(model)
-        names = prepared.columns if prepared is not None and prepared.is_named else None
+        estimator, known = load_model(model)
         if not items.is_dir():
             check_file(items)
         with screen.collect_warnings(), convert_errors():
-            known = read_items(items, id_column=id_column, shown=None, features=features)
-            X = _take_features(known, names, estimator.n_features_in_)
-            asked = None if answers is None else _read_asked(answers, known)
+            # Models of mdaml ask know their features alone, and name items as it does.
+            is_of_table = known is not None and known.is_named and hasattr(estimator, "fitted_to_")
+            if not is_of_table or features is not None or items.is_dir():
+                read = read_items(items, id_column=id_column, shown=None, features=features)
+                X = _take_features(read, known, estimator.n_features_in_)
+                names = list(read.ids)
+            else:  # as for mdaml neighbors, with the same ids
+                columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
+                table = read_data(items, columns)
+                X, names = table.X, [table.get_name(row) for row in range(len(table.X))]
+            asked = None if answers is None else _read_asked(answers, names)
             found = _suggest(estimator, X, n, asked, seed)
-        ids = np.array(known.ids, object)
+        ids = np.array(names, object)
         from pandas import DataFrame
 
         write_frame(part, out.suffix.lower(), DataFrame(ids[found], columns=list("abc")))
@@ -80,23 +90,21 @@ def _suggest(
     return suggest_queries(model, X, n, asked=asked, training_rows=False, random_state=seed)
 
 
-def _take_features(known: "Items", names: tuple[str, ...] | None, n_wanted: int) -> FloatArray:
+def _take_features(read: "Items", known: Preparation | None, n_wanted: int) -> FloatArray:
     """Return the columns that the model was fitted to, by name if it knows them."""
-    if known.X is None:
+    if read.X is None:
         raise CommandError("The items have no features: give --features FILE.")
-    if names is not None and known.features:
-        missing = [name for name in names if name not in known.features]
+    if known is not None and known.is_named and read.features:
+        missing = [name for name in known.columns if name not in read.features]
         if missing:
             raise CommandError(f"The items have no feature {missing[0]!r}, which the model needs.")
-        return known.X[:, [known.features.index(name) for name in names]]
-    if known.X.shape[1] != n_wanted:
-        raise CommandError(
-            f"The model needs {n_wanted} features, but there are {known.X.shape[1]}."
-        )
-    return known.X
+        return read.X[:, [read.features.index(name) for name in known.columns]]
+    if read.X.shape[1] != n_wanted:
+        raise CommandError(f"The model needs {n_wanted} features, but there are {read.X.shape[1]}.")
+    return read.X
 
 
-def _read_asked(answers: str, known: "Items") -> IntArray | None:
+def _read_asked(answers: str, names: list[str]) -> IntArray | None:
     """Return the triplets that were asked, from a database or a table."""
     from mdaml.constraints import Constraints
 
@@ -111,8 +119,8 @@ def _read_asked(answers: str, known: "Items") -> IntArray | None:
             storage = Storage(answers, study)
             asked += storage.answers()
             storage.close()
-        supervision = to_constraints(asked, known.ids)
+        supervision = to_constraints(asked, names)
     else:
         check_file(Path(answers))
-        supervision = Constraints.read(answers, ids=known.ids)
+        supervision = Constraints.read(answers, ids=names)
     return None if supervision is None or not len(supervision.triplets) else supervision.triplets

@@ -8,8 +8,8 @@ from sklearn.utils import check_array, check_X_y
 
 from mdaml._samples import explain_samples
 from mdaml._typing import Array, ArrayLike, FloatArray, Params
-from mdaml.constraints.labels import Classes
-from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index, to_array
+from mdaml.constraints.labels import Classes, to_labels
+from mdaml.constraints.names import Names, check_ids, describe_unknown, get_index
 from mdaml.constraints.persons import Persons, column_of
 from mdaml.constraints.value import Constraints
 
@@ -190,7 +190,7 @@ def _check_arrays(
     with explain_samples(estimator, X, sparse=takes_sparse):
         if y is None:
             return check_array(X, input_name="X", **options), None
-        return check_X_y(X, to_array(y), **options)
+        return check_X_y(X, to_labels(y), **options)
 
 
 def _is_plain(X: ArrayLike, y: ArrayLike | None) -> bool:

@@ -9,8 +9,7 @@ from sklearn.utils import check_array
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Params
 from mdaml._validation import check_number
 from mdaml.constraints.checks import Seed, check_count
-from mdaml.constraints.labels import Classes, distinct_integers, neighbor_triplets
-from mdaml.constraints.names import to_array
+from mdaml.constraints.labels import Classes, distinct_integers, neighbor_triplets, to_labels
 
 if TYPE_CHECKING:  # the class takes its methods from here
     from mdaml.constraints.value import Constraints
@@ -54,7 +53,7 @@ def from_labels(
     """
     if kind not in ("triplets", "pairs", "quadruplets"):
         raise ValueError(f"kind must be 'triplets', 'pairs' or 'quadruplets', got {kind!r}.")
-    labels = to_array(y)
+    labels = to_labels(y)
     if labels.ndim != 1:
         raise ValueError(f"y must be one label per point, got shape {labels.shape}.")
     rng = np.random.default_rng(random_state)
@@ -121,7 +120,7 @@ def from_neighbors(
            [1, 0, 2]])
     """
     X = check_array(X, dtype=[np.float64, np.float32], input_name="X")
-    labels = to_array(y)
+    labels = to_labels(y)
     if labels.shape != (len(X),):
         raise ValueError(
             f"y must hold one label for each of the {len(X)} rows of X, got shape {labels.shape}."

@@ -9,7 +9,9 @@ import numpy as np
 from sklearn.utils import check_array
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._validation import warn
 from mdaml.constraints.names import to_array
+from mdaml.io.messages import describe_twins, is_no_answer
 from mdaml.kernels.neighbors import nearest
 from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
 
@@ -32,7 +34,7 @@ def sample_triplets(
     Parameters
     ----------
     y : array of shape (n_samples,)
-        Labels; ``-1`` marks rows without a label, which are left out.
+        Labels; rows without one, -1, None, NaN or empty, are left out.
     n_similar, n_dissimilar : int
         Partners of each anchor.
     pairing : {"grid", "zip"}
@@ -85,7 +87,7 @@ def neighbor_triplets(
     X : array of shape (n_samples, n_features)
         Samples.
     y : array of shape (n_samples,)
-        Labels; ``-1`` marks rows without a label, which are left out.
+        Labels; rows without one, -1, None, NaN or empty, are left out.
     n_similar, n_dissimilar : int
         Partners of each anchor.
     pairing : {"grid", "zip"}
@@ -216,7 +218,7 @@ class Classes:
     @classmethod
     def from_labels(cls, caller: str, labels: ArrayLike) -> "Classes":
         """Sort the rows by label, those of a class in their order; leave out label ``-1``."""
-        rows, codes = check_labels(caller, to_array(labels))
+        rows, codes = check_labels(caller, to_labels(labels))
         size = np.bincount(codes)
         # Small integers are sorted by their digits, in linear time.
         order = np.argsort(codes.astype(np.min_scalar_type(len(size))), kind="stable")
@@ -266,17 +268,58 @@ def _combine(
     return triplets.reshape(-1, 3)
 
 
+def to_labels(y: object) -> Array:
+    """Return labels as an array with -1 in place of those that are missing.
+
+    Missing are None, NaN, NA, NaT, texts without a letter, and what a mask hides, in every dtype.
+
+    Examples
+    --------
+    >>> from mdaml.constraints.labels import to_labels
+    >>> to_labels(["gold", None, "", "silver"]).tolist()
+    ['gold', -1, -1, 'silver']
+    """
+    labels = to_array(y)
+    hidden = np.ma.getmaskarray(y) if isinstance(y, np.ma.MaskedArray) else False
+    if labels.dtype.kind == "T":
+        labels = labels.astype(object)
+    missing: Array = np.zeros(labels.shape, bool) | hidden
+    if labels.dtype.kind == "f":
+        missing |= np.isnan(labels)
+    elif labels.dtype.kind in "mM":
+        missing |= np.isnat(labels)
+    elif labels.dtype.kind in "US":
+        missing |= np.strings.str_len(np.strings.strip(labels)) == 0
+    elif labels.dtype.kind == "O":
+        missing |= np.array([_is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
+    if not missing.any():
+        return labels
+    if labels.dtype.kind in "iuf":
+        return np.where(
+            missing, -1, np.asarray(labels, float if labels.dtype.kind == "u" else None)
+        )
+    if labels.dtype.kind in "mM":
+        labels = labels.astype(f"{labels.dtype.kind}8[us]")  # becomes dates, not numbers
+    filled = labels.astype(object)
+    filled[missing] = -1
+    return filled
+
+
+def _is_missing(label: object) -> bool:
+    """Say whether an object stands for nothing: None, NaN, NA, NaT, or a text without a letter."""
+    if isinstance(label, str | bytes):
+        return not label.strip()
+    equal = label == label  # NaN is not equal to itself, NA neither equal nor not
+    return label is None or not isinstance(equal, bool | np.bool) or not equal
+
+
 def find_labelled(y: Array) -> BoolArray:
-    """Return which rows have a label, not ``-1``; refuse what is no list of labels."""
+    """Return which rows have a label, which is not ``-1``; refuse what is no list of labels."""
+    y = to_labels(y)
     if y.ndim != 1:
         raise ValueError(f"y must hold one label for each row, got shape {y.shape}.")
-    missing = np.zeros(len(y), bool)
-    if y.dtype.kind == "f":
-        missing = ~np.isfinite(y)
-    elif y.dtype.kind == "O":
-        missing = np.array([_is_missing(label) for label in y], bool)
-    if missing.any():
-        row = int(missing.argmax())
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        row = int(np.isinf(y).argmax())
         raise ValueError(
             f"y has no label in row {row}, but {y[row]!r}. Mark rows without a label by -1."
         )
@@ -286,17 +329,32 @@ def find_labelled(y: Array) -> BoolArray:
     return known
 
 
-def _is_missing(label: object) -> bool:
-    """Say whether an object stands for nothing: None, NaN, or the NA of pandas."""
-    equal = label == label  # NaN is not equal to itself, NA neither equal nor not
-    return label is None or not isinstance(equal, bool | np.bool) or not equal
+def warn_of_odd_labels(labels: Array) -> None:
+    """Warn of classes that are probably meant as others, or as no label."""
+    if labels.dtype.kind not in "UO":
+        return
+    texts = [label for label in labels.tolist() if isinstance(label, str)]
+    distinct = set(texts)
+    no_label = [text for text in distinct if is_no_answer(text)]
+    if "-1" in distinct and not distinct <= {"-1", "1", "+1"}:
+        no_label.append("-1")
+    for text in sorted(no_label):
+        warn(
+            f"y holds the text {text!r} in {texts.count(text)} rows, which is a class like any "
+            "other. Did you mean rows without a label? Write -1 as a number, None or an empty text "
+            "there."
+        )
+    twins = describe_twins(distinct)
+    if twins:
+        warn(f"y holds classes that differ in capitals or spaces only: {twins}")
 
 
 def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
-    """Return the rows that are labelled, not ``-1``, and the class of each, counted from 0.
+    """Return the rows that have a label, and the class of each, counted from 0.
 
     Refuse labels from which nothing can be learned.
     """
+    y = to_labels(y)
     labelled = find_labelled(y)
     if y.dtype.kind == "f" and np.any(y != np.floor(y)):
         raise ValueError(
@@ -311,10 +369,14 @@ def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
         raise TypeError(
             f"y mixes labels of types {kinds}, which cannot be ordered. Use numbers or strings."
         ) from None
+    warn_of_odd_labels(y[rows])
     if n_classes < 2:
         hint = ""
         if len(rows) < len(y):
-            hint = " Rows with label -1 count as unlabelled: use other labels, such as 0 and 1."
+            hint = (
+                " Rows with label -1, and those without any, count as unlabelled: use other "
+                "labels, such as 0 and 1."
+            )
         raise ValueError(
             f"{caller} needs at least two classes in y, got {n_classes} class(es): without a "
             f"second class nothing is dissimilar.{hint}"

@@ -17,7 +17,7 @@ from mdaml.constraints.forms.answers import ANSWER, COLUMNS, Fault
 from mdaml.constraints.forms.layout import COMPARISONS, FORMS, Layout, find_columns, suggest_layout
 from mdaml.constraints.names import MOST_POINTS, NOBODY
 from mdaml.constraints.problems import InvalidLine
-from mdaml.io.messages import Naming, find_meant, name_argument, shorten
+from mdaml.io.messages import Naming, find_meant, is_no_answer, name_argument, shorten
 
 Blocks: TypeAlias = Iterator[tuple[Sequence[int], list[list[str]]]]
 
@@ -188,6 +188,8 @@ class LineReader:
         for place in np.flatnonzero(bad).tolist():
             reason = next(reason for mask, reason in faults if mask[place])
             text = reason(place) if callable(reason) else reason
+            said = next((cell[place] for cell in cells if is_no_answer(cell[place])), None)
+            text = text if said is None else f"{said!r} is no answer"
             self._refuse(lines[place], [column[place] for column in columns], text)
         self.n_lines += int(kept.sum())
         own = [self._share_texts(columns[place]) for place in self._own_columns()]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 # What to do, by what a reason says; the first that fits.
 _REMEDIES = (
+    ("is no answer", "remove the line, or write neither if both are as near"),
     ("missing", "fill in the cell, or remove the line"),
     ("not one of the ids", "correct the name, or add the point to X"),
     ("not an integer", "pass ids=, the names of the rows of X"),

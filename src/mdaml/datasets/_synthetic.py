@@ -8,7 +8,7 @@ from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, Rng
 from mdaml._validation import check_random_state
-from mdaml.constraints.labels import Classes
+from mdaml.constraints.labels import Classes, to_labels
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
 # in the plane it costs Euclidean 3-NN some six points of accuracy.
@@ -300,7 +300,7 @@ def _project(X: NDArray[np.float64], components: ArrayLike | None) -> NDArray[np
 
 
 def _check_target(y: ArrayLike, n_samples: int) -> NDArray[np.generic]:
-    labels = np.asarray(y)
+    labels = to_labels(y)
     if labels.shape != (n_samples,):
         raise ValueError(
             f"y must hold one label for each of the {n_samples} rows of X, got shape "

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mdaml._samples import explain_samples
 from mdaml._typing import Array, ArrayLike, Dtype, FloatArray, IntArray, Matrix, Params
 from mdaml._validation import warn
+from mdaml.constraints.labels import to_labels
 from mdaml.estimators.handover import Handover
 from mdaml.estimators.scores import Scores
 from mdaml.kernels.products import blocks, rows_per_block
@@ -209,6 +210,7 @@ class MahalanobisTransformer(
         """
         check_is_fitted(self, "components_")
         a = self._check(A, "A", sparse=True)
+        B = self.prepare(B)
         with explain_samples(self, B, "B", sparse=True):
             options = {"dtype": _FLOATS, "input_name": "B", "accept_sparse": "csr"}
             b: FloatArray = check_array(B, estimator=self, **options)
@@ -249,7 +251,12 @@ class MahalanobisTransformer(
         fitted["components_"] = stored
         self._check_finite(fitted)
         if X is not None:
-            self.__dict__.pop("input_map_", None)  # of steps that were folded into an earlier fit
+            for name in (
+                "input_map_",
+                "preparation_",
+                "fitted_to_",
+            ):  # of what came before an earlier fit
+                self.__dict__.pop(name, None)
         if type(X) is np.ndarray:
             # What scikit-learn would find out, which takes it as long as a small product.
             fitted["n_features_in_"] = X.shape[1]
@@ -298,9 +305,19 @@ class MahalanobisTransformer(
 
     def _check(self, X: ArrayLike, name: str = "X", *, sparse: bool = False) -> Matrix:
         """Return samples like those of the fit, sparse ones only where these will do."""
+        X = self.prepare(X)
         with explain_samples(self, X, name, sparse=sparse):
-            accepted = "csr" if sparse else False
-            return validate_data(self, X, dtype=_FLOATS, reset=False, accept_sparse=accepted)
+            options: Params = {"dtype": _FLOATS, "accept_sparse": "csr" if sparse else False}
+            if not hasattr(self, "preparation_"):
+                return validate_data(self, X, reset=False, **options)
+            # Names were looked at when the table was prepared; an array has none.
+            checked = check_array(X, estimator=self, input_name=name, **options)
+            if checked.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"{name} has {checked.shape[1]} features, but {type(self).__name__} expects "
+                    f"{self.n_features_in_}. Pass a table with the columns of the fit."
+                )
+            return checked
 
 
 def _lengths(Y: FloatArray) -> FloatArray:
@@ -314,13 +331,13 @@ def _lengths(Y: FloatArray) -> FloatArray:
 
 def _warn_of_unlabelled(y: ArrayLike) -> None:
     """Warn of labels -1, which mean nothing to a metric and a class to a classifier behind it."""
-    labels = np.asarray(y)
-    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "if" else 0
+    labels = to_labels(y)
+    n_unlabelled = int(np.count_nonzero(labels == -1)) if labels.dtype.kind in "ifO" else 0
     if 0 < n_unlabelled < labels.size:
         warn(
-            f"{n_unlabelled} labels are -1, which marks rows without a label here; a classifier "
-            "behind this step takes -1 for one more class. Fit the metric first, then a pipeline "
-            "of FrozenEstimator(metric) and the classifier to the labelled rows alone."
+            f"{n_unlabelled} labels are -1 or missing, which marks rows without a label here; a "
+            "classifier behind this step takes -1 for one more class. Fit the metric first, then a "
+            "pipeline of FrozenEstimator(metric) and the classifier to the labelled rows alone."
         )
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, IntArray
 
 if TYPE_CHECKING:  # files and other libraries are loaded with the first model that is handed over
     from mdaml.io.export import MahalanobisMetric
+    from mdaml.io.preparation import Preparation
 
 
 class Handover(ABC):
@@ -36,18 +38,117 @@ class Handover(ABC):
         """Refuse a method that takes one linear map, where there is none."""
         check_is_fitted(self, "components_")
 
-    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
+    def prepare(self, X: Any) -> Any:
+        """Return the features of a table like that of the fit, which all other methods take too.
+
+        Empty cells, categories and columns that are left out are treated as ``mdaml fit`` or the
+        steps of :func:`mdaml.fold_pipeline` treated those of the fit. What these made of the table
+        is in ``preparation_``; a model without it takes X as it is.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_samples, n_columns)
+            A table with the columns of the fit, found by their names. Arrays of numbers are taken
+            for features if there are columns of categories.
+
+        Returns
+        -------
+        features : array of shape (n_samples, n_features)
+            X itself if there is nothing to prepare.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.compose import make_column_transformer
+        >>> from sklearn.impute import SimpleImputer
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import OneHotEncoder
+        >>> from mdaml import Euclidean, fold_pipeline
+        >>> table = pd.DataFrame({"mass": [3.0, None, 5.0], "sex": ["f", "m", "f"]})
+        >>> steps = make_column_transformer(
+        ...     (SimpleImputer(), ["mass"]), (OneHotEncoder(sparse_output=False), ["sex"])
+        ... )
+        >>> model = fold_pipeline(make_pipeline(steps, Euclidean()).fit(table))
+        >>> model.prepare(table)
+        array([[3., 1., 0.],
+               [4., 0., 1.],
+               [5., 1., 0.]])
+        """
+        known = self._preparation()
+        if known is None:
+            return X
+        names = getattr(X, "column_names", getattr(X, "columns", None))
+        if names is not None:
+            is_prepared = known.categories and list(names) == list(known.features)
+            return X if is_prepared else known.apply(X)
+        array = X if hasattr(X, "dtype") else np.asarray(X)
+        are_features = array.dtype.kind in "fiub" and known.categories
+        return X if are_features or issparse(array) else known.apply(array)
+
+    def _preparation(self) -> "Preparation | None":
+        """Return how columns of a table become features, if the model knows."""
+        plain = getattr(self, "preparation_", None)
+        if plain is None:
+            return None
+        from mdaml.io.preparation import Preparation
+
+        return Preparation.from_dict(plain)
+
+    def neighbors(
+        self, X: npt.ArrayLike, queries: npt.ArrayLike | None = None, *, k: int = 10
+    ) -> tuple[FloatArray, IntArray]:
+        """Return the nearest rows of X under the learned distance.
+
+        Parameters
+        ----------
+        X : data frame or array-like of shape (n_samples, n_features)
+            Where to look.
+        queries : data frame or array-like of shape (n_queries, n_features) or None
+            What to look for. None: every row of X, among the others.
+        k : int, default=10
+            How many; all there are if these are fewer.
+
+        Returns
+        -------
+        distances : array of shape (n_queries, k)
+            Nearest first.
+        rows : array of shape (n_queries, k)
+            Rows of X; ties go to the earlier one.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> model = Euclidean().fit([[0.0, 1.0], [2.0, 3.0]])
+        >>> model.neighbors([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0]], k=2)
+        (array([[0., 1.]]), array([[0, 2]]))
+        """
+        check_is_fitted(self, "components_")
+        from mdaml._validation import check_integer
+        from mdaml.neighbors.search import nearest_others, nearest_rows_on
+
+        k = check_integer(self, "k", k, 1)
+        Y = np.ascontiguousarray(self._map(self._check(X)), np.float64)
+        if queries is None:
+            sought, rows = Y, nearest_others(Y, k)
+        else:
+            sought = np.ascontiguousarray(self._map(self._check(queries)), np.float64)
+            rows = nearest_rows_on(None, sought, Y, min(k, len(Y)))
+        each = zip(rows, sought, strict=True)
+        distances = [np.linalg.norm(Y[near] - y, axis=1) for near, y in each]
+        return np.array(distances).reshape(rows.shape), rows
+
+    def save(self, path: str | os.PathLike[str], *, compact: bool = True) -> None:
         """Write the fitted model to a file, which :func:`mdaml.load` reads.
 
         A zip of arrays and JSON without any code, written beside ``path`` and then renamed. All
-        parameters but ``callback`` are saved, and all fitted attributes. Settings of ``set_output``
-        and metadata routing are not.
+        parameters but ``callback`` are saved, and all fitted attributes that new samples need.
+        Settings of ``set_output`` and metadata routing are not.
 
         Parameters
         ----------
         path : str or path
             The file; ``.mdaml`` is usual, no suffix is added.
-        compact : bool, default=False
+        compact : bool, default=True
             Leave out what describes the training data only: ``weights_`` and ``triplets_``.
 
         Examples
@@ -125,7 +226,8 @@ class Handover(ABC):
         ----------
         X : array-like of shape (n_samples, n_features) or None
             Samples to add. Their mean is taken as the origin inside the index, now and later, which
-            changes no distance but loses less in single precision. None: an empty index.
+            changes no distance but loses less in single precision. None: an empty index. The index
+            takes numbers: what :meth:`prepare` returns, if the model was fitted to a table.
 
         Returns
         -------
@@ -162,7 +264,9 @@ class Handover(ABC):
         Returns
         -------
         model : onnx.ModelProto
-            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
+            Its input is ``X`` of shape (any, n_features), its output ``embedding``. A model with a
+            ``preparation_`` takes the columns of the table as they are: numbers in ``X``, NaN where
+            a cell is empty, and texts in ``categories``; ``metadata_props`` names them.
 
         Examples
         --------
@@ -177,7 +281,7 @@ class Handover(ABC):
         self._require_linear("to_onnx")
         from mdaml.io.export import make_onnx_model
 
-        return make_onnx_model(self.components_, path, dtype=dtype)
+        return make_onnx_model(self.components_, path, dtype=dtype, known=self._preparation())
 
     def to_torch(self, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
@@ -192,7 +296,9 @@ class Handover(ABC):
         Returns
         -------
         layer : torch.nn.Linear
-            Its weight is frozen; ``requires_grad_(True)`` lets it learn.
+            Its weight is frozen; ``requires_grad_(True)`` lets it learn. A model with a
+            ``preparation_`` becomes a ``torch.nn.Sequential`` ``layers`` that takes what
+            ``layers[0].read(table)`` returns.
 
         Examples
         --------
@@ -203,4 +309,4 @@ class Handover(ABC):
         self._require_linear("to_torch")
         from mdaml.io.export import make_torch_layer
 
-        return make_torch_layer(self.components_, dtype=dtype)
+        return make_torch_layer(self.components_, dtype=dtype, known=self._preparation())

@@ -6,15 +6,25 @@ from copy import deepcopy
 from typing import Any, NoReturn
 
 import numpy as np
-from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.folding import (
+    LINEAR,
+    OF_COLUMNS,
+    Affine,
+    apply_step,
+    check_step,
+    fold_columns,
+    fold_steps,
+    list_metrics,
+    pull_back,
+    refuse,
+)
 from mdaml.estimators.local import LocalMDaML
-from mdaml.estimators.local_basis import put_behind
 from mdaml.io import export
 
 
@@ -28,15 +38,18 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted. Steps before the metric are ``StandardScaler``, ``PCA``, ``TruncatedSVD`` and
-        ``Normalizer``, in any order and number.
+        Fitted. Steps before the metric are ``SimpleImputer``, ``OneHotEncoder``, ``OrdinalEncoder``
+        and ``ColumnTransformer``; then ``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler``,
+        ``RobustScaler``, ``PCA``, ``TruncatedSVD`` and ``Normalizer``, in any order and number,
+        also inside of a ``ColumnTransformer``, but for the last.
 
     Returns
     -------
     model : estimator
         A copy of the metric with other ``components_``; the pipeline stays as it is. Scaling and
         principal components are linear, up to that shift. With a ``Normalizer``, which is not, a
-        :class:`FoldedMetric`.
+        :class:`FoldedMetric`. What imputers and encoders do is in ``preparation_``, and the model
+        takes the same tables as the pipeline.
 
     See Also
     --------
@@ -62,21 +75,25 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"fold_pipeline needs a Pipeline, got {type(pipeline).__name__}.")
-    *steps, metric = [step for _, step in pipeline.steps if step not in (None, "passthrough")]
+    *steps, metric = _list_steps(pipeline)
     if not isinstance(metric, MahalanobisTransformer):
         raise TypeError(
             "The last step of the pipeline must be a metric of mdaml, such as MDaML(); got "
             f"{type(metric).__name__}. Of a pipeline with a classifier pass pipeline[:-1]."
         )
     check_is_fitted(metric, "components_")
+    names, known = getattr(pipeline, "feature_names_in_", None), None
+    n_columns = max(
+        (n for n, step in enumerate(steps, 1) if isinstance(step, OF_COLUMNS)), default=0
+    )
+    if n_columns:
+        known, linear = fold_columns(steps[:n_columns], names)
+        steps, names = [linear, *steps[n_columns:]], known.features
     for step in steps:
-        check_is_fitted(step)
-        if not isinstance(step, StandardScaler | PCA | TruncatedSVD | Normalizer):
-            raise TypeError(
-                f"{type(step).__name__} cannot be folded into a metric: StandardScaler, PCA, "
-                "TruncatedSVD and Normalizer can. Apply it to X first, and fold the rest of the "
-                "pipeline."
-            )
+        if not isinstance(step, (*LINEAR, Affine, Normalizer)):
+            raise refuse(step)
+        if not isinstance(step, Affine):
+            check_step(step)
     norms = [n for n, step in enumerate(steps) if isinstance(step, Normalizer)]
     if norms and isinstance(metric, LocalMDaML) and not metric.is_linear:
         raise TypeError(
@@ -84,70 +101,23 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
             "PCA and TruncatedSVD can. Normalise X first, and fold the rest of the pipeline."
         )
     model = _with_front(metric, steps, norms) if norms else fold_steps(deepcopy(metric), steps)
-    if hasattr(pipeline, "feature_names_in_"):
-        for each in list_metrics(model):
-            each.feature_names_in_ = pipeline.feature_names_in_
+    for each in list_metrics(model):
+        if names is not None:
+            each.feature_names_in_ = np.array(names, dtype=object)
+        if known is not None:
+            each.preparation_ = known.to_dict()
     return model
 
 
-def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
-    """Turn a model of scaled and rotated samples into one of samples as they are, in place.
-
-    For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, which
-    do not depend on the means; for that of principal components V it is ``L V``. Centres of modes
-    go back to where the samples are; weights in the modes depend on distances only and stay.
-    ``input_map_`` keeps the map to what the metric was fitted to, so that it can be fitted again.
-    """
-    for metric in list_metrics(model):
-        if isinstance(metric, LocalMDaML) and not metric.is_linear:
-            width = len(metric.mean_) if metric.front_matrix_ is None else len(metric.front_matrix_)
-            metric.input_map_ = _input_map(metric, steps, width)
-            matrix: FloatArray = np.eye(metric.n_features_in_)
-            for step in reversed(steps):
-                matrix = _pull_back(step, matrix)
-            put_behind(metric, steps, matrix)
-            continue
-        L = metric.components_
-        centers = getattr(metric, "centers_", None)
-        centers = None if isinstance(metric, LocalMDaML) else centers
-        with np.errstate(over="ignore"):  # no model is saved that is not finite
-            for step in reversed(steps):
-                metric.components_ = _pull_back(step, metric.components_)
-                centers = None if centers is None else step.inverse_transform(centers)
-            metric.components_ = metric.components_.astype(L.dtype)
-            metric.input_map_ = _input_map(metric, steps, L.shape[1])
-        metric.n_features_in_ = metric.components_.shape[1]
-        if centers is not None:
-            metric.centers_ = np.asarray(centers).astype(metric.centers_.dtype)
-        if isinstance(metric, LocalMDaML):  # without modes
-            metric.mean_ = np.zeros(metric.n_features_in_)
-            metric.centers_ = metric.map_centers_ = np.empty((0, metric.n_features_in_))
-    return model
-
-
-def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:
-    """Return the linear map from X to what the metric was fitted to, of shape (d,) if diagonal."""
-    A: FloatArray = getattr(metric, "input_map_", np.ones(width))
-    for step in reversed(steps):
-        if A.ndim == 1 and not isinstance(step, StandardScaler):
-            A = np.diag(A)
-        A = _pull_back(step, A)
-    return A
-
-
-def list_metrics(model: Any) -> list[Any]:
-    """Return the model, and the one that it chose, if it chooses."""
-    best = getattr(model, "best_estimator_", None)
-    return [model] if best is None else [model, best]
-
-
-def _pull_back(step: Any, L: FloatArray) -> FloatArray:
-    """Return the linear map of what goes into a step, given that of what comes out."""
-    if isinstance(step, StandardScaler):
-        return L if step.scale_ is None else L / step.scale_
-    if isinstance(step, PCA) and step.whiten:
-        L = L / np.sqrt(step.explained_variance_)
-    return L @ step.components_
+def _list_steps(pipeline: Pipeline) -> list[Any]:
+    """Return the steps of a pipeline, with those of pipelines inside of it."""
+    steps = list[Any]()
+    for _, step in pipeline.steps:
+        if isinstance(step, Pipeline):
+            steps += _list_steps(step)
+        elif step is not None and not isinstance(step, str):
+            steps.append(step)
+    return steps
 
 
 def _with_front(metric: Any, steps: Sequence[Any], norms: list[int]) -> "FoldedMetric":
@@ -157,9 +127,9 @@ def _with_front(metric: Any, steps: Sequence[Any], norms: list[int]) -> "FoldedM
         matrix: FloatArray = np.eye(steps[place].n_features_in_)
         offset: FloatArray = np.zeros((1, width))
         for step in reversed(steps[begin:place]):
-            matrix = _pull_back(step, matrix)
+            matrix = pull_back(step, matrix)
         for step in steps[begin:place]:
-            offset = step.transform(offset)
+            offset = apply_step(step, offset)
         is_plain = begin == place
         front.append(
             {
@@ -171,7 +141,7 @@ def _with_front(metric: Any, steps: Sequence[Any], norms: list[int]) -> "FoldedM
         begin, width = place + 1, steps[place].n_features_in_
     L = metric.components_
     for step in reversed(steps[begin:]):
-        L = _pull_back(step, L)
+        L = pull_back(step, L)
     model = FoldedMetric()
     model.components_ = L.astype(metric.components_.dtype)
     model.front_ = front
@@ -355,7 +325,9 @@ class FoldedMetric(MahalanobisTransformer):
         >>> [node.op_type for node in model.to_onnx().graph.node]
         ['ReduceL2', 'Max', 'Div', 'MatMul']
         """
-        return export.make_onnx_model(self.components_, path, dtype=dtype, front=self.front_)
+        return export.make_onnx_model(
+            self.components_, path, dtype=dtype, front=self.front_, known=self._preparation()
+        )
 
     def to_torch(self, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as a ``torch.nn.Sequential``, frozen.
@@ -380,7 +352,9 @@ class FoldedMetric(MahalanobisTransformer):
         >>> model.to_torch()[-1]
         Linear(in_features=2, out_features=2, bias=False)
         """
-        return export.make_torch_layer(self.components_, dtype=dtype, front=self.front_)
+        return export.make_torch_layer(
+            self.components_, dtype=dtype, front=self.front_, known=self._preparation()
+        )
 
     def _front(self, X: FloatArray) -> FloatArray:
         for step in self.front_:

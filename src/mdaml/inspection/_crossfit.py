@@ -47,7 +47,7 @@ def learner_of(model: BaseEstimator, random_state: Seed) -> BaseEstimator | None
 
 def samples_of(metric: BaseEstimator, X: ArrayLike) -> ArrayLike:
     """Return samples as the metric was fitted to them, before steps were folded into it."""
-    scale = getattr(metric, "input_map_", None)
+    scale, X = getattr(metric, "input_map_", None), metric.prepare(X)
     if scale is None:
         return X
     inner: FloatArray = check_array(X, dtype=np.float64)
@@ -72,7 +72,7 @@ def has_learned_from(
         return not known.any() or bool(np.mean((a == b)[known] & (a != c)[known]) >= _FOLLOWED)
     again, _ = metric_and_samples("audit_labels", _fit(clone(learner), X, codes), X)
     L = again.components_.astype(np.float64)
-    scale = getattr(metric, "input_map_", None)
+    scale, X = getattr(metric, "input_map_", None), metric.prepare(X)
     if scale is not None and not has_places(metric):
         L = L * scale if scale.ndim == 1 else L @ scale
     if L.shape[1] != metric.components_.shape[1]:

@@ -60,6 +60,7 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     """
     pandas = _model.require_pandas("feature_relevance")
     metric = _model.fitted_metric("feature_relevance", model)
+    X = metric.prepare(X)
     Y = _model.mapped_samples(metric, X)
     if len(Y) < 2:
         raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")

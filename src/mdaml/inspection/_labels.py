@@ -11,8 +11,7 @@ from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
-from mdaml.constraints.labels import Classes
-from mdaml.constraints.names import to_array
+from mdaml.constraints.labels import Classes, to_labels
 from mdaml.inspection import _crossfit
 from mdaml.inspection._model import mapped_samples, metric_and_samples, require_pandas
 from mdaml.inspection._suspicion import FlipModel, relative_margins
@@ -111,7 +110,7 @@ def audit_labels(
         raise ValueError(f'refit must be True, False or "auto", got {refit!r}.')
     metric, seen = metric_and_samples("audit_labels", model, X)
     Y = mapped_samples(metric, seen)
-    labels = to_array(y)
+    labels = to_labels(y)
     if labels.shape != (len(Y),):
         raise ValueError(
             f"y must be one label per row of X, which has {len(Y)}; got shape {labels.shape}."

@@ -34,7 +34,8 @@ def metric_and_samples(
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         X, model = model[:-1].transform(X), model[-1]
-    return fitted_metric(caller, model), X
+    metric = fitted_metric(caller, model)
+    return metric, metric.prepare(X)
 
 
 def require_pandas(caller: str) -> ModuleType:
@@ -117,7 +118,8 @@ def are_training_rows(
         if training_rows:
             raise ValueError(
                 f"{caller}(training_rows=True) needs the weights of the training rows, but this "
-                "model was saved with compact=True. Leave training_rows out, or save it whole."
+                "model was saved without them. Leave training_rows out, or save it by "
+                "save(path, compact=False)."
             )
         return False
     n_fitted = len(weights)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray
 from mdaml.io.formats import is_fraction
-from mdaml.io.messages import Naming, name_argument, shorten, suggest_name
+from mdaml.io.messages import Naming, join_names, name_argument, shorten, suggest_name
 from mdaml.io.preparation import MISSING, Preparation
 from mdaml.io.texts import Texts
 
@@ -88,6 +88,11 @@ class Table:
             raise ValueError(f"There is no {kind} {shorten(unknown[0])!r}. {self.describe_names()}")
         return [rows[name] for name in names]
 
+    def name_labels(self) -> Texts:
+        """Return the labels as texts, -1 for rows without a label."""
+        assert self.labels is not None
+        return np.where(self.encode_labels() == -1, -1, self.labels)
+
     def encode_labels(self) -> npt.NDArray[np.int64]:
         """Return the labels as integers, -1 for rows without a label.
 
@@ -126,6 +131,7 @@ class Wanted:
     missing: str = "error"
     known: Preparation | None = None
     distinct_ids: bool = False
+    duplicates: str = "error"
     naming: Naming = name_argument
 
 
@@ -184,7 +190,11 @@ def _check_names(path: Path, names: Sequence[str], wanted: Wanted, features: Seq
     settings += [("drop", name) for name in wanted.drop]
     if wanted.categorical != ["auto"]:
         settings += [("categorical", name) for name in wanted.categorical]
-    asked = [(name, wanted.naming(what, name)) for what, name in settings if name is not None]
+    asked = [
+        (name, wanted.naming(what, join_names([name]) if what in ("drop", "categorical") else name))
+        for what, name in settings
+        if name is not None
+    ]
     asked += [(name, "a feature of the model") for name in features]
     unknown = [(name, what) for name, what in asked if name not in known]
     for name, what in unknown[:10]:

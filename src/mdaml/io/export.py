@@ -3,6 +3,7 @@
 All of it is made from the matrix ``components_``; methods of the estimators call these functions.
 """
 
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from mdaml._typing import Array, ArrayLike, FloatArray
 from mdaml.io.atomic import replace_file
+from mdaml.io.preparation import Preparation
 
 Step: TypeAlias = Mapping[str, Any]  # before the map; see mdaml.io.front
 Exported: TypeAlias = Any  # an object of faiss, onnx or torch
@@ -229,6 +231,7 @@ def make_onnx_model(
     *,
     dtype: object = "float32",
     front: Sequence[Step] = (),
+    known: Preparation | None = None,
 ) -> Exported:
     """Return an ONNX model that maps ``X`` of shape (any, n_features) to ``embedding``.
 
@@ -242,6 +245,9 @@ def make_onnx_model(
         Of input and output.
     front : sequence of dict
         Steps before the map; see :class:`mdaml.estimators.pipelines.FoldedMetric`.
+    known : Preparation or None
+        How columns of a table become features. X then has the columns of numbers, NaN where a cell
+        is empty, and the input ``categories`` those of texts; ``metadata_props`` names them.
 
     Returns
     -------
@@ -257,23 +263,30 @@ def make_onnx_model(
     """
     precision = _check_precision(dtype)
     onnx = _import("onnx")
-    from mdaml.io.front import n_inputs, onnx_front
+    from mdaml.io.front import n_inputs, onnx_columns, onnx_front
 
     helper = onnx.helper
     weight = cast(components.T, precision)
     element = helper.np_dtype_to_tensor_dtype(precision)
-    nodes, constants, last = onnx_front(onnx, front, precision)
     n_features, n_components = n_inputs(front, len(weight)), weight.shape[1]
+    inputs, first, values, last = onnx_columns(onnx, known, n_features, precision)
+    nodes, constants, last = onnx_front(onnx, front, precision, last)
     graph = helper.make_graph(
-        [*nodes, helper.make_node("MatMul", [last, "components"], ["embedding"])],
+        [*first, *nodes, helper.make_node("MatMul", [last, "components"], ["embedding"])],
         "mdaml",
-        [helper.make_tensor_value_info("X", element, ["n_samples", n_features])],
+        inputs,
         [helper.make_tensor_value_info("embedding", element, ["n_samples", n_components])],
-        [*constants, onnx.numpy_helper.from_array(weight, "components")],
+        [*values, *constants, onnx.numpy_helper.from_array(weight, "components")],
         doc_string="Euclidean distance of rows of the embedding is the learned distance.",
     )
     opsets = [helper.make_opsetid("", _OPSET)]
+    if known is not None and known.categories:
+        opsets.append(helper.make_opsetid("ai.onnx.ml", 2))
     model = helper.make_model(graph, opset_imports=opsets, producer_name="mdaml")
+    if known is not None:
+        texts = [name for name in known.columns if name in known.categories]
+        columns = {"X": list(known.numeric)} | ({"categories": texts} if texts else {})
+        helper.set_model_props(model, {"columns": json.dumps(columns)})
     model.ir_version = _IR_VERSION
     onnx.checker.check_model(model)
     if path is not None:
@@ -283,7 +296,11 @@ def make_onnx_model(
 
 
 def make_torch_layer(
-    components: FloatArray, *, dtype: object = "float32", front: Sequence[Step] = ()
+    components: FloatArray,
+    *,
+    dtype: object = "float32",
+    front: Sequence[Step] = (),
+    known: Preparation | None = None,
 ) -> Exported:
     """Return a linear layer without bias, frozen; with steps before it a sequence.
 
@@ -295,6 +312,9 @@ def make_torch_layer(
         Of the weight.
     front : sequence of dict
         Steps before the map; see :class:`mdaml.estimators.pipelines.FoldedMetric`.
+    known : Preparation or None
+        How columns of a table become features. The first layer then has a method ``read``, which
+        turns a table into the input: a number for each cell.
 
     Returns
     -------
@@ -315,7 +335,8 @@ def make_torch_layer(
     weight = torch.tensor(cast(components, precision))
     layer = torch.nn.Linear(n_features, n_components, bias=False, dtype=weight.dtype, device="meta")
     layer.weight = torch.nn.Parameter(weight, requires_grad=False)
-    return torch.nn.Sequential(*torch_front(torch, front, precision), layer) if front else layer
+    before = torch_front(torch, known, front, precision)
+    return torch.nn.Sequential(*before, layer) if before else layer
 
 
 def _check_precision(dtype: Any) -> Precision:

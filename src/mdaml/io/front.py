@@ -1,4 +1,4 @@
-"""Steps before a learned map that are not linear, as parts of exported models.
+"""What comes before a learned map, as parts of exported models: columns of a table, then steps.
 
 A step is a mapping: ``x -> (matrix x + offset) / norm``, with ``norm`` one of "l1", "l2" and "max".
 Without matrix and offset, which are then None, rows are brought to length one and nothing else.
@@ -10,6 +10,9 @@ from types import ModuleType
 import numpy as np
 
 from mdaml.io.export import Exported, Precision, Step, cast
+from mdaml.io.preparation import MISSING, Preparation
+
+_ML = "ai.onnx.ml"  # operators of ONNX for texts
 
 
 def n_inputs(front: Sequence[Step], n_inner: int) -> int:
@@ -35,12 +38,57 @@ def prepend_faiss_front(faiss: ModuleType, index: Exported, front: Sequence[Step
     return index
 
 
-def onnx_front(
-    onnx: ModuleType, front: Sequence[Step], precision: Precision
-) -> tuple[list[Exported], list[Exported], str]:
-    """Return the nodes and constants of steps, and the name of what comes out."""
+def onnx_columns(
+    onnx: ModuleType, known: Preparation | None, n_features: int, precision: Precision
+) -> tuple[list[Exported], list[Exported], list[Exported], str]:
+    """Return inputs, nodes and constants that make features of columns, and what comes out.
+
+    Numbers are the input X; columns of categories, if there are any, another one of texts.
+    """
     make, constant = onnx.helper.make_node, onnx.numpy_helper.from_array
-    nodes, last = [], "X"
+    describe, element = onnx.helper.make_tensor_value_info, onnx.TensorProto
+    kind = onnx.helper.np_dtype_to_tensor_dtype(precision)
+    n_numbers = n_features if known is None else len(known.numeric)
+    inputs = [describe("X", kind, ["n_samples", n_numbers])] if n_numbers else []
+    if known is None or not (known.fills or known.categories):
+        return inputs, [], [], "X"
+    fills = dict(zip(known.columns, known.fill_values().tolist(), strict=True))
+    nodes, constants, parts = [], [], list[str]()
+    if n_numbers:
+        medians = np.array([[fills[name] for name in known.numeric]], precision)
+        constants.append(constant(medians, "fills"))
+        nodes += [
+            make("IsNaN", ["X"], ["gaps"]),
+            make("Where", ["gaps", "fills", "X"], ["numbers"]),
+        ]
+        parts.append("numbers")
+    if known.categories:
+        inputs.append(describe("categories", element.STRING, ["n_samples", len(known.categories)]))
+    for n, name in enumerate(column for column in known.columns if column in known.categories):
+        values = list(known.categories[name])
+        gaps = [] if np.isnan(fills[name]) else [text for text in MISSING if text not in values]
+        places = [*range(len(values)), *(int(fills[name]) for _ in gaps)]
+        keys = {"keys_strings": values + gaps, "values_int64s": places, "default_int64": -1}
+        constants.append(constant(np.array([n]), f"column_{n}"))
+        constants.append(constant(np.array([known.find_places(name)]), f"known_{n}"))
+        nodes.append(make("Gather", ["categories", f"column_{n}"], [f"texts_{n}"], axis=1))
+        nodes.append(make("LabelEncoder", [f"texts_{n}"], [f"place_{n}"], domain=_ML, **keys))
+        nodes.append(make("Equal", [f"place_{n}", f"known_{n}"], [f"same_{n}"]))
+        nodes.append(make("Cast", [f"same_{n}"], [f"indicators_{n}"], to=kind))
+        parts.append(f"indicators_{n}")
+    order = known.order_of_features()
+    constants.append(constant(np.array(order), "order"))
+    nodes.append(make("Concat", parts, ["joined"], axis=1))
+    nodes.append(make("Gather", ["joined", "order"], ["features"], axis=1))
+    return inputs, nodes, constants, "features"
+
+
+def onnx_front(
+    onnx: ModuleType, front: Sequence[Step], precision: Precision, last: str
+) -> tuple[list[Exported], list[Exported], str]:
+    """Return the nodes and constants of steps behind `last`, and the name of what comes out."""
+    make, constant = onnx.helper.make_node, onnx.numpy_helper.from_array
+    nodes = []
     constants = [constant(np.array(np.finfo(precision).tiny, precision), "tiny")] if front else []
     for n, step in enumerate(front):
         if step["matrix"] is not None:
@@ -61,13 +109,19 @@ def onnx_front(
     return nodes, constants, last
 
 
-def torch_front(torch: ModuleType, front: Sequence[Step], precision: Precision) -> list[Exported]:
-    """Return the layers of steps, frozen."""
+def torch_front(
+    torch: ModuleType, known: Preparation | None, front: Sequence[Step], precision: Precision
+) -> list[Exported]:
+    """Return the layers before a map, frozen."""
+    layers = list[Exported]()
+    if known is not None and (known.fills or known.categories):
+        from mdaml.io.torch_layers import Columns
+
+        layers.append(Columns(known, torch.tensor(known.fill_values().astype(precision))))
     if not front:
-        return []
+        return layers
     from mdaml.io.torch_layers import RowNorm
 
-    layers = list[Exported]()
     for step in front:
         if step["matrix"] is not None:
             n_out, n_in = step["matrix"].shape

@@ -1,6 +1,8 @@
 """Words for messages about files; loads nothing, since messages come at any time."""
 
+import csv
 import errno
+import io
 import os
 import stat
 from collections.abc import Callable, Iterable
@@ -33,6 +35,15 @@ _WHILE_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, None)
 
 _MOST_NAMES = 20_000  # compared with a name that is none of them
 _LONGEST = 200  # letters of such a name
+_NO_ANSWER = frozenset(
+    (
+        *("can't say", "can't tell", "cannot say", "cannot tell", "dk", "do not know"),
+        *("don't know", "dont know", "i do not know", "i don't know", "i'm not sure", "idk"),
+        *("no answer", "no idea", "no opinion", "not answered", "not known", "not sure", "pass"),
+        *("prefer not to say", "refused", "skip", "skipped", "unanswered", "unknown"),
+        *("unlabeled", "unlabelled", "unsure"),
+    )
+)
 
 
 def name_argument(name: str, value: str) -> str:
@@ -45,6 +56,27 @@ def name_argument(name: str, value: str) -> str:
     "drop='day'"
     """
     return f"{name}={value!r}" if value else f"{name}="
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names with commas between, those that hold one in quotation marks.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import join_names, split_names
+    >>> join_names(["mass", "length, mm"])
+    'mass,"length, mm"'
+    >>> split_names('mass, "length, mm"')
+    ['mass', 'length, mm']
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names that :func:`join_names` joined."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 def find_meant(name: str, known: Iterable[str]) -> str | None:
@@ -63,6 +95,38 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a question for what was meant, to be added to a message, or nothing."""
     meant = find_meant(name, known)
     return f" Did you mean {meant!r}?" if meant else ""
+
+
+def is_no_answer(text: str) -> bool:
+    """Say whether a text says that someone has no answer, such as "don't know".
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import is_no_answer
+    >>> is_no_answer("Don’t know"), is_no_answer("left")
+    (True, False)
+    """
+    plain = text.casefold().replace("’", "'").replace("_", " ").replace("-", " ")
+    return " ".join(plain.split()).rstrip(".?!") in _NO_ANSWER
+
+
+def describe_twins(names: Iterable[str]) -> str:
+    """Return a question about names that differ in capitals or spaces only, or nothing.
+
+    Examples
+    --------
+    >>> from mdaml.io.messages import describe_twins
+    >>> describe_twins(["gold", "Gold", "silver"])
+    "'Gold' and 'gold'. Did you mean the same? Then write them alike."
+    """
+    alike: dict[str, list[str]] = {}
+    for name in sorted(names):
+        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    twins = [" and ".join(map(repr, group)) for group in alike.values() if len(group) > 1]
+    if not twins:
+        return ""
+    more = f" and {len(twins) - 5} more" if len(twins) > 5 else ""
+    return f"{', '.join(twins[:5])}{more}. Did you mean the same? Then write them alike."
 
 
 def shorten(text: str, most: int = 200) -> str:

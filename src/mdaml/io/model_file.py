@@ -49,7 +49,7 @@ _MAX_DEPTH = 16
 
 
 def write_model(
-    path: str | os.PathLike[str], model: BaseEstimator, *, compact: bool = False
+    path: str | os.PathLike[str], model: BaseEstimator, *, compact: bool = True
 ) -> None:
     """Write a fitted model; see ``MahalanobisTransformer.save``.
 
@@ -58,7 +58,7 @@ def write_model(
     path : str or path
         The file, replaced only once the new one is complete.
     model : fitted estimator of mdaml
-    compact : bool, default=False
+    compact : bool, default=True
         Leave out attributes of :data:`TRAINING_ONLY`.
 
     Examples

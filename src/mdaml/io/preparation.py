@@ -1,13 +1,18 @@
-"""How columns of a table become features: empty cells, categories, and what a model remembers."""
+"""How columns of a table become features: empty cells, categories, and what a model remembers.
 
-from collections.abc import Mapping, Sequence
+A table is first a matrix of one number for each cell: numbers as they are, categories by their
+place in the list of the known ones, -1 where they are not known, and NaN where a cell is empty.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mdaml._typing import Array, BoolArray, FloatArray
-from mdaml.io.messages import Naming
+from mdaml._validation import warn
+from mdaml.io.messages import Naming, describe_twins, join_names, shorten, suggest_name
 
 Texts: TypeAlias = Array  # Python strings
 
@@ -18,6 +23,7 @@ MISSING = (
 )
 RULES = ("error", "drop", "median")
 _MAX_CATEGORIES = 100
+_UNKNOWN = -1.0  # in place of a category
 
 
 @dataclass(frozen=True)
@@ -32,14 +38,19 @@ class Preparation:
         Whether these names are the table's own.
     id_column, label_column : str or None
         Columns of a table with names that hold ids and labels.
-    missing : {"error", "drop", "median"}
+    missing : {"error", "drop", "median", "fill"}
         What happens to empty cells: the table is refused, the row is left out, or the cell gets the
-        median of its column in the table of the fit, a category the most frequent one.
+        median of its column in the table of the fit, a category the most frequent one; or what
+        `fills` has for its column, and is refused where that has nothing.
     fills : mapping of str to float or str
-        Medians and most frequent categories by column.
+        What empty cells are filled with, by column.
     categories : mapping of str to sequence of str
-        The known categories of columns that hold categories, in alphabetical order. Each becomes a
-        feature of zeros and ones; of two, only the second. Others are none of them: all zeros.
+        The known categories of columns that hold categories. Each becomes a feature of zeros and
+        ones; of two, only the second. Others are none of them: all zeros.
+    both : bool
+        Whether two categories become two features.
+    unknown : {"ignore", "error"}
+        Whether a category that is not known is refused.
     """
 
     columns: tuple[str, ...]
@@ -49,6 +60,8 @@ class Preparation:
     missing: str = "error"
     fills: Mapping[str, float | str] = field(default_factory=dict)
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    both: bool = False
+    unknown: str = "ignore"
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -68,6 +81,19 @@ class Preparation:
             )
         )
 
+    def find_places(self, name: str) -> range:
+        """Return the places of the categories of a column that become features."""
+        return range(
+            len(self.categories[name]) - len(self._indicated(name)), len(self.categories[name])
+        )
+
+    def order_of_features(self) -> list[int]:
+        """Return where each feature is if all numbers come first, and the categories behind."""
+        is_number = [name not in self.categories for name in self.columns]
+        widths = [1 if n in self.numeric else len(self.find_places(n)) for n in self.columns]
+        behind = np.repeat(~np.array(is_number), widths)
+        return np.argsort(np.argsort(behind, kind="stable")).tolist()
+
     def learn(self, X: FloatArray, texts: Mapping[str, Texts], naming: Naming) -> "Preparation":
         """Return a preparation with the categories of a table and what its gaps are filled with."""
         categories = {name: _list_categories(name, cells, naming) for name, cells in texts.items()}
@@ -75,7 +101,7 @@ class Preparation:
         if self.missing == "median":
             for name, cells in zip(self.numeric, X.T, strict=True):
                 if np.isnan(cells).all():
-                    drop = naming("drop", name)
+                    drop = naming("drop", join_names([name]))
                     raise ValueError(f"column {name!r} has no value at all. Pass {drop}.")
                 fills[name] = float(np.nanmedian(cells))
             for name, cells in texts.items():
@@ -84,42 +110,122 @@ class Preparation:
         return replace(self, categories=categories, fills=fills)
 
     def find_gaps(self, X: FloatArray, texts: Mapping[str, Texts]) -> BoolArray:
-        """Return the rows that have an empty cell."""
-        return np.any([np.isnan(X).any(axis=1), *(cells == "" for cells in texts.values())], axis=0)
+        """Return the rows that have an empty cell which is not filled."""
+        kept = [name not in self.fills for name in self.numeric]
+        unfilled = [cells == "" for name, cells in texts.items() if name not in self.fills]
+        return np.any([np.isnan(X[:, kept]).any(axis=1), *unfilled], axis=0)
 
-    def fill(
-        self, X: FloatArray, texts: Mapping[str, Texts]
-    ) -> tuple[FloatArray, dict[str, Texts], int]:
-        """Return numbers and texts without gaps, and how many there were."""
-        gaps = np.isnan(X)
-        n_filled = int(gaps.sum())
-        if n_filled:
-            medians = np.array([self.fills[name] for name in self.numeric])
-            X = np.where(gaps, medians, X)
-        filled = {}
-        for name, cells in texts.items():
-            n_filled += int(np.sum(cells == ""))
-            filled[name] = np.where(cells == "", self.fills[name], cells)
-        return X, filled, n_filled
+    def join(self, X: FloatArray, texts: Mapping[str, Texts]) -> FloatArray:
+        """Return one number for each cell, given columns of numbers and of texts."""
+        if not self.categories:
+            return X
+        numbers = iter(X.T)
+        return np.column_stack(
+            [
+                self._to_places(name, texts[name]) if name in self.categories else next(numbers)
+                for name in self.columns
+            ]
+        )
 
-    def encode(self, X: FloatArray, texts: Mapping[str, Texts]) -> tuple[FloatArray, int]:
+    def read(self, X: Any) -> FloatArray:
+        """Return one number for each cell of a data frame, or of an array of these columns.
+
+        Columns of a frame are found by their names if the preparation knows them.
+        """
+        cells = zip(self.columns, self._take_columns(X), strict=True)
+        single = getattr(X, "dtype", None) == np.float32
+        return np.column_stack(
+            [
+                self._to_places(name, map(to_text, column.tolist()))
+                if name in self.categories
+                else _to_numbers(name, column)
+                for name, column in cells
+            ]
+        ).astype(np.float32 if single else np.float64, copy=False)
+
+    def apply(self, X: Any) -> FloatArray:
+        """Return the features of a data frame, or of an array of these columns; see `read`."""
+        cells = self.read(X)
+        gaps = np.isnan(cells) & np.array([name not in self.fills for name in self.columns])
+        if gaps.any():
+            row, place = np.argwhere(gaps)[0].tolist()
+            raise ValueError(
+                f"Row {row} (from 0) has an empty cell in column {self.columns[place]!r}; "
+                f"{gaps.sum()} such cells are not filled in. Fill them in, leave these rows out, "
+                "or fit again with something to fill in (mdaml fit --missing median)."
+            )
+        return self.encode(self.fill(cells)[0])[0]
+
+    def fill(self, cells: FloatArray) -> tuple[FloatArray, int]:
+        """Return cells whose gaps are filled in, where that is known, and how many there were."""
+        gaps = np.isnan(cells)
+        if not gaps.any():
+            return cells, 0
+        filled = np.where(gaps, self.fill_values(), cells).astype(cells.dtype, copy=False)
+        return filled, int(gaps.sum())
+
+    def fill_values(self) -> FloatArray:
+        """Return what each column is filled with, as a number; NaN where there is nothing."""
+        values: dict[str, Any] = {
+            name: self.categories[name].index(str(value)) if name in self.categories else value
+            for name, value in self.fills.items()
+        }
+        return np.array([values.get(name, np.nan) for name in self.columns], np.float64)
+
+    def encode(self, cells: FloatArray) -> tuple[FloatArray, int]:
         """Return the features, and the number of cells whose category is not known."""
         if not self.categories:
-            return X, 0
-        numbers = dict(zip(self.numeric, X.T, strict=True))
+            return cells, 0
         features, n_unknown = list[Array](), 0
+        for name, column in zip(self.columns, cells.T, strict=True):
+            if name not in self.categories:
+                features.append(column)
+                continue
+            known = self.categories[name]
+            unknown = column == _UNKNOWN
+            if self.unknown == "error" and unknown.any():
+                raise ValueError(
+                    f"Row {int(unknown.argmax())} (from 0): column {name!r} holds a category that "
+                    f"the model does not know; it knows {shorten(', '.join(known))}."
+                )
+            n_unknown += int(unknown.sum())
+            features += [column == place for place in self.find_places(name)]
+        return np.column_stack(features).astype(cells.dtype, copy=False), n_unknown
+
+    def _to_places(self, name: str, texts: Iterable[str]) -> FloatArray:
+        """Return the place of each category among the known, -1 for others, NaN for none."""
+        places: dict[str, float] = {text: n for n, text in enumerate(self.categories[name])}
+
+        def find(text: str) -> float:
+            if text not in places:  # found once: the same categories occur in many rows
+                plain = text.strip()
+                empty = places.get("", np.nan)
+                places[text] = empty if plain in MISSING else places.get(plain, _UNKNOWN)
+            return places[text]
+
+        return np.array([find(text) for text in texts], np.float64)
+
+    def _take_columns(self, X: Any) -> list[Array]:
+        """Return the columns of a frame or array, in our order."""
+        names = _list_names(X)
+        if names is None or not self.is_named:
+            shape = np.shape(X)
+            if len(shape) != 2 or shape[1] != len(self.columns):
+                wanted = shorten(", ".join(self.columns))
+                raise ValueError(
+                    f"X must have the {len(self.columns)} columns of the fit ({wanted}), got shape "
+                    f"{shape}."
+                )
+            return [_take(X, place) for place in range(len(self.columns))]
         for name in self.columns:
-            if name in self.categories:
-                cells = texts[name]
-                features += [cells == value for value in self._indicated(name)]
-                n_unknown += int(np.sum(~np.isin(cells.astype(str), self.categories[name])))
-            else:
-                features.append(numbers[name])
-        return np.column_stack(features).astype(np.float64), n_unknown
+            if name not in names:
+                meant = suggest_name(name, names)
+                raise ValueError(f"X has no column {name!r}, which the model needs.{meant}")
+        return [_take(X, names.index(name)) for name in self.columns]
 
     def _indicated(self, name: str) -> Sequence[str]:
         known = self.categories[name]
-        return known[1:] if len(known) == 2 else known
+        return known[1:] if len(known) == 2 and not self.both else known
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values that a model file can hold."""
@@ -144,6 +250,7 @@ def _is_consistent(known: Preparation) -> bool:
     """Return whether values of a file have the right types, and fit together."""
     kinds = {name: str if name in known.categories else float for name in known.columns}
     texts = [known.columns, *known.categories.values()]
+    text_fills = set(known.fills) & set(known.categories)
     return (
         all(isinstance(text, str) for group in texts for text in group)
         and not any(isinstance(group, str) for group in texts)
@@ -151,16 +258,24 @@ def _is_consistent(known: Preparation) -> bool:
             name is None or isinstance(name, str) for name in (known.id_column, known.label_column)
         )
         and isinstance(known.is_named, bool)
-        and known.missing in RULES
+        and isinstance(known.both, bool)
+        and known.unknown in ("ignore", "error")
+        and known.missing in (*RULES, "fill")
         and set(known.categories) <= set(known.columns)
-        and set(known.fills) == (set(known.columns) if known.missing == "median" else set())
+        and set(known.fills) <= set(known.columns)
+        and (known.missing in ("median", "fill") or not known.fills)
+        and (known.missing != "median" or set(known.fills) == set(known.columns))
         and all(type(value) is kinds[name] for name, value in known.fills.items())
+        and all(known.fills[name] in known.categories[name] for name in text_fills)
     )
 
 
 def _list_categories(name: str, cells: Texts, naming: Naming) -> tuple[str, ...]:
     known = tuple(np.unique(cells[cells != ""].astype(str)).tolist())
-    setting, drop = naming("categorical", name), naming("drop", name)
+    setting, drop = (naming(each, join_names([name])) for each in ("categorical", "drop"))
+    twins = describe_twins(known)
+    if twins:
+        warn(f"Column {name!r} holds categories that differ in capitals or spaces only: {twins}")
     if len(known) > _MAX_CATEGORIES:
         raise ValueError(
             f"{setting}: there are {len(known)} different values, such as {known[0]!r}; at most "
@@ -169,3 +284,48 @@ def _list_categories(name: str, cells: Texts, naming: Naming) -> tuple[str, ...]
     if len(known) < 2:
         raise ValueError(f"{setting}: all rows have the same value. Pass {drop} instead.")
     return known
+
+
+def _list_names(X: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame of any library, None for an array."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None else [str(name) for name in names]
+
+
+def _take(X: Any, place: int) -> Array:
+    """Return a column of a data frame of any library, or of an array."""
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, place])
+    if hasattr(X, "column_names"):  # PyArrow
+        return np.asarray(X.column(place))
+    return np.asarray(X[:, place] if hasattr(X, "shape") else [row[place] for row in X])
+
+
+def to_text(value: object) -> str:
+    """Return a category as text; whole numbers alike in every type, nothing where there is none."""
+    if isinstance(value, str):
+        return value
+    if value is None or str(value) in ("nan", "<NA>", "NaT"):
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _to_numbers(name: str, column: Array) -> FloatArray:
+    """Return a column of numbers, NaN where there is none."""
+    if column.dtype.kind in "mM":
+        raise ValueError(f"Column {name!r} holds dates, but the model was fitted to numbers there.")
+    try:
+        return column.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    numbers = np.empty(len(column))
+    for row, value in enumerate(column.tolist()):
+        text = to_text(value).strip()
+        try:
+            numbers[row] = np.nan if text in MISSING else float(text)
+        except ValueError:
+            raise ValueError(
+                f"Column {name!r} must hold numbers, as in the fit; got {shorten(text)!r} in row "
+                f"{row} (from 0)."
+            ) from None
+    return numbers

@@ -9,14 +9,20 @@ import numpy as np
 
 from mdaml.io.columns import CONTINUOUS, Table, Wanted
 from mdaml.io.formats import get_suffix, is_date, is_fraction, is_number
-from mdaml.io.messages import shorten
+from mdaml.io.messages import join_names, shorten
 from mdaml.io.preparation import MISSING
 from mdaml.io.texts import COLUMN_SUFFIXES, read_texts
 
 _MAX_SHOWN = 12  # columns
 _MAX_ROWS = 1_000_000  # looked at after the first problem
 _FEW = 20  # values that a column of categories may have to be proposed as one
-_WORDS = {"text": "Text", "dates": "Dates", "empty": "Empty cells", "fraction": "Labels"}
+_WORDS = {
+    "text": "Text",
+    "dates": "Dates",
+    "empty": "Empty cells",
+    "again": "Repeated ids",
+    "fraction": "Labels",
+}
 
 
 @dataclass
@@ -29,6 +35,13 @@ class _WrongCells:
     cell: str
     n: int = 0
     values: set[str] = field(default_factory=set)
+    before: int = 0  # the line of the same id
+
+    def add(self, cell: str) -> None:
+        """Count one more such cell."""
+        self.n += 1
+        if len(self.values) <= _FEW:
+            self.values.add(cell)
 
 
 def report_problems(
@@ -51,7 +64,8 @@ def report_problems(
     """
     lines, found, n_rows = _scan(table, names, wanted, n_skipped, decimal)
     found.sort(key=lambda each: (each.line, names.index(each.name)))
-    lines += [_describe(each, table, n_rows) for each in found[:_MAX_SHOWN]]
+    of_cells = [_describe(each, table, n_rows) for each in found[:_MAX_SHOWN]]
+    n_of_cells, lines = len(of_cells), lines + of_cells
     n_problems = len(lines) + max(0, len(found) - _MAX_SHOWN)
     if n_problems > len(lines):
         lines.append(f"… and {n_problems - len(lines)} more problems")
@@ -62,7 +76,7 @@ def report_problems(
     if len(lines) == 1 and len(remedies) <= 1:
         advice = "".join(remedies).partition(": ")[2]
         return f"{lines[0]}. {advice[:1].upper()}{advice[1:]}".rstrip()
-    proposal = "" if is_fitted else _propose(found, table)
+    proposal = "" if is_fitted else _propose(found, table, n_rows, n_other=len(lines) - n_of_cells)
     return "\n".join([*lines, *remedies, f"{table.path}: {n_problems} problems.{proposal}"])
 
 
@@ -92,12 +106,11 @@ def _scan(
         cells = dict(zip(names, columns, strict=True))
         if table.id_column is not None:
             ids = [cell.strip() for cell in cells[table.id_column]]
-            _check_ids(table, lines, ids, first_ids if wanted.distinct_ids else None, problems)
+            _check_ids(table, lines, ids, problems)
+            if wanted.distinct_ids and wanted.duplicates == "error":
+                _find_repeats(table.id_column, lines, ids, first_ids, found)
         for name, kind, line, cell in _find_wrong_cells(table, lines, cells, decimal):
-            wrong = found.setdefault((name, kind), _WrongCells(name, kind, line, cell))
-            wrong.n += 1
-            if len(wrong.values) <= _FEW:
-                wrong.values.add(cell)
+            found.setdefault((name, kind), _WrongCells(name, kind, line, cell)).add(cell)
         if n_rows > _MAX_ROWS:
             break
     of_lines = []
@@ -114,20 +127,27 @@ def _scan(
 
 
 def _check_ids(
-    table: Table,
+    table: Table, lines: Sequence[int], ids: Sequence[str], problems: dict[str, str]
+) -> None:
+    """Note the first id that is empty."""
+    for line, name in zip(lines, ids, strict=True):
+        if not name:
+            where = locate(table.path, line)
+            problems.setdefault("empty", f"{where}: the id, column {table.id_column!r}, is empty")
+
+
+def _find_repeats(
+    column: str,
     lines: Sequence[int],
     ids: Sequence[str],
-    first: dict[str, int] | None,
-    problems: dict[str, str],
+    first: dict[str, int],
+    found: dict[tuple[str, str], _WrongCells],
 ) -> None:
-    """Note the first id that is empty, and the first that was there before if ids must differ."""
+    """Note all ids that were there before."""
     for line, name in zip(lines, ids, strict=True):
-        where = locate(table.path, line)
-        if not name:
-            problems.setdefault("empty", f"{where}: the id, column {table.id_column!r}, is empty")
-        elif first is not None and (before := first.setdefault(name, line)) != line:
-            text = f"{where}: the id {_quote(name)} was there before, at "
-            problems.setdefault("again", f"{text}{locate(table.path, before)}. Ids must differ")
+        if name and (before := first.setdefault(name, line)) != line:
+            new = _WrongCells(column, "again", line, name, before=before)
+            found.setdefault((column, "again"), new).add(name)
 
 
 def _find_wrong_cells(
@@ -135,7 +155,7 @@ def _find_wrong_cells(
 ) -> Iterator[tuple[str, str, int, str]]:
     """Yield column, kind of problem, line and cell for each cell that cannot be used."""
     assert table.preparation is not None
-    may_be_empty = table.preparation.missing != "error"
+    rule, fills = table.preparation.missing, table.preparation.fills
     words = ("true", "false") if get_suffix(table.path, COLUMN_SUFFIXES) else ()
     for name in (*table.features, *table.preparation.categories):
         by_text = name in table.preparation.categories
@@ -144,7 +164,7 @@ def _find_wrong_cells(
         for line, raw in zip(lines, cells[name], strict=True):
             cell = raw.strip()
             if cell in MISSING:
-                if not may_be_empty:
+                if rule == "error" or (rule == "fill" and name not in fills):
                     yield name, "empty", line, cell
             elif not by_text and not is_number(cell, decimal) and cell not in words:
                 yield name, "dates" if is_date(cell) else "text", line, cell
@@ -178,6 +198,13 @@ def _describe(wrong: _WrongCells, table: Table, n_rows: int) -> str:
     if wrong.kind == "empty":
         what = f": {wrong.cell!r} counts as an empty cell" if wrong.cell else ": empty cell"
         return f"{where}{what}{count}"
+    if wrong.kind == "again":
+        again = (
+            f"the id {_quote(wrong.cell)} was there before, at {locate(table.path, wrong.before)}"
+        )
+        few = ", ".join(map(_quote, sorted(wrong.values)[:5]))
+        more = f" ({wrong.n} rows repeat an id: {few}{' …' * (len(wrong.values) > 5)})"
+        return f"{locate(table.path, wrong.line)}: {again}. Ids must differ{more * (wrong.n > 1)}"
     if wrong.kind == "fraction":
         return f"{where} (the labels) holds continuous values, such as {wrong.cell}{count}"
     if wrong.kind in ("dates", "text"):
@@ -200,9 +227,12 @@ def _list_remedies(
 
 
 def _find_remedy(kind: str, name: str, table: Table, names: Sequence[str], is_fitted: bool) -> str:
-    ask = table.naming
+    ask, listed = table.naming, join_names([name])
     if kind == "fraction":
         return CONTINUOUS
+    if kind == "again":
+        keep = ask("duplicates", "drop")
+        return f"correct them, or pass {keep} to keep only the first row of each id."
     if kind == "empty" and is_fitted:
         again = ask("missing", "")
         return f"the model was fitted without any; fill them in, or fit it again with {again}."
@@ -216,29 +246,45 @@ def _find_remedy(kind: str, name: str, table: Table, names: Sequence[str], is_fi
     if kind == "dates":
         return (
             "dates are not numbers. Add a column such as days since the first date, and pass "
-            f"{ask('drop', name)}."
+            f"{ask('drop', listed)}."
         )
     header = ""
     if any(is_number(each) for each in names):
         header = " Line 1 is taken for the header; if it is none, add one."
     return (
         f"if it names the rows, pass {ask('id_column', name)}; if it is their class, "
-        f"{ask('label_column', name)}; if it holds categories, {ask('categorical', name)}; "
-        f"{ask('drop', name)} leaves it out.{header}"
+        f"{ask('label_column', name)}; if it holds categories, {ask('categorical', listed)}; "
+        f"{ask('drop', listed)} leaves it out.{header}"
     )
 
 
-def _propose(found: Sequence[_WrongCells], table: Table) -> str:
-    """Return settings with which the table can be read."""
+def _propose(found: Sequence[_WrongCells], table: Table, n_rows: int, n_other: int) -> str:
+    """Return settings with which the table can be read, or with which the rest of it can."""
+    n_gaps = {each.name: each.n for each in found if each.kind == "empty"}
     texts = [each for each in found if each.kind == "text"]
-    categories = [each.name for each in texts if len(each.values) <= _FEW]
+    categories = [
+        each.name
+        for each in texts
+        # At least two, few, and no numbers among them, of which there may be many more.
+        if 1 < len(each.values) <= _FEW and each.n + n_gaps.get(each.name, 0) == n_rows
+    ]
     dropped = [each.name for each in found if each.kind == "dates"]
-    dropped += [each.name for each in texts if len(each.values) > _FEW]
+    dropped += [each.name for each in texts if each.name not in categories]
+    dropped += [name for name, n in n_gaps.items() if n == n_rows]
     settings = [
-        table.naming(setting, ",".join(dict.fromkeys(names)))
+        table.naming(setting, join_names(dict.fromkeys(names)))
         for setting, names in (("categorical", categories), ("drop", dropped))
         if names
     ]
-    if any(each.kind == "empty" for each in found):
+    if set(n_gaps) - set(dropped):
         settings.append(table.naming("missing", "median"))
-    return f" With these options it can be read: {' '.join(settings)}" if settings else ""
+    if any(each.kind == "again" for each in found):
+        settings.append(table.naming("duplicates", "drop"))
+    preparation = table.preparation
+    if not settings or (preparation is not None and set(preparation.columns) <= set(dropped)):
+        return ""
+    is_whole = not n_other and not any(each.kind in ("wrong", "fraction") for each in found)
+    when = (
+        "With these options it" if is_whole else "Correct the others; with these options the rest"
+    )
+    return f" {when} can be read: {' '.join(settings)}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mdaml._typing import Array
+from mdaml._typing import Array, BoolArray
 from mdaml.io.columns import Table, Wanted, choose_columns
 from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix, is_date, is_number
 from mdaml.io.messages import check_readable
@@ -113,21 +113,16 @@ def _read_raw(path: Path, wanted: Wanted) -> Iterator[Table]:
 
 def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
     """Return the block with features in place of columns."""
-    X, texts, changes = block.X, block.texts, {}
-    gaps = preparation.find_gaps(X, texts)
-    if preparation.missing == "drop" and block.ids is None:
-        # Comparisons name rows by their place in the file.
-        block = replace(
-            block, ids=np.arange(n_before, n_before + len(X)).astype(str).astype(object)
-        )
-    if preparation.missing == "drop" and gaps.any():
-        keep, changes["rows left out"] = ~gaps, int(gaps.sum())
-        ids, labels = (None if part is None else part[keep] for part in (block.ids, block.labels))
-        block = replace(block, ids=ids, labels=labels)
-        X, texts = np.asarray(X)[keep], {name: cells[keep] for name, cells in texts.items()}
-    elif preparation.missing == "median" and gaps.any():
-        X, texts, changes["cells filled in"] = preparation.fill(X, texts)
-    X, changes["cells of unknown categories"] = preparation.encode(X, texts)
+    if preparation.missing == "drop":
+        if block.ids is None:  # comparisons name rows by their place in the file
+            numbers = np.arange(n_before, n_before + len(block.X))
+            block = replace(block, ids=numbers.astype(str).astype(object))
+        gaps = preparation.find_gaps(block.X, block.texts)
+        block = _select(block, ~gaps, "rows left out")
+    changes = dict(block.changes)
+    cells = preparation.join(block.X, block.texts)
+    cells, changes["cells filled in"] = preparation.fill(cells)
+    X, changes["cells of unknown categories"] = preparation.encode(cells)
     changes = {what: n for what, n in changes.items() if n}
     names = preparation.features
     return replace(block, X=X, texts={}, features=names, preparation=preparation, changes=changes)
@@ -137,7 +132,7 @@ def _check_block(block: Table) -> None:
     """Refuse a block with what cannot be prepared; what it is will be looked for."""
     preparation = _get_preparation(block)
     is_bad = np.isinf(block.X).any() or (block.ids is not None and not all(block.ids))
-    if preparation.missing == "error":
+    if preparation.missing in ("error", "fill"):
         is_bad |= preparation.find_gaps(block.X, block.texts).any()
     if is_bad:
         raise ValueError("some cells cannot be used")
@@ -178,12 +173,31 @@ def _to_blocks(
         if batch.num_rows:
             block = _to_block(table, batch, trim=trim)
             _check_block(block)
-            if wanted.distinct_ids and block.ids is not None:
-                n_before = len(seen)
-                seen.update(block.ids.tolist())
-                if len(seen) < n_before + batch.num_rows:
-                    raise ValueError("an id is there twice")
-            yield block
+            yield _check_repeats(block, wanted, seen)
+
+
+def _check_repeats(block: Table, wanted: Wanted, seen: set[str]) -> Table:
+    """Return the block without rows whose id was there before, or refuse them."""
+    if not wanted.distinct_ids or block.ids is None:
+        return block
+    n_before = len(seen)
+    ids = block.ids.tolist()
+    # A set has no element twice: the first row of an id is the one that makes it grow.
+    keep = [name not in seen and seen.add(name) is None for name in ids]  # type: ignore[func-returns-value]
+    n_again = len(ids) - (len(seen) - n_before)
+    if n_again and wanted.duplicates == "error":
+        raise ValueError(f"the id {ids[keep.index(False)]!r} is there twice")
+    return _select(block, np.array(keep), "rows of repeated ids left out") if n_again else block
+
+
+def _select(block: Table, keep: BoolArray, what: str) -> Table:
+    """Return some rows of a block; the number of others is noted."""
+    ids, labels = (None if part is None else part[keep] for part in (block.ids, block.labels))
+    texts = {name: cells[keep] for name, cells in block.texts.items()}
+    changes = {**block.changes, what: int(np.sum(~keep))}
+    return replace(
+        block, X=np.asarray(block.X)[keep], ids=ids, labels=labels, texts=texts, changes=changes
+    )
 
 
 def _detect(path: Path) -> TextFormat:
@@ -320,7 +334,7 @@ def _read_npy(path: Path, wanted: Wanted) -> Iterator[Table]:
         path, names, replace(wanted, id_column=None, label_column=None), named=False
     )
     table = replace(table, id_column=wanted.id_column, label_column=wanted.label_column)
-    is_float = array.dtype in (np.float32, np.float64)
+    is_float, seen = array.dtype in (np.float32, np.float64), set[str]()
     for start in range(0, len(array), BLOCK_ROWS):
         rows = slice(start, start + BLOCK_ROWS)
         X = array[rows] if is_float else np.array(array[rows], np.float64)
@@ -330,6 +344,11 @@ def _read_npy(path: Path, wanted: Wanted) -> Iterator[Table]:
             _check_block(block)
         except ValueError:
             raise ValueError(_describe_npy_fault(block, start, wanted)) from None
+        try:
+            block = _check_repeats(block, wanted, seen)
+        except ValueError as error:
+            keep = wanted.naming("duplicates", "drop")
+            raise ValueError(f"{path}: {error}. Correct it, or pass {keep}.") from None
         yield block
 
 

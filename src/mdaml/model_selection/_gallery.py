@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml.constraints.labels import find_labelled
+from mdaml.constraints.labels import find_labelled, to_labels
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.search import nearest_in_blocks, nearest_others, nearest_rows_on
 
@@ -107,7 +107,7 @@ class Search:
 
 def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any], IntArray]:
     """Return the mapped samples that have a label, their labels, and their rows."""
-    Y, labels = map_samples(metric, X), np.asarray(y)
+    Y, labels = map_samples(metric, X), to_labels(y)
     if labels.shape != (len(Y),):
         raise ValueError(
             f"y must hold one label for each of the {len(Y)} rows of X, got shape {labels.shape}."
@@ -115,5 +115,5 @@ def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[A
     known = find_labelled(labels)
     Y, labels = Y[known], labels[known]
     if len(labels) == 0:
-        raise ValueError("No point has a label: all are -1.")
+        raise ValueError("No point has a label: all are -1 or empty.")
     return Y, labels, np.flatnonzero(known)

@@ -27,7 +27,7 @@ from mdaml.constraints.arguments import (
     check_supervision,
     constraints_of,
 )
-from mdaml.constraints.labels import Classes, find_labelled
+from mdaml.constraints.labels import Classes, check_labels, find_labelled, to_labels
 from mdaml.constraints.names import get_index
 from mdaml.estimators import MDaML
 from mdaml.estimators.posing import choose_row, place, pose
@@ -201,9 +201,14 @@ def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     n_points = samples.shape[0] if samples.ndim else 0
     if y is None:
         return samples, constraints_of(n_points, names=get_index(samples), **given)
-    labels = np.asarray(y)
+    labels = to_labels(y)
     check_consistent_length(samples, labels)
-    return samples, labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    labels = labels.ravel() if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.dtype == object and labels.ndim == 1:  # -1 among texts, which have no order
+        rows, codes = check_labels("MetricSearchCV", labels)
+        labels = np.full(len(labels), -1)
+        labels[rows] = codes
+    return samples, labels
 
 
 def fit(estimator: Any, X: Any, truth: Any) -> Any:

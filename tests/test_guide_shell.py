@@ -1,0 +1,112 @@
+"""Pages of the guide that go from a raw file to a served result, in Python and by the shell."""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from pages import TolerantChecker, run_page
+from typer.testing import CliRunner
+
+from mdaml.cli import build_app
+
+pytestmark = pytest.mark.needs("pyarrow")
+GUIDE = Path(__file__).parents[1] / "docs" / "guide"
+# All that scripts of the page on serving can import, beside Python's own library.
+ALLOWED = {"serve.py": ("numpy", "onnxruntime"), "plain.py": ("numpy",)}
+
+
+def sessions(page):
+    """Yield commands and what the page shows of their output."""
+    for block in re.findall(r"^```console\n(.*?)^```", page, re.S | re.M):
+        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, shown = part.partition("\n")
+            yield shlex.split(command), shown
+
+
+def is_shown(shown, printed):
+    """Say whether lines were printed as shown; a line of three dots stands for any number."""
+    lines, is_free = iter(printed.splitlines()), False
+    for wanted in shown.splitlines():
+        if wanted == "...":
+            is_free = True
+            continue
+        wanted = wanted.replace("<BLANKLINE>", "")
+        for line in lines:
+            if TolerantChecker().check_output(f"{wanted}\n", f"{line}\n", doctest.ELLIPSIS):
+                break
+            if not is_free:
+                return False
+        else:
+            return False
+        is_free = False
+    return is_free or next(lines, None) is None
+
+
+def run_alone(script, folder):
+    """Run a script in an environment that has only the packages that the page names."""
+    site = folder / f"only-{Path(script).stem}"
+    site.mkdir()
+    for package in ALLOWED[script]:
+        home = Path(find_spec(package).origin).parent
+        for name in (package, f"{package}.libs"):
+            if (home.parent / name).exists():
+                (site / name).symlink_to(home.parent / name)
+    code = f"import runpy, sys; sys.path.insert(0, {str(site)!r}); runpy.run_path({script!r})"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    refused = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code.replace("runpy.run", "import sklearn; runpy.run")],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode, "scikit-learn can be imported there"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_shell(words, folder):
+    if words[0] == "python":
+        return run_alone(words[1], folder)
+    result = CliRunner().invoke(build_app(), words[1:])
+    return result.stdout if result.exit_code == 0 else result.stderr
+
+
+@pytest.mark.parametrize("name", ["messy_table", "paper_method"])
+def test_the_shell_prints_what_the_page_shows(name, monkeypatch, tmp_path):
+    check(name, monkeypatch, tmp_path)
+
+
+@pytest.mark.needs("onnxruntime")
+def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_path):
+    check("serving", monkeypatch, tmp_path)
+
+
+def check(name, monkeypatch, folder):
+    monkeypatch.chdir(folder)
+    page = GUIDE.joinpath(f"{name}.md")
+    assert run_page(page).failed == 0
+    text = page.read_text()
+    scripts = re.findall(r"`(\w+\.py)` needs.*?```python\n(.*?)```", text, re.S)
+    for script, code in scripts:
+        Path(script).write_text(code)
+    assert {script for script, _ in scripts} == (set(ALLOWED) if name == "serving" else set())
+    ran = 0
+    for words, shown in sessions(text):
+        printed = run_shell(words, folder)
+        assert is_shown(shown, printed), f"$ {shlex.join(words)}\n{printed[:3000]}"
+        ran += 1
+    assert ran >= 3
