@@ -22,6 +22,7 @@ from mdaml.inspection._model import (
 from mdaml.inspection._persons import person_columns
 from mdaml.inspection._redundancy import implied, repeated
 from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.people._judging import find_views
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -190,10 +191,14 @@ def audit(
     near, far = compared_sq_dists(Y, given)
     satisfied = near < far
     if who is not None:
-        times, sides = (column_of(supervision, values) for values in (seconds, left))
+        named = {"seconds": seconds, "left": left}
+        more = {name: column_of(supervision, values) for name, values in named.items()}
         persons = Persons.from_who(column_of(supervision, who), supervision.n_constraints)
         margins = relative_margins(near, far)
-        return pandas.DataFrame(person_columns(given, satisfied, margins, persons, times, sides))
+        views = None
+        if not len(supervision.pairs):  # of a pair everybody has a threshold of their own
+            views = find_views(metric, X, supervision, persons)
+        return pandas.DataFrame(person_columns(given, supervision, margins, persons, views, more))
     if seconds is not None or left is not None:
         raise ValueError("seconds= and left= describe persons: pass who= too.")
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0
