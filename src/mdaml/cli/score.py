@@ -1,6 +1,6 @@
 """``mdaml score``: how good a model is on comparisons or labels, beside Euclidean distance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +8,14 @@ import numpy as np
 import typer
 
 from mdaml.cli import _options as options
-from mdaml.cli._inputs import KINDS, check_scored, choose_columns, list_files, read_inputs
+from mdaml.cli._inputs import (
+    KINDS,
+    AnswerFile,
+    check_scored,
+    choose_columns,
+    list_files,
+    read_inputs,
+)
 from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import convert_errors, run_command
 from mdaml.io.columns import Table
@@ -17,6 +24,13 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
     from mdaml.constraints import Constraints
+
+
+NAMES_OF_FORMS: dict[str | None, str] = {
+    "odd_one_out": "odd ones that are the farthest",
+    "picks": "picks that are among the nearest",
+    "rankings": "ranked couples in the right order",
+}
 
 
 def score(
@@ -29,6 +43,7 @@ def score(
     answer_columns: options.AnswerColumns = None,
     form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
+    who: options.Who = None,
     labels: options.Labels = None,
     neighbors: Annotated[
         int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
@@ -67,11 +82,43 @@ def score(
                 name: {key: measure(metric) for key, metric in metrics.items()}
                 for name, measure in _choose_measures(table, compared, neighbors).items()
             }
+            if compared is not None:
+                scores |= _score_forms(metrics, table, files, compared, who)
         screen.document["scores"] = scores
         screen.print_facts()
         screen.print()
         rows = [[name, *(f"{v:.4f}" for v in by.values())] for name, by in scores.items()]
         screen.print_table("Scores; 1 is best", ("score", *metrics), rows)
+
+
+def _score_forms(
+    metrics: "dict[str, BaseEstimator]",
+    table: Table,
+    files: Sequence[AnswerFile],
+    compared: "Constraints",
+    who: str | None,
+) -> dict[str, dict[str, float]]:
+    """Return scores of answers as what they are, each by the metric of who gave it, if known."""
+    from mdaml.constraints.forms.turning_back import turn_back
+    from mdaml.constraints.persons import column_of
+    from mdaml.people import PersonalMetrics
+
+    forms = {file.layout.form for file in files}
+    form = forms.pop() if len(forms) == 1 else None
+    # Comparisons that came as such are answers too, of interest if persons have their own metrics.
+    answers = turn_back(form, compared)
+    if answers is None or (form not in NAMES_OF_FORMS and who is None):
+        return {}
+    method, rows, first = answers
+    given = None if who is None else column_of(compared, who)[first]
+    scores = {}
+    for key, metric in metrics.items():
+        by_person = {}
+        if given is not None and isinstance(metric, PersonalMetrics):
+            by_person = {"who": given}
+        scores[key] = float(getattr(metric, method)(table.X, *rows, **by_person))
+    name = NAMES_OF_FORMS.get(form, "comparisons")
+    return {name if who is None else f"{name}, by who gave them": scores}
 
 
 def _choose_measures(

@@ -1,5 +1,6 @@
 """Who gave answers that can be relied on: a table with one row for each person."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,9 @@ _SURE = 1000.0  # a remark on sides must be this many times more likely than its
 _ACCUSED = np.log(200.0)  # the same of errors that are more than those of the others
 _ONE_SIDE = 0.95  # share of answers on the left of somebody who always answers there
 _ERRORS = np.linspace(0.005, 0.995, 199)  # shares of wrong answers that are weighed
+_MANY = 10  # persons, of whom four in five are taken for honest
 _FEW_REPEATS = 10
+_CLEAR = 2.6  # standard errors, which chance exceeds once in two hundred times
 _CONSISTENT = 0.25  # share of repeated questions answered differently, by one with a view
 _RANDOM = 0.4  # share of wrong answers from which on hardly a question was looked at
 _TAIL = 0.025  # of an interval
@@ -44,7 +47,14 @@ class Counted(NamedTuple):
 
     def shares(self, values: FloatArray | BoolArray) -> FloatArray:
         """Return the weighted mean of values in each answer."""
-        return np.bincount(self.of, self.weights * values, len(self.codes))
+        return np.bincount(self.of, self.weights * values, len(self.codes)).astype(np.float64)
+
+
+class Evidence(NamedTuple):
+    """What persons are judged by, besides the metric."""
+
+    find_views: Callable[[], Views | None]  # the kinds of the others
+    by_own: Callable[[IntArray], FloatArray] | None  # margins by other answers of the same person
 
 
 def person_columns(
@@ -52,11 +62,17 @@ def person_columns(
     said: Constraints,
     margins: FloatArray,
     persons: Persons,
-    views: Views | None,
+    evidence: Evidence,
     more: dict[str, ArrayLike | None],
 ) -> dict[str, ArrayLike]:
     """Return the columns of the table of persons; see :func:`mdaml.audit`."""
-    counted, n = Counted.of_persons(said, persons), len(margins)
+    n, wanted = len(margins), {"seconds": "a number of seconds", "left": "1 or 0"}
+    known = {
+        name: _check_column(name, values, n, wanted[name])
+        for name, values in more.items()
+        if values is not None
+    }
+    counted, views = Counted.of_persons(said, persons), evidence.find_views()
     counts = np.bincount(counted.codes, minlength=len(persons)).astype(np.float64)
     found = _weigh_kinds(margins, persons, counted, views)
     columns: dict[str, ArrayLike] = {"who": persons.names, "answers": counts.astype(np.int64)}
@@ -65,16 +81,18 @@ def person_columns(
     columns |= {"agreement": np.bincount(counted.codes, found.held, len(counts)) / counts}
     columns |= {"with_others": agreement_with_others(given, persons)}
     columns |= {"error": found.errors, "error_low": found.low, "error_high": found.high}
-    if more["seconds"] is not None:
-        times = _check_column("seconds", more["seconds"], n, "a number of seconds")
-        own = [times[persons.codes == code] for code in range(len(persons))]
+    if "seconds" in known:
+        own = [known["seconds"][persons.codes == code] for code in range(len(persons))]
         columns["seconds"] = np.array([np.median(some) for some in own])
-    differ, repeated = count_repeats(given, persons)
-    remarks = [list[str]() for _ in persons.names]
-    _remark_on_errors(remarks, found, views, differ, repeated)
-    if more["left"] is not None:
-        on_left = _check_column("left", more["left"], n, "1 or 0")
-        chosen = np.bincount(counted.codes, counted.shares(on_left), len(counts))
+    repeats, remarks = count_repeats(given, persons), [list[str]() for _ in persons.names]
+    has_view = np.zeros(len(persons), bool)
+    if evidence.by_own is not None and _are_accused(found).any():
+        own_margins = evidence.by_own(counted.of)
+        has_view = _have_view(counted, counted.shares(own_margins > 0.0), found.held, repeats)
+    _remark_on_errors(remarks, found, views, has_view, repeats)
+    if "left" in known:
+        on_left = counted.shares(known["left"])
+        chosen = np.bincount(counted.codes, on_left, len(counts)).astype(np.float64)
         columns["left"] = chosen / counts
         _remark_on_sides(remarks, chosen, counts)
     columns["remark"] = [", ".join(texts) for texts in remarks]
@@ -107,7 +125,7 @@ def _weigh_kinds(
         shares = np.bincount(counted.codes, held, len(persons)) / counts
         better = (shares >= np.median(shares))[persons.codes]
         scaled = (margins / FlipModel.from_margins(margins[better]).scale)[None]
-        chances = np.ones(1)
+        chances: FloatArray = np.ones(1)
     else:
         scaled, chances = views.margins, views.chances
     right = expit(scaled)  # (K, n)
@@ -126,46 +144,72 @@ def _weigh_kinds(
     return Found(kind, held, logs, _ERRORS[logs.argmax(axis=1)], low, high)
 
 
+def _are_accused(found: Found) -> BoolArray:
+    """Say who errs clearly more than the others do.
+
+    The likelihood at any share of errors is 200 times that at every share up to a bound, which
+    honest persons stay below.
+    """
+    at_most = _usual_bound(found.errors)
+    usual = found.logs[:, at_most >= _ERRORS].max(axis=1)
+    accused: BoolArray = (found.logs.max(axis=1) - usual > _ACCUSED) & (found.errors > at_most)
+    return accused
+
+
+def _usual_bound(errors: FloatArray) -> float:
+    """Return a share of wrong answers that honest persons stay below.
+
+    By the better half; of many persons no more than one in five is taken for dishonest.
+    """
+    better = float(np.median(errors))
+    if len(errors) >= _MANY:
+        return min(max(1.5 * better + 0.02, float(np.quantile(errors, 0.8))), 0.45)
+    return min(1.5 * float(np.median(errors[errors <= better])) + 0.02, 0.3)
+
+
+def _have_view(
+    counted: Counted, by_own: FloatArray, by_kind: FloatArray, repeats: tuple[IntArray, IntArray]
+) -> BoolArray:
+    """Say whose answers follow a view that no kind shares.
+
+    They are predicted by other answers of the same person, better than by any kind and by more than
+    chance; or repeated questions are answered alike.
+    """
+    n = np.bincount(counted.codes).astype(float)
+    leads = by_own - by_kind
+    total, squares = (np.bincount(counted.codes, some) for some in (leads, np.square(leads)))
+    differ, repeated = repeats
+    alike = (repeated >= _FEW_REPEATS) & (differ <= _CONSISTENT * repeated)
+    clear: BoolArray = (total > _CLEAR * np.sqrt(squares)) & (n >= _FEW_REPEATS)
+    return clear | alike
+
+
 def _remark_on_errors(
     remarks: list[list[str]],
     found: Found,
     views: Views | None,
-    differ: IntArray,
-    repeated: IntArray,
+    has_view: BoolArray,
+    repeats: tuple[IntArray, IntArray],
 ) -> None:
-    """Say who errs clearly more than the others do, and what kind the others agree with.
-
-    More than the others: the likelihood at any share of errors is 200 times that at every share up
-    to a bound, which four in five persons stay below. Who answers repeated questions alike has a
-    view, which may be one that no kind shares.
-    """
-    at_most = _usual_bound(found.errors)
-    best = found.logs.max(axis=1)
-    usual = found.logs[:, at_most >= _ERRORS].max(axis=1)
-    by_chance = found.logs[:, np.argmin(np.abs(_ERRORS - 0.5))]
+    """Say who errs clearly more than the others do, and with what kind the others agree."""
+    accused, by_chance = _are_accused(found), found.logs[:, np.argmin(np.abs(_ERRORS - 0.5))]
+    is_reversed = (found.errors > 0.5) & (found.logs.max(axis=1) - by_chance > np.log(_SURE))
     for p, error in enumerate(found.errors):
-        has_view = repeated[p] >= _FEW_REPEATS and differ[p] <= _CONSISTENT * repeated[p]
-        kind = "" if views is None else f"kind {found.kind[p]}"
-        again = f"; {differ[p]} of {repeated[p]} repeated questions differ" if repeated[p] else ""
-        span = f"{found.low[p]:.0%} to {found.high[p]:.0%} wrong"
-        if error > 0.5 and best[p] - by_chance[p] > np.log(_SURE):
-            remarks[p].append(f"answers the wrong way round ({span}{again})")
-        elif best[p] - usual[p] > _ACCUSED and error > at_most:
-            if has_view:
-                text = f"has a view of their own: agrees with no kind{again}"
-            elif error >= _RANDOM:
-                text = f"answers at random: agrees with no kind ({span}{again})"
-            else:
-                text = f"guesses on {2 * error:.0%} of the questions ({span}{again})"
-            remarks[p].append(text)
+        differ, repeated = (int(counts[p]) for counts in repeats)
+        again = f"; {differ} of {repeated} repeated questions differ" if repeated else ""
+        span = f"({found.low[p]:.0%} to {found.high[p]:.0%} wrong{again})"
+        if is_reversed[p]:
+            remarks[p].append(f"answers the wrong way round {span}")
+        elif accused[p] and has_view[p]:
+            remarks[p].append(f"has a view of their own: agrees with no kind{again}")
+        elif accused[p] and error >= _RANDOM:
+            remarks[p].append(f"answers at random: agrees with no kind {span}")
+        elif accused[p]:
+            remarks[p].append(f"guesses on {2 * error:.0%} of the questions {span}")
         elif views is not None:
             n = int(views.sizes[found.kind[p]])
-            remarks[p].append(f"agrees with {kind}, {n} person{'s' if n != 1 else ''}")
-
-
-def _usual_bound(errors: FloatArray) -> float:
-    """Return a share of wrong answers that honest persons stay below."""
-    return float(min(max(1.5 * np.median(errors) + 0.02, np.quantile(errors, 0.8)), 0.45))
+            ending = "" if n == 1 else "s"
+            remarks[p].append(f"agrees with kind {found.kind[p]}, {n} person{ending}")
 
 
 def agreement_with_others(given: Columns, persons: Persons) -> FloatArray:

@@ -115,7 +115,7 @@ def choose_size(
     points: IntArray,
     learn: Callable[[Constraints], Any],
     samples: FloatArray,
-    given: Size | tuple[Any, Any] = ("auto", "auto"),
+    given: tuple[Any, Any] = ("auto", "auto"),
 ) -> Chosen:
     """Return how many kinds to take, and how near persons are to them.
 

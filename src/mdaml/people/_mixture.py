@@ -79,12 +79,13 @@ class Kinds:
         """The mean of the kinds for each person, (P, q)."""
         return self.of_person @ self.coefficients
 
-    def without_empty(self) -> "Kinds":
-        """Return the kinds that somebody is of, the largest first."""
+    def without_empty(self, fewest: int = 1) -> "Kinds":
+        """Return the kinds that so many persons are of, the largest first."""
         order = np.argsort(-self.shares, kind="stable")
-        order = order[self.shares[order] * len(self.errors) >= 0.5]
+        sizes = np.bincount(self.of_person.argmax(axis=1), minlength=len(order))
+        order = order[sizes[order] >= fewest]
         of_person = self.of_person[:, order]
-        of_person /= of_person.sum(axis=1, keepdims=True)
+        of_person = of_person / np.maximum(of_person.sum(axis=1, keepdims=True), 1e-300)
         shares = self.shares[order] / self.shares[order].sum()
         return replace(
             self, coefficients=self.coefficients[order], shares=shares, of_person=of_person
@@ -230,7 +231,8 @@ def fit_persons(heard: Heard, kinds: Kinds, pull: float) -> FloatArray:
     Each person is a kind of their own; steps are by a bound of the curvature, which never loses.
     """
     centers, codes, F = kinds.own, heard.persons.codes, heard.features
-    own, errors = centers.copy(), kinds.errors
+    # Not the errors under the kinds: who is unlike all of them would seem to guess, for good.
+    own, errors = centers.copy(), np.full(len(heard.persons), _USUAL)
     bounds = np.linalg.inv(heard.curvatures + pull * np.eye(F.shape[1]))
     margins = np.einsum("nq,nq->n", F, own[codes])
     for _ in range(_ROUNDS_OF_PERSONS):

@@ -21,7 +21,6 @@ from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.holdout.units import same_rows
 from mdaml.people._choice import (
     Chosen,
-    Size,
     choose_size,
     fit_all,
     warn_of_persons,
@@ -228,7 +227,7 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
             with ignore_warnings(UserWarning):
                 learn = partial(_learn, metric, X)
                 points = same_rows(samples, 0.0)
-                asked = Size(self.n_kinds, self.pull)
+                asked = (self.n_kinds, self.pull)
                 chosen = choose_size(said, persons, points, learn, samples, asked)
                 shared = learn(said)
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
