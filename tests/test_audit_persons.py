@@ -8,8 +8,7 @@ from mdaml.constraints import Constraints
 from mdaml.constraints.persons import Persons
 from mdaml.datasets import make_triplets
 from mdaml.inspection._answers import columns_of
-from mdaml.inspection._persons import agreement_with_others, person_errors
-from mdaml.inspection._suspicion import FlipModel
+from mdaml.inspection._persons import agreement_with_others, count_repeats
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +34,14 @@ def panel():
 def test_who_answers_at_random_is_said(panel):
     model, X, T, who, seconds, left = panel
     table = audit(model, X, triplets=T, who=who, seconds=seconds, left=left).set_index("who")
-    assert table["remark"].to_dict() == {
-        "ann": "",
-        "bob": "",
-        "ran": "answers at random",
-        "rev": "answers the wrong way round",
-        "sid": "answers at random, always answers left",
-    }
+    remarks = table["remark"].to_dict()
+    assert remarks["ann"] == remarks["bob"] == ""
+    assert remarks["ran"].startswith("answers at random: agrees with no kind (4")
+    assert remarks["rev"].startswith("answers the wrong way round")
+    assert remarks["sid"].startswith("answers at random")
+    assert remarks["sid"].endswith("always answers left")
+    assert np.all(table["error_low"] <= table["error"])
+    assert np.all(table["error"] <= table["error_high"])
     assert table["answers"].tolist() == [300] * 5
     holds = audit(model, X, triplets=T)["satisfied"].to_numpy()
     for code, name in enumerate(table.index):
@@ -101,24 +101,62 @@ def test_pairs_have_questions_too():
     np.testing.assert_array_equal(found, [np.nan, np.nan, 0.0])
 
 
-def test_errors_are_a_posterior_mode():
+def test_repeated_questions_are_counted():
+    T = [[0, 1, 2], [0, 2, 1], [0, 1, 2], [0, 1, 2], [3, 1, 2], [0, 1, 2]]
+    differ, repeated = count_repeats(
+        columns_of(Constraints(triplets=T)), Persons.from_who(list("aabbab"), 6)
+    )
+    assert differ.tolist() == [1, 0]
+    assert repeated.tolist() == [1, 2]
+
+
+def ask_odd_one_out(X, looks_at, guesses, rng, n=60):
+    """Return questions of three items and the odd ones, by the features somebody looks at."""
+    items = np.array([rng.permutation(len(X))[:3] for _ in range(n)])
+    Y = X[:, looks_at][items]
+    far = np.square(Y[:, :, None] - Y[:, None]).sum(axis=(2, 3))
+    odd = np.where(rng.uniform(size=n) < guesses, rng.integers(3, size=n), far.argmax(axis=1))
+    return items, items[np.arange(n), odd]
+
+
+@pytest.fixture(scope="module")
+def minority():
+    """Return thirty people, ten of whom look at other features, and one who guesses mostly."""
     rng = np.random.default_rng(0)
-    margins, codes = rng.normal(0.1, 0.3, 200).clip(-1, 1), np.arange(200) % 3
-    persons = Persons(np.arange(3), codes)
-    errors = person_errors(margins, persons)
-    shares = [np.mean(margins[codes == person] > 0) for person in range(3)]
-    better = np.isin(codes, np.flatnonzero(shares >= np.median(shares)))
-    right = 1 / (1 + np.exp(-margins / FlipModel.from_margins(margins[better]).scale))
+    X, parts = rng.normal(size=(80, 5)), []
+    for person in range(31):
+        looks_at = [2, 3] if 20 <= person < 30 else [0, 1]
+        parts.append(ask_odd_one_out(X, looks_at, 2 / 3 if person == 30 else 0.1, rng))
+    items, odd = map(np.concatenate, zip(*parts, strict=True))
+    columns = {"who": np.repeat(np.arange(31), 60)}
+    return X, Constraints.from_odd_one_out(items, odd, n_points=80, columns=columns)
 
-    def value(error, person):
-        p = right[codes == person]
-        likelihood = np.log((1 - error) * p + error * (1 - p)).sum()
-        return likelihood + 2 * np.log(error) + 18 * np.log(1 - error)
 
-    for person, error in enumerate(errors):
-        grid = np.linspace(0.001, 0.999, 999)
-        best = grid[np.argmax([value(e, person) for e in grid])]
-        assert error == pytest.approx(best, abs=2e-3)
+@pytest.mark.slow
+@pytest.mark.needs("pandas")
+def test_a_minority_is_not_taken_for_noise_and_a_guesser_is_found(minority):
+    X, said = minority
+    table = audit(MDaML(anchor=0.02).fit(X, constraints=said), X, constraints=said, who="who")
+    assert table["answers"].tolist() == [60] * 31  # not 120 triplets
+    assert table["remark"][:20].str.match("agrees with kind 0, 2[01] persons").all()
+    assert table["remark"][20:30].tolist() == ["agrees with kind 1, 10 persons"] * 10
+    assert table["remark"][30].startswith(("guesses on", "answers at random"))
+    assert table["agreement"][:30].min() > 0.8 > table["agreement"][30]
+
+
+@pytest.mark.needs("pandas")
+def test_who_sees_it_differently_from_all_others_has_a_view():
+    rng = np.random.default_rng(1)
+    X, said = rng.normal(size=(60, 4)), []
+    for person in range(12):
+        axes = np.eye(4)[[3]] if person == 11 else np.eye(4)[:2]
+        made, _ = make_triplets(X, n_triplets=150, components=axes, wrong=0.05, random_state=person)
+        said.append(made)
+    T, who = np.concatenate(said), np.repeat(np.arange(12), 150)
+    model = MDaML(anchor=0.02).fit(X, triplets=T[who < 11])
+    remarks = audit(model, X, triplets=T, who=who)["remark"]
+    assert not remarks[:11].str.contains("random|guesses|view|wrong").any()
+    assert not remarks[11].startswith(("answers at random", "guesses"))
 
 
 @pytest.mark.needs("pandas")

@@ -492,7 +492,7 @@ CHOICES = {
     "candidates of MDaMLCV": "mdaml.estimators.mdaml_cv.search",
     "the strength of an adapter": "mdaml.retrieval._choice.choose_strength",
     "candidates of MetricSearchCV": "mdaml.model_selection._start.compare_with_start",
-    "kinds of people": "mdaml.people._choice.choose_groups",
+    "kinds of people": "mdaml.people._choice.choose_size",
     "how many places": "mdaml.holdout.places.choose_size",
     "whether a model of mdaml ask leads": "mdaml.ask.owner.describe_learning",
 }
@@ -500,8 +500,6 @@ CHOICES = {
 EXCEPTIONS = {
     "mdaml.estimators.rank.best_rank": "the number of components of published baselines, as they "
     "were published",
-    "mdaml.people._groups.learn_groups": "how many groups to compare with one, by BIC; then the "
-    "rule decides",
     "mdaml.ask.fitting.choose_anchor": "how to learn from few open questions, which tell nothing "
     "of each other; what was learned is judged by held-out questions",
 }
@@ -547,6 +545,8 @@ OTHERS = {
     "mdaml.inspection._answers._best_threshold": "of distances, for a report",
     "mdaml.inspection._calibration.best_f": "of thresholds, for a report",
     "mdaml.io.columns.choose_columns": "reads a table",
+    "mdaml.people._choice._best_leader": "called by the choice of kinds",
+    "mdaml.people._mixture.best_scale": "a line search",
     "mdaml.retrieval._candidates.choose_n_negatives": "by the size of the data",
     "mdaml.retrieval._scores._choose_similarities": "by what the model says",
     "mdaml.model_selection._search._best": "what MetricSearchCV found",
@@ -565,7 +565,7 @@ def test_every_function_that_chooses_is_in_a_list():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and re.match("_?(choose|best)_?", node.name):
                 found.add(f"{module}.{node.name}")
-    assert found >= {"mdaml.holdout.anchor.choose_anchor", "mdaml.people._choice.choose_groups"}
+    assert found >= {"mdaml.holdout.anchor.choose_anchor", "mdaml.people._choice.choose_size"}
     assert sorted(found - listed) == []
 
 

@@ -608,7 +608,7 @@ def test_audit_judges_persons_by_a_column(model, X, T, ids):
     who = np.array(["ann", "bob", "cy"])[np.arange(len(T)) % 3]
     said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
     said.assign(who=who, time=1.5, side=1).to_csv("said.csv", index=False)
-    arguments = ("audit", "model.mdaml", "items.csv", "--triplets", "said.csv", "--by", "who")
+    arguments = ("audit", "model.mdaml", "items.csv", "--triplets", "said.csv", "--who", "who")
     document = run_json(*arguments, "--seconds", "time", "--left", "side")
     model.__dict__.pop("feature_names_in_")
     left, seconds = np.ones(len(T), bool), np.full(len(T), 1.5)
@@ -623,8 +623,8 @@ def test_audit_judges_persons_by_a_column(model, X, T, ids):
 @pytest.mark.usefixtures("model")
 def test_audit_names_a_column_that_is_not_there():
     arguments = ("audit", "model.mdaml", "items.csv", *FIT[4:6])
-    assert "no column 'who'" in run(*arguments, "--by", "who", code=2).stderr
-    assert "give --by too" in run(*arguments, "--left", "side", code=2).stderr
+    assert "no column 'who'" in run(*arguments, "--who", "who", code=2).stderr
+    assert "give --who too" in run(*arguments, "--left", "side", code=2).stderr
 
 
 def test_audit_takes_a_model_without_its_training_weights(model):

@@ -80,8 +80,8 @@ def test_choices_and_persons_are_reported():
     heard = follow(lambda: MDaMLCV(random_state=0).fit(X, y))
     assert ("candidates", 0, heard[1][2]) == heard[1]
     who = np.repeat(["ann", "bob"], 100)
-    model = PersonalMetrics(MDaML(1, anchor=1.0), n_groups=1)
-    assert "persons" in {phase for phase, _, _ in follow(lambda: model.fit(X, triplets=T, who=who))}
+    model = PersonalMetrics(MDaML(1, anchor=1.0), n_kinds=2)
+    assert "kinds" in {phase for phase, _, _ in follow(lambda: model.fit(X, triplets=T, who=who))}
 
 
 def test_an_interruption_ends_with_what_was_reported_before():

@@ -4,6 +4,8 @@ import os
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from mdaml import estimators
 from mdaml.estimators import MDaML, MDaMLCV
 from mdaml.estimators.base import MahalanobisTransformer
@@ -12,12 +14,13 @@ from mdaml.estimators.presets import Partners
 from mdaml.io.model_file import check_learned, is_learned_name, read_model
 from mdaml.io.preparation import Preparation
 from mdaml.io.sketch import check_sketches
+from mdaml.people import PersonalMetrics
 from mdaml.retrieval import QueryAdapter
 
 # The only classes a file can name; nothing is imported because of what a file holds.
 _CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
 _CLASSES[FoldedMetric.__name__] = FoldedMetric
-_CLASSES["QueryAdapter"] = QueryAdapter
+_CLASSES |= {"QueryAdapter": QueryAdapter, "PersonalMetrics": PersonalMetrics}
 # Parameters of MDaML in files of 1.0.0rc1: fields of Partners, and those that moved to presets.
 _PARTNERS = {
     "sampling": "kind",
@@ -104,10 +107,32 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
         best = learned.get("best_estimator_")
         if type(best) is not MDaML or best.components_.shape != learned["components_"].shape:
             raise ValueError("best_estimator_ must be an MDaML of the same shape")
+    if cls is PersonalMetrics:
+        _check_people(learned)
     model = cls(**params)
     for key, value in learned.items():
         setattr(model, key, value)
     return model
+
+
+def _check_people(learned: dict[str, Any]) -> None:
+    """Refuse metrics of persons whose parts do not fit together."""
+    metric = learned.get("metric_")
+    if not isinstance(metric, MahalanobisTransformer):
+        raise ValueError("metric_ must be a metric")
+    names = np.asarray(learned.get("persons_", ()))
+    learned["persons_"] = names.astype(np.str_) if names.dtype == object else names
+    sizes = {"P": len(names), "K": learned.get("n_kinds_")}
+    axes = learned.get("axes_")
+    if not isinstance(axes, np.ndarray) or axes.ndim != 2 or len(axes) != len(metric.components_):
+        raise ValueError("axes_ must have a row for each component of metric_")
+    sizes["q"] = 1 + axes.shape[1] * (axes.shape[1] + 1) // 2
+    shapes = {"kind_coefficients_": "Kq", "coefficients_": "Pq", "kind_probabilities_": "PK"}
+    shapes |= {"kind_shares_": "K", "errors_": "P"}
+    for name, letters in shapes.items():
+        wanted = tuple(sizes[letter] for letter in letters)
+        if getattr(learned.get(name), "shape", None) != wanted:
+            raise ValueError(f"{name} must be of shape {wanted}")
 
 
 def _renew(params: dict[str, Any]) -> dict[str, Any]:

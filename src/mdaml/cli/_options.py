@@ -55,6 +55,9 @@ _HELP = {
     "--folds": "Number of folds, each held out once.",
     "--hold-out": "Hold out comparisons, or points with all their comparisons, to see how the "
     "metric does on new ones. With --labels, points are always held out.",
+    "--who": "Column of the comparisons that says who gave each answer.",
+    "--kinds": "With --who: kinds of persons who look at different things, a number, or 'auto' to "
+    "choose by held-out answers. The model has a metric for each kind and person.",
     "--raw": "Write ids to .csv unchanged. By default, ids that a spreadsheet would read as a "
     "formula, such as =1+1, get a ' in front.",
     "--json": "Print one JSON document to stdout, and everything else to stderr.",
@@ -131,5 +134,7 @@ Train: TypeAlias = Annotated[Path | None, _option("--train", "FILE")]
 Votes: TypeAlias = Annotated[
     int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
 ]
+Who: TypeAlias = Annotated[str | None, _option("--who", "COLUMN", _COMPARISONS)]
+Kinds: TypeAlias = Annotated[str | None, _option("--kinds", "N|auto", _METHOD)]
 Raw: TypeAlias = Annotated[bool, _option("--raw", None)]
 Json: TypeAlias = Annotated[bool, _option("--json", None)]

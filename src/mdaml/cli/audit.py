@@ -43,18 +43,14 @@ _Out: TypeAlias = Annotated[
 _Top: TypeAlias = Annotated[
     int, typer.Option(metavar="N", min=0, help="How many of the most suspicious ones to show.")
 ]
-_By: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN", help="Column that says who made each comparison; persons are judged too."
-    ),
-]
 _Seconds: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="With --by: how long each answer took.")
+    str | None, typer.Option(metavar="COLUMN", help="With --who: how long each answer took.")
 ]
 _Left: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="With --by: 1 if the chosen item was on the left, else 0."),
+    typer.Option(
+        metavar="COLUMN", help="With --who: 1 if the chosen item was on the left, else 0."
+    ),
 ]
 
 
@@ -72,7 +68,7 @@ def audit(
     out: _Out = None,
     top: _Top = 10,
     raw: options.Raw = False,
-    by: _By = None,
+    who: options.Who = None,
     seconds: _Seconds = None,
     left: _Left = None,
     id_column: options.Id = None,
@@ -87,7 +83,7 @@ def audit(
     """
     with run_command(as_json) as screen:
         files = list_files((triplets, pairs, quadruplets, constraints), answer_columns, form)
-        named = {"who": by, "seconds": seconds, "left": left}
+        named = {"who": who, "seconds": seconds, "left": left}
         _check_named(named, has_files=bool(files))
         screen.document["command"] = "audit"
         estimator, known = load_model(model)
@@ -121,9 +117,9 @@ def audit(
 def _check_named(named: dict[str, str | None], *, has_files: bool) -> None:
     """Refuse columns of persons where there are no persons, or no comparisons."""
     if named["who"] is None and (named["seconds"] or named["left"]):
-        raise CommandError("--seconds and --left describe persons: give --by too.")
+        raise CommandError("--seconds and --left describe persons: give --who too.")
     if named["who"] is not None and not has_files:
-        raise CommandError("--by is about comparisons: give --triplets FILE, or others, too.")
+        raise CommandError("--who is about comparisons: give --triplets FILE, or others, too.")
 
 
 def _audit(

@@ -19,7 +19,7 @@ from mdaml.cli._models import (
     parse_params,
     save_model,
 )
-from mdaml.cli._screen import Screen, convert_errors, replace_output, run_command
+from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def fit(
     answer_columns: options.AnswerColumns = None,
     form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
+    who: options.Who = None,
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
@@ -48,6 +49,7 @@ def fit(
     missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
     method: options.MethodName = "mdaml",
+    kinds: options.Kinds = None,
     param: options.Params = None,
     scale: options.Scale = True,
     estimate: options.Estimate = True,
@@ -64,6 +66,10 @@ def fit(
         check_usage(method, bool(files), labels)
         params = parse_params(param)
         estimator = make_estimator(method, params, seed)
+        if kinds is not None:
+            estimator = _for_kinds(estimator, kinds, who)
+        if who is not None and not files:
+            raise CommandError("--who is about comparisons: give --triplets FILE, or others, too.")
         screen.document["command"] = "fit"
         columns = choose_columns(
             id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
@@ -72,6 +78,7 @@ def fit(
         with replace_output(out, MODEL_SUFFIXES, inputs=inputs) as part:
             table, compared = read_inputs(data, columns, files, screen, skip_invalid)
             supervision = choose_supervision(compared, table)
+            supervision |= {} if who is None else {"who": who}
             start = time.perf_counter()
             scaler = _learn(estimator, table, supervision, screen, scale)
             seconds = time.perf_counter() - start
@@ -79,6 +86,8 @@ def fit(
             screen.document |= {"params": get_params(estimator), "seconds": seconds}
             if hasattr(estimator, "preset_"):
                 _describe_values(screen, estimator)
+            if kinds is not None:
+                _describe_kinds(screen, estimator)
             is_measured = getattr(estimator, "gain_", None) is not None
             if is_measured:
                 _describe_gain(screen, estimator)
@@ -89,6 +98,28 @@ def fit(
             save_model(estimator, part, table, compared, suffix=out.suffix, compact=compact)
         screen.add_fact("model", str(out), str(out))
         screen.print_facts()
+
+
+def _for_kinds(metric: "BaseEstimator", kinds: str, who: str | None) -> "BaseEstimator":
+    """Return an estimator of the kinds of persons around a metric."""
+    from mdaml.people import PersonalMetrics
+
+    if who is None:
+        raise CommandError("--kinds are kinds of persons: give --who COLUMN too.")
+    if kinds != "auto" and not (kinds.isdecimal() and int(kinds) > 0):
+        raise CommandError(f"--kinds must be a number or auto, got {kinds!r}.")
+    return PersonalMetrics(metric, n_kinds=kinds if kinds == "auto" else int(kinds))
+
+
+def _describe_kinds(screen: Screen, model: "BaseEstimator") -> None:
+    """Add how many persons are of each kind."""
+    sizes = np.bincount(model.kind_of_person_, minlength=model.n_kinds_).tolist()
+    numbers = ", ".join(f"{n} of kind {kind}" for kind, n in enumerate(sizes))
+    own = "" if model.pull_ is None else "; persons have metrics of their own"
+    text = f"{len(model.persons_)} persons: {numbers}{own}"
+    of = dict(zip(map(str, model.persons_), model.kind_of_person_.tolist(), strict=True))
+    facts = {"n_kinds": model.n_kinds_, "persons": sizes, "kind_of_person": of}
+    screen.add_fact("kinds", text, facts | {"pull": model.pull_})
 
 
 def _learn(

@@ -1,6 +1,6 @@
 """``mdaml score``: how good a model is on comparisons or labels, beside Euclidean distance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import (
     KINDS,
+    AnswerFile,
     check_scored,
     choose_columns,
     list_files,
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from mdaml.constraints import Constraints
 
 
+NAMES_OF_FORMS: dict[str | None, str] = {
+    "odd_one_out": "odd ones that are the farthest",
+    "picks": "picks that are among the nearest",
+    "rankings": "ranked couples in the right order",
+}
+
+
 def score(
     model: options.Model,
     data: options.Data,
@@ -35,6 +43,7 @@ def score(
     answer_columns: options.AnswerColumns = None,
     form: options.AnswerForm = None,
     skip_invalid: options.SkipInvalid = False,
+    who: options.Who = None,
     labels: options.Labels = None,
     train: options.Train = None,
     neighbors: options.Votes = 3,
@@ -82,6 +91,8 @@ def score(
                 name: {key: measure(metric) for key, metric in metrics.items()}
                 for name, measure in _choose_measures(table, compared, gallery, neighbors).items()
             }
+            if compared is not None:
+                scores |= _score_forms(metrics, table, files, compared, who)
         screen.document["scores"] = scores
         screen.print_facts()
         screen.print()
@@ -101,6 +112,36 @@ def _describe_origin(screen: Screen, found: dict[str, dict[str, Any]]) -> None:
         }.get(each["kind"], f"the model was fitted to {share or 0:.0%} of them")
         parts.append(f"{what}: {each['kind']} ({text})")
     screen.add_fact("scored on", "; ".join(parts), found)
+
+
+def _score_forms(
+    metrics: "dict[str, BaseEstimator]",
+    table: Table,
+    files: Sequence[AnswerFile],
+    compared: "Constraints",
+    who: str | None,
+) -> dict[str, dict[str, float]]:
+    """Return scores of answers as what they are, each by the metric of who gave it, if known."""
+    from mdaml.constraints.forms.turning_back import turn_back
+    from mdaml.constraints.persons import column_of
+    from mdaml.people import PersonalMetrics
+
+    forms = {file.layout.form for file in files}
+    form = forms.pop() if len(forms) == 1 else None
+    # Comparisons that came as such are answers too, of interest if persons have their own metrics.
+    answers = turn_back(form, compared)
+    if answers is None or (form not in NAMES_OF_FORMS and who is None):
+        return {}
+    method, rows, first = answers
+    given = None if who is None else column_of(compared, who)[first]
+    scores = {}
+    for key, metric in metrics.items():
+        by_person = {}
+        if given is not None and isinstance(metric, PersonalMetrics):
+            by_person = {"who": given}
+        scores[key] = float(getattr(metric, method)(table.X, *rows, **by_person))
+    name = NAMES_OF_FORMS.get(form, "comparisons")
+    return {name if who is None else f"{name}, by who gave them": scores}
 
 
 def _choose_measures(

@@ -385,9 +385,9 @@ def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:
 
 
 def list_metrics(model: Any) -> list[Any]:
-    """Return the model, and the one that it chose, if it chooses."""
-    best = getattr(model, "best_estimator_", None)
-    return [model] if best is None else [model, best]
+    """Return the model, and the one that it chose, or that its kinds of persons share, if any."""
+    inner = [getattr(model, name, None) for name in ("best_estimator_", "metric_")]
+    return [model, *(metric for metric in inner if metric is not None)]
 
 
 def pull_back(step: Any, L: FloatArray) -> FloatArray:

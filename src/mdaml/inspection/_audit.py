@@ -1,5 +1,6 @@
 """What became of each comparison."""
 
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -19,9 +20,10 @@ from mdaml.inspection._model import (
     require_pandas,
     self_weights,
 )
-from mdaml.inspection._persons import person_columns
+from mdaml.inspection._persons import Evidence, person_columns
 from mdaml.inspection._redundancy import implied, repeated
 from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.people._judging import find_views, predict_by_own
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -85,20 +87,24 @@ def audit(
         With ``who``, one row per person:
 
         ``who``, ``answers``
-            The person, and the number of answers.
+            The person, and the number of answers. An answer that was turned into several
+            comparisons (column ``answer_number``) is one.
+        ``kind``, ``kind_probability``
+            The kind of persons they agree with, and how sure that is; only if there are several
+            kinds, see *Persons* below.
         ``agreement``
-            Share of them that hold under the learned distance.
+            Share of the answers that hold under the learned distance, or that of the kind.
         ``with_others``
             Share of them that agree with most others who were asked the same; missing if nobody
             else was asked.
-        ``error``
-            Estimated share of wrong answers, see *Suspicion* below: one scale for all, a share for
-            each person.
+        ``error``, ``error_low``, ``error_high``
+            Estimated share of wrong answers, and an interval of 95 %.
         ``seconds``, ``left``
             Median time of an answer, and share of answers on the left, where these are known.
         ``remark``
-            Empty, or what is at least 1000 times more likely than not: *answers at random*,
-            *answers the wrong way round*, *always answers left* or *right*.
+            What was seen, with its evidence: *agrees with kind 1, 10 persons*; *guesses on 60 % of
+            the questions*, *answers at random*, *has a view of their own*, *answers the wrong way
+            round*, *always answers left* or *right*.
 
         Otherwise one row per comparison, in the order triplets, pairs, quadruplets:
 
@@ -139,6 +145,12 @@ def audit(
     comparisons. Then ``suspicion = e (1-p) / (e (1-p) + (1-e) p)``. A near tie has the suspicion
     ``e``, a clear violation one near 1. It depends on the distances only, and is as good as they
     are: a model that has overfitted the wrong answers suspects none of them.
+
+    **Persons** are judged by the best of the kinds that the others are of. Kinds are looked for as
+    by :class:`mdaml.people.PersonalMetrics`, around the given metric; those that judge a person
+    are learned without a third of the persons, this one among them. Somebody is said to guess if
+    that is 200 times more likely than a share of errors which four in five persons stay below, and
+    if their own other answers do not predict theirs better than the kinds do.
 
     **Categories.**
 
@@ -190,10 +202,17 @@ def audit(
     near, far = compared_sq_dists(Y, given)
     satisfied = near < far
     if who is not None:
-        times, sides = (column_of(supervision, values) for values in (seconds, left))
+        named = {"seconds": seconds, "left": left}
+        more = {name: column_of(supervision, values) for name, values in named.items()}
         persons = Persons.from_who(column_of(supervision, who), supervision.n_constraints)
         margins = relative_margins(near, far)
-        return pandas.DataFrame(person_columns(given, satisfied, margins, persons, times, sides))
+        evidence = Evidence(lambda: None, None)
+        if not len(supervision.pairs):  # of a pair everybody has a threshold of their own
+            judged = (metric, X, supervision, persons)
+            evidence = Evidence(partial(find_views, *judged), partial(predict_by_own, *judged))
+        return pandas.DataFrame(
+            person_columns(given, supervision, margins, persons, evidence, more)
+        )
     if seconds is not None or left is not None:
         raise ValueError("seconds= and left= describe persons: pass who= too.")
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0

@@ -1,45 +1,215 @@
 """Who gave answers that can be relied on: a table with one row for each person."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
+from scipy.special import expit, logsumexp
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.constraints.forms.answers import ANSWER
 from mdaml.constraints.lines import parse_number
 from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
 from mdaml.inspection._answers import Columns, pair_numbers
-from mdaml.inspection._suspicion import PRIOR_RIGHT, PRIOR_WRONG, FlipModel
+from mdaml.inspection._suspicion import FlipModel
+from mdaml.people._judging import Views
 
-_SURE = 1000.0  # a remark must be this many times more likely than its opposite
-_HARDLY = 3.0  # log likelihood ratio that chance exceeds once in seventy times
+_SURE = 1000.0  # a remark on sides must be this many times more likely than its opposite
+_ACCUSED = np.log(200.0)  # the same of errors that are more than those of the others
 _ONE_SIDE = 0.95  # share of answers on the left of somebody who always answers there
-_ROUNDS = 50
+_ERRORS = np.linspace(0.005, 0.995, 199)  # shares of wrong answers that are weighed
+_MANY = 10  # persons, of whom four in five are taken for honest
+_FEW_REPEATS = 10
+_CLEAR = 2.6  # standard errors, which chance exceeds once in two hundred times
+_CONSISTENT = 0.25  # share of repeated questions answered differently, by one with a view
+_RANDOM = 0.4  # share of wrong answers from which on hardly a question was looked at
+_TAIL = 0.025  # of an interval
+
+
+class Counted(NamedTuple):
+    """Comparisons that one answer was turned into, put together again."""
+
+    codes: IntArray  # (n_answers,) of the persons
+    of: IntArray  # (n,) the answer of each comparison
+    weights: FloatArray  # (n,) of the comparisons; those of an answer sum to one
+
+    @classmethod
+    def of_persons(cls, said: Constraints, persons: Persons) -> "Counted":
+        """Return one answer for each comparison, or for all that have one ``answer_number``."""
+        number = np.arange(said.n_constraints)
+        if ANSWER in said.columns:
+            number = np.unique(said.columns[ANSWER].astype(str), return_inverse=True)[1]
+        keys = np.column_stack([persons.codes, number])
+        known, of = np.unique(keys, axis=0, return_inverse=True)
+        weights = said.weights / np.bincount(of.ravel(), said.weights)[of.ravel()]
+        return cls(known[:, 0], of.ravel(), weights)
+
+    def shares(self, values: FloatArray | BoolArray) -> FloatArray:
+        """Return the weighted mean of values in each answer."""
+        return np.bincount(self.of, self.weights * values, len(self.codes)).astype(np.float64)
+
+
+class Evidence(NamedTuple):
+    """What persons are judged by, besides the metric."""
+
+    find_views: Callable[[], Views | None]  # the kinds of the others
+    by_own: Callable[[IntArray], FloatArray] | None  # margins by other answers of the same person
 
 
 def person_columns(
     given: Columns,
-    satisfied: BoolArray,
+    said: Constraints,
     margins: FloatArray,
     persons: Persons,
-    seconds: ArrayLike | None,
-    left: ArrayLike | None,
+    evidence: Evidence,
+    more: dict[str, ArrayLike | None],
 ) -> dict[str, ArrayLike]:
     """Return the columns of the table of persons; see :func:`mdaml.audit`."""
-    counts, n = persons.sums(), len(satisfied)
-    agreement = persons.sums(satisfied) / counts
+    n, wanted = len(margins), {"seconds": "a number of seconds", "left": "1 or 0"}
+    known = {
+        name: _check_column(name, values, n, wanted[name])
+        for name, values in more.items()
+        if values is not None
+    }
+    counted, views = Counted.of_persons(said, persons), evidence.find_views()
+    counts = np.bincount(counted.codes, minlength=len(persons)).astype(np.float64)
+    found = _weigh_kinds(margins, persons, counted, views)
     columns: dict[str, ArrayLike] = {"who": persons.names, "answers": counts.astype(np.int64)}
-    columns |= {"agreement": agreement, "with_others": agreement_with_others(given, persons)}
-    columns |= {"error": person_errors(margins, persons)}
-    remarks = [list[str]() for _ in persons.names]
-    if seconds is not None:
-        times = _check_column("seconds", seconds, n, "a number of seconds")
-        own = [times[persons.codes == code] for code in range(len(persons))]
+    if views is not None:
+        columns |= {"kind": found.kind, "kind_probability": views.of_person.max(axis=1)}
+    columns |= {"agreement": np.bincount(counted.codes, found.held, len(counts)) / counts}
+    columns |= {"with_others": agreement_with_others(given, persons)}
+    columns |= {"error": found.errors, "error_low": found.low, "error_high": found.high}
+    if "seconds" in known:
+        own = [known["seconds"][persons.codes == code] for code in range(len(persons))]
         columns["seconds"] = np.array([np.median(some) for some in own])
-    _remark_on_chance(remarks, persons.sums(satisfied), counts)
-    if left is not None:
-        on_left = persons.sums(_check_column("left", left, n, "1 or 0"))
-        columns["left"] = on_left / counts
-        _remark_on_sides(remarks, on_left, counts)
+    repeats, remarks = count_repeats(given, persons), [list[str]() for _ in persons.names]
+    has_view = np.zeros(len(persons), bool)
+    if evidence.by_own is not None and _are_accused(found).any():
+        own_margins = evidence.by_own(counted.of)
+        has_view = _have_view(counted, counted.shares(own_margins > 0.0), found.held, repeats)
+    _remark_on_errors(remarks, found, views, has_view, repeats)
+    if "left" in known:
+        on_left = counted.shares(known["left"])
+        chosen = np.bincount(counted.codes, on_left, len(counts)).astype(np.float64)
+        columns["left"] = chosen / counts
+        _remark_on_sides(remarks, chosen, counts)
     columns["remark"] = [", ".join(texts) for texts in remarks]
     return columns
+
+
+class Found(NamedTuple):
+    """What the answers of each person say about their errors."""
+
+    kind: IntArray  # (P,) the kind they agree with best
+    held: FloatArray  # (n_answers,) share of each answer that holds under it
+    logs: FloatArray  # (P, n_errors) log likelihood of shares of wrong answers
+    errors: FloatArray  # (P,)
+    low: FloatArray
+    high: FloatArray
+
+
+def _weigh_kinds(
+    margins: FloatArray, persons: Persons, counted: Counted, views: Views | None
+) -> Found:
+    """Return how often each person errs, judged by the best of the kinds.
+
+    An answer of margin m is given with ``(1 - e) s(m) + e s(-m)``; all shares e from 0 to 1 are
+    weighed, with every kind by its chance. Without kinds margins are relative, with one scale for
+    all, that of the better half: errors of the others would look like a blunt metric.
+    """
+    if views is None:
+        held = counted.shares(margins > 0.0)
+        counts = np.bincount(counted.codes, minlength=len(persons))
+        shares = np.bincount(counted.codes, held, len(persons)) / counts
+        better = (shares >= np.median(shares))[persons.codes]
+        scaled = (margins / FlipModel.from_margins(margins[better]).scale)[None]
+        chances: FloatArray = np.ones(1)
+    else:
+        scaled, chances = views.margins, views.chances
+    right = expit(scaled)  # (K, n)
+    by_kind = np.empty((len(chances), len(persons), len(_ERRORS)))
+    for place, e in enumerate(_ERRORS):
+        each = counted.weights * np.log((1.0 - e) * right + e * (1.0 - right))
+        by_kind[:, :, place] = [persons.sums(row) for row in each]
+    logs = logsumexp(by_kind + np.log(chances)[:, None, None], axis=0)
+    lower = _ERRORS <= 0.5
+    kind = by_kind[:, :, lower].max(axis=2).argmax(axis=0)
+    held = counted.shares(scaled[kind[persons.codes], np.arange(len(margins))] > 0.0)
+    posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    below = np.cumsum(posterior, axis=1)
+    low, high = (_ERRORS[np.argmax(below >= level, axis=1)] for level in (_TAIL, 1.0 - _TAIL))
+    return Found(kind, held, logs, _ERRORS[logs.argmax(axis=1)], low, high)
+
+
+def _are_accused(found: Found) -> BoolArray:
+    """Say who errs clearly more than the others do.
+
+    The likelihood at any share of errors is 200 times that at every share up to a bound, which
+    honest persons stay below.
+    """
+    at_most = _usual_bound(found.errors)
+    usual = found.logs[:, at_most >= _ERRORS].max(axis=1)
+    accused: BoolArray = (found.logs.max(axis=1) - usual > _ACCUSED) & (found.errors > at_most)
+    return accused
+
+
+def _usual_bound(errors: FloatArray) -> float:
+    """Return a share of wrong answers that honest persons stay below.
+
+    By the better half; of many persons no more than one in five is taken for dishonest.
+    """
+    better = float(np.median(errors))
+    if len(errors) >= _MANY:
+        return min(max(1.5 * better + 0.02, float(np.quantile(errors, 0.8))), 0.45)
+    return min(1.5 * float(np.median(errors[errors <= better])) + 0.02, 0.3)
+
+
+def _have_view(
+    counted: Counted, by_own: FloatArray, by_kind: FloatArray, repeats: tuple[IntArray, IntArray]
+) -> BoolArray:
+    """Say whose answers follow a view that no kind shares.
+
+    They are predicted by other answers of the same person, better than by any kind and by more than
+    chance; or repeated questions are answered alike.
+    """
+    n = np.bincount(counted.codes).astype(float)
+    leads = by_own - by_kind
+    total, squares = (np.bincount(counted.codes, some) for some in (leads, np.square(leads)))
+    differ, repeated = repeats
+    alike = (repeated >= _FEW_REPEATS) & (differ <= _CONSISTENT * repeated)
+    clear: BoolArray = (total > _CLEAR * np.sqrt(squares)) & (n >= _FEW_REPEATS)
+    return clear | alike
+
+
+def _remark_on_errors(
+    remarks: list[list[str]],
+    found: Found,
+    views: Views | None,
+    has_view: BoolArray,
+    repeats: tuple[IntArray, IntArray],
+) -> None:
+    """Say who errs clearly more than the others do, and with what kind the others agree."""
+    accused, by_chance = _are_accused(found), found.logs[:, np.argmin(np.abs(_ERRORS - 0.5))]
+    is_reversed = (found.errors > 0.5) & (found.logs.max(axis=1) - by_chance > np.log(_SURE))
+    for p, error in enumerate(found.errors):
+        differ, repeated = (int(counts[p]) for counts in repeats)
+        again = f"; {differ} of {repeated} repeated questions differ" if repeated else ""
+        span = f"({found.low[p]:.0%} to {found.high[p]:.0%} wrong{again})"
+        if is_reversed[p]:
+            remarks[p].append(f"answers the wrong way round {span}")
+        elif accused[p] and has_view[p]:
+            remarks[p].append(f"has a view of their own: agrees with no kind{again}")
+        elif accused[p] and error >= _RANDOM:
+            remarks[p].append(f"answers at random: agrees with no kind {span}")
+        elif accused[p]:
+            remarks[p].append(f"guesses on {2 * error:.0%} of the questions {span}")
+        elif views is not None:
+            n = int(views.sizes[found.kind[p]])
+            ending = "" if n == 1 else "s"
+            remarks[p].append(f"agrees with kind {found.kind[p]}, {n} person{ending}")
 
 
 def agreement_with_others(given: Columns, persons: Persons) -> FloatArray:
@@ -59,21 +229,18 @@ def agreement_with_others(given: Columns, persons: Persons) -> FloatArray:
     return np.where(known > 0.0, agreed / np.maximum(known, 1.0), np.nan)
 
 
-def person_errors(margins: FloatArray, persons: Persons) -> FloatArray:
-    """Return the share of answers of each person that are turned round, (P,).
-
-    The posterior mode of the model of :class:`FlipModel`, by EM: ``e_p = (2 + sum_t s_t) / (20 +
-    n_p)`` with the suspicion ``s_t`` of each answer t under ``e_p``. All persons
-    share one scale, that of the better half: errors of the others would look like a blunt metric.
-    """
-    better = _better_half(persons.sums(margins > 0.0), persons.sums())
-    model = FlipModel.from_margins(margins[better[persons.codes]])
-    errors = np.full(len(persons), model.flip_rate)
-    total = PRIOR_RIGHT + PRIOR_WRONG + persons.sums()
-    for _ in range(_ROUNDS):
-        wrong = FlipModel(errors[persons.codes], model.scale).suspicion(margins)
-        errors = (PRIOR_WRONG + persons.sums(wrong)) / total
-    return errors
+def count_repeats(given: Columns, persons: Persons) -> tuple[IntArray, IntArray]:
+    """Return how many repeated questions each person answered differently, and all of them."""
+    question, direction = _questions(given)
+    order = np.lexsort([np.arange(len(question)), question, persons.codes])
+    code, asked, said = persons.codes[order], question[order], direction[order]
+    again = np.append(False, (np.diff(code) == 0) & (np.diff(asked) == 0))
+    changed = again & np.append(False, np.diff(said) != 0.0)
+    n = len(persons)
+    return (
+        np.bincount(code[changed], minlength=n).astype(np.int64),
+        np.bincount(code[again], minlength=n).astype(np.int64),
+    )
 
 
 def _questions(given: Columns) -> tuple[IntArray, FloatArray]:
@@ -89,34 +256,11 @@ def _questions(given: Columns) -> tuple[IntArray, FloatArray]:
     return question.ravel(), direction
 
 
-def _remark_on_chance(remarks: list[list[str]], agreed: FloatArray, counts: FloatArray) -> None:
-    """Say whose answers are explained by chance, or are the opposite of the metric, by likelihood.
-
-    By chance, if that is far more likely than the agreement with the metric of the better half of
-    all persons, and hardly less likely than any agreement.
-    """
-    better = _better_half(agreed, counts)
-    usual = float(np.clip(agreed[better].sum() / counts[better].sum(), 0.6, 0.99))
-    for p, (k, n) in enumerate(zip(agreed, counts, strict=True)):
-        by_chance, as_others = (_log_likelihood(k, n, share) for share in (0.5, usual))
-        beyond_chance = _log_likelihood(k, n, np.clip(k / n, 0.001, 0.999)) - by_chance
-        if k / n < 0.5 and beyond_chance > np.log(_SURE):
-            remarks[p].append("answers the wrong way round")
-        elif by_chance - as_others > np.log(_SURE) and beyond_chance < _HARDLY:
-            remarks[p].append("answers at random")
-
-
-def _better_half(agreed: FloatArray, counts: FloatArray) -> BoolArray:
-    shares = agreed / counts
-    return shares >= np.median(shares)
-
-
 def _remark_on_sides(remarks: list[list[str]], on_left: FloatArray, counts: FloatArray) -> None:
     for p, (k, n) in enumerate(zip(on_left, counts, strict=True)):
         for chosen, side in ((k, "left"), (n - k, "right")):
-            if _log_likelihood(chosen, n, _ONE_SIDE) - _log_likelihood(chosen, n, 0.5) > np.log(
-                _SURE
-            ):
+            lead = _log_likelihood(chosen, n, _ONE_SIDE) - _log_likelihood(chosen, n, 0.5)
+            if lead > np.log(_SURE):
                 remarks[p].append(f"always answers {side}")
 
 

@@ -44,7 +44,11 @@ FORMAT = "mdaml model"
 FORMAT_VERSION = 1
 # What describes the training data and is of no use for new samples; `compact` leaves it out.
 TRAINING_ONLY = frozenset({"weights_", "triplets_", "comparisons_", "comparison_weights_"})
-_PACKAGES = ("mdaml.estimators", "mdaml.retrieval")  # only classes from here can be loaded
+_PACKAGES = (
+    "mdaml.estimators",
+    "mdaml.people",
+    "mdaml.retrieval",
+)  # only classes from here can be loaded
 _MAX_DEPTH = 16
 
 
@@ -122,7 +126,7 @@ def _encode(
 
 
 def _encode_array(value: Array, where: str, arrays: dict[str, Described]) -> dict[str, object]:
-    if value.dtype == object and value.ndim == 1 and all(type(v) is str for v in value):
+    if value.dtype.kind in "OU" and value.ndim == 1 and all(isinstance(v, str) for v in value):
         return {"strings": value.tolist()}
     if get_dtype(value) not in DTYPES:
         raise _refusal(value, where)

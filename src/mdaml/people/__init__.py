@@ -1,4 +1,4 @@
-"""Metrics of persons."""
+"""Metrics of persons and of kinds of persons."""
 
 from mdaml.people._personal import PersonalMetrics
 

@@ -1,159 +1,261 @@
-"""Whether persons get metrics of their own, chosen by answers that were held out."""
+"""How many kinds of persons there are, and how near persons are to them, by held-out answers."""
 
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 
 from mdaml._progress import mute
 from mdaml._typing import FloatArray, IntArray
-from mdaml._validation import ignore_warnings, warn
+from mdaml._validation import warn
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import scaled_losses
-from mdaml.holdout.rule import Gain, find_leaders, measure_gain, prefer_first
+from mdaml.holdout.rule import Gain, find_leaders, measure_gain
 from mdaml.holdout.split import Split, hold_out_points, tells_enough
-from mdaml.holdout.units import same_rows
-from mdaml.people._features import Answers, Coordinates
-from mdaml.people._groups import learn_groups
-from mdaml.people._variational import Fitted
+from mdaml.people._coordinates import Coordinates
+from mdaml.people._mixture import (
+    Heard,
+    Kinds,
+    best_scale,
+    draw_again,
+    fit_kinds,
+    fit_persons,
+    place_persons,
+)
 
 _N_PARTS = 4
-_MOST_ANSWERS = 20_000  # those of some persons, beyond
+_MOST_ANSWERS = 20_000  # for a choice: those of some persons, beyond
+_MOST_ANSWERS_OF_KINDS = 200_000
+_MOST_KINDS = 6
+_N_DRAWS = 40
+_LEVEL_OF_MORE = 0.2  # of a test whether there is one kind more, once there are two
+PULLS = (30.0, 3.0, 0.3)  # of persons to their kinds
+_STARTS = 6  # of each number of kinds, in a choice
 
 
-class SharedSpace(NamedTuple):
-    """The metric of all answers, and samples mapped by it."""
+class Size(NamedTuple):
+    """How many kinds there are, and how strongly persons are pulled to them."""
+
+    n_kinds: int  # 0: one, with the given metric as it is
+    pull: float | None  # None: everybody has the metric of the kind
+
+    def as_dict(self, score: float, *, is_chosen: bool) -> dict[str, Any]:
+        """Return plain numbers."""
+        return {**self._asdict(), "score": score, "is_chosen": is_chosen}
+
+
+SHARED = Size(0, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Answers in the coordinates of a metric of all of them."""
 
     metric: Any
     coordinates: Coordinates
-    Y: FloatArray  # (N, number of axes)
+    heard: Heard
+    center: FloatArray  # (q,) the multiple of the metric that suits the answers
 
-    def margins(self, coefficients: FloatArray, asked: IntArray, of: IntArray) -> FloatArray:
-        """Return ``d2(far) - d2(near)`` of comparisons, each by the metric of a person.
+    @classmethod
+    def of(cls, metric: Any, samples: FloatArray, said: Constraints, persons: Persons) -> "Space":
+        """Return coordinates for a fitted metric, and the features of answers."""
+        Y, asked = metric._map(samples).astype(np.float64, copy=False), said.comparisons()
+        coordinates = Coordinates.of(Y, asked)
+        heard = Heard.of(coordinates.features(Y, asked), said.weights, persons)
+        return cls(metric, coordinates, heard, coordinates.given(best_scale(heard)))
 
-        ``of`` has the row of the coefficients for each comparison. In units of the mean margin of
-        that person: what is told is which pair is nearer, whatever the scale of a metric.
-        """
-        out, axes = np.zeros(len(asked)), np.eye(self.Y.shape[1])
-        order = np.argsort(of, kind="stable")
-        for own in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
-            row = of[own[0]]
-            a, b, c, d = asked[own].T
-            L = self.coordinates.components(coefficients[row], axes)
-            far, near = (self.Y[c] - self.Y[d]) @ L.T, (self.Y[a] - self.Y[b]) @ L.T
-            margins = np.square(far).sum(axis=1) - np.square(near).sum(axis=1)
-            size = float(np.abs(margins).mean())
-            out[own] = margins / size if size > 0.0 else 0.0
-        return out
+    def fit_kinds(self, n_kinds: int, **options: int) -> Kinds:
+        """Return kinds; none is one of the given metric itself."""
+        if n_kinds:
+            return fit_kinds(self.heard, self.center, n_kinds, **options)
+        nobody = np.empty((0, 1))
+        one = Kinds(self.center[None], np.ones(1), nobody[:, 0], nobody)
+        return place_persons(self.heard, one)
 
-
-def learn_people(
-    model: Any, metric: Any, given: tuple[Any, FloatArray], said: Constraints, persons: Persons
-) -> tuple[SharedSpace, Fitted | None, Gain | None]:
-    """Return what all share, what was learned of persons, and what that gained on held-out answers.
-
-    ``model`` has the parameters, ``given`` are samples as they were passed and as an array. Nothing
-    of persons, None, is the shared metric for everybody.
-    """
-    X, samples = given
-    is_auto = model.n_groups == "auto"
-
-    def learn_space(told: Constraints) -> SharedSpace:
-        fitted = clone(metric).fit(X, constraints=told)
-        rank, n_free = len(fitted.components_), model.n_directions
-        coordinates = Coordinates(min(n_free, rank), max(rank - n_free, 0))
-        return SharedSpace(fitted, coordinates, fitted._map(samples).astype(np.float64, copy=False))
-
-    tried: list[Any] = [1, "auto"] if is_auto and len(persons) > 1 else [model.n_groups]
-    ways = [
-        partial(learn_groups, n_groups=n, max_iter=model.max_iter, tol=model.tol) for n in tried
-    ]
-    with warnings.catch_warnings():
-        # Where persons contradict each other, what all share may be hardly more than the start.
-        warnings.filterwarnings("ignore", "The learned distance agrees with")
-        warnings.filterwarnings("ignore", "(Nothing was learned|Too little to learn from)")
-        space = learn_space(said)
-    with ignore_warnings(UserWarning):
-        best, gain = choose_groups(said, persons, same_rows(samples, 0.0), learn_space, ways)
-        if best is None and is_auto:
-            return space, None, gain
-        answers = Answers.of(space.coordinates, space.Y, said, persons)
-        return space, ways[best or 0](answers), gain
+    def fit_own(self, kinds: Kinds, pull: float | None) -> FloatArray:
+        """Return coefficients of the persons, (P, q)."""
+        own = kinds.own if pull is None else fit_persons(self.heard, kinds, pull)
+        return self.coordinates.cut(own)
 
 
-def choose_groups(
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One part: kinds learned from the rest, and margins of what is held out."""
+
+    space: Space
+    features: FloatArray  # (n, q) of the held-out comparisons
+    of: IntArray  # (n,) the place of their person in the space; one more for those who are new
+    found: dict[int, Kinds] = field(default_factory=dict)
+
+    def margins(self, size: Size) -> FloatArray:
+        """Return the margins of held-out comparisons, each by the metric of its person."""
+        if size == SHARED:
+            return self.features[:, 0]
+        if size.n_kinds not in self.found:
+            self.found[size.n_kinds] = self.space.fit_kinds(size.n_kinds, n_starts=_STARTS)
+        kinds = self.found[size.n_kinds]
+        new = self.space.coordinates.cut((kinds.shares @ kinds.coefficients)[None])
+        own = np.vstack([self.space.fit_own(kinds, size.pull), new])
+        return np.einsum("nq,nq->n", self.features, own[self.of])
+
+
+class Chosen(NamedTuple):
+    """What was chosen, what it gained over the shared metric, and all that was tried."""
+
+    size: Size
+    gain: Gain | None
+    tried: list[dict[str, Any]]
+
+
+def choose_size(
     said: Constraints,
     persons: Persons,
     points: IntArray,
-    learn_space: Callable[[Constraints], SharedSpace],
-    learn_persons: Sequence[Callable[[Answers], Fitted]],
-) -> tuple[int | None, Gain | None]:
-    """Return which way to learn persons to take, and what it gained over the shared metric.
+    learn: Callable[[Constraints], Any],
+    samples: FloatArray,
+    given: tuple[Any, Any] = ("auto", "auto"),
+) -> Chosen:
+    """Return how many kinds to take, and how near persons are to them.
 
-    By the rule for every choice: the start is the metric that all share, and None keeps it. Units
-    are the points that comparisons are about; both metrics are learned without those held out.
-    ``points`` has the same number for rows that are the same. The gain is None where there is too
-    little to hold anything out.
+    By the rule for every choice, from the shared metric on: one or two kinds more are taken if they
+    lead by more than chance, and so on; then persons leave their kinds if that leads. What is not
+    "auto" in ``given`` is taken as it is. Units are the points that comparisons are about.
     """
-    said, persons = _some_persons(said, persons)
+    said, persons = some_persons(said, persons, _MOST_ANSWERS)
+    n_kinds, pull = given
+    start = Size(0 if n_kinds == "auto" else n_kinds, None if pull == "auto" else pull)
     parts = hold_out_points(said, _N_PARTS, np.random.RandomState(0), points)
     parts = parts[:1] if tells_enough(said, parts[:1]) else parts
-    if not parts:
-        return None, None
-    with mute():
-        judged = [_judge(part, persons, learn_space, learn_persons) for part in parts]
+    if not parts or len(persons) < 2:
+        return Chosen(start, None, [])
+    trials = [_make_trial(part, persons, learn, samples) for part in parts]
     units = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)[1]
     weights = np.concatenate([part.held_out.weights for part in parts])
-    margins = np.hstack(judged)  # (1 + n_ways, n)
-    losses = np.array([scaled_losses(row, weights) for row in margins])
-    leads = find_leaders(-losses[0], -losses[1:], units, weights)
-    best = prefer_first(-losses[1:] * weights, leads if leads.any() else None)
-    right = np.where(margins == 0.0, 0.5, margins > 0.0)
-    gain = measure_gain("comparisons", right[0], right[1 + best], units, weights)
-    gain = replace(gain, is_beyond_chance=bool(leads[best]))
-    return (best if leads.any() else None), gain
+    tried: dict[Size, FloatArray] = {}
+
+    def score(size: Size) -> FloatArray:
+        if size not in tried:
+            tried[size] = np.concatenate([trial.margins(size) for trial in trials])
+        return -scaled_losses(tried[size], weights)
+
+    with mute():
+        best = start
+        if n_kinds == "auto":
+            best = _walk(score, units, weights, min(_MOST_KINDS, len(persons) // 2), start.pull)
+        if pull == "auto":
+            numbers = sorted({best.n_kinds, 0}) if n_kinds == "auto" else [best.n_kinds]
+            nearer = [Size(n, p) for n in numbers for p in PULLS]
+            best = _best_leader(score, best, nearer, units, weights)
+        score(SHARED), score(best)
+    right = {size: np.where(row == 0.0, 0.5, row > 0.0) for size, row in tried.items()}
+    gain = measure_gain("comparisons", right[SHARED], right[best], units, weights)
+    is_ahead = _best_leader(score, SHARED, [best], units, weights) != SHARED
+    gain = replace(gain, is_beyond_chance=is_ahead)
+    means = {size: float(np.average(row, weights=weights)) for size, row in right.items()}
+    return Chosen(best, gain, [s.as_dict(m, is_chosen=s == best) for s, m in means.items()])
 
 
-def _some_persons(said: Constraints, persons: Persons) -> tuple[Constraints, Persons]:
-    """Return all answers of as many persons, drawn at random, as it takes for a choice."""
-    if said.n_constraints <= _MOST_ANSWERS:
+def fit_all(
+    metric: Any,
+    samples: FloatArray,
+    said: Constraints,
+    persons: Persons,
+    size: Size,
+    **options: int,
+) -> tuple[Space, Kinds, FloatArray, FloatArray]:
+    """Return kinds and persons of a chosen size: space, kinds, coefficients of persons, and draws.
+
+    Of very many answers those of some persons give the kinds, and all persons are placed.
+    """
+    space = Space.of(metric, samples, said, persons)
+    few, known = some_persons(said, persons, _MOST_ANSWERS_OF_KINDS)
+    some = space
+    if few is not said:
+        Y = metric._map(samples).astype(np.float64, copy=False)
+        features = space.coordinates.features(Y, few.comparisons())
+        some = replace(space, heard=Heard.of(features, few.weights, known))
+    kinds = some.fit_kinds(size.n_kinds, **options)
+    kinds = kinds.without_empty()
+    draws = np.empty((0, *kinds.coefficients.shape))
+    if size.n_kinds:
+        draws = draw_again(some.heard, space.center, kinds, _N_DRAWS)
+    if some is not space:
+        kinds = place_persons(space.heard, kinds)
+    return space, kinds, space.fit_own(kinds, size.pull), draws
+
+
+def _walk(
+    score: Callable[[Size], FloatArray],
+    units: IntArray,
+    weights: FloatArray,
+    most: int,
+    pull: float | None,
+) -> Size:
+    """Return how many kinds to take.
+
+    Several kinds must lead by more than chance both the shared metric and one kind, whose metric is
+    learned like theirs. Then one more is taken, or two, as long as it leads at a lower
+    level: too few kinds mix persons who differ.
+    """
+    start = _best_leader(score, SHARED._replace(pull=pull), [Size(1, pull)], units, weights)
+    one = max(start, Size(1, pull), key=lambda size: float(score(size) @ weights))
+    best = one
+    while best.n_kinds < most:
+        ahead = [Size(max(best.n_kinds, 1) + k, pull) for k in (1, 2)]
+        if best == one and _best_leader(score, one, ahead, units, weights) == one:
+            return start
+        tests = [
+            find_leaders(score(best), score(size)[None], units, weights, _LEVEL_OF_MORE)[0]
+            for size in ahead
+        ]
+        better = [size for size, leads in zip(ahead, tests, strict=True) if leads]
+        if not better:
+            break
+        best = better[0]
+    return best
+
+
+def _best_leader(
+    score: Callable[[Size], FloatArray],
+    start: Size,
+    others: Sequence[Size],
+    units: IntArray,
+    weights: FloatArray,
+) -> Size:
+    """Return the best of those that lead the start by more than chance, or the start."""
+    scores = np.array([score(size) for size in others])
+    leads = find_leaders(score(start), scores, units, weights)
+    if not leads.any():
+        return start
+    return others[int(np.argmax(np.where(leads, scores @ weights, -np.inf)))]
+
+
+def some_persons(said: Constraints, persons: Persons, most: int) -> tuple[Constraints, Persons]:
+    """Return all answers of as many persons, drawn at random, as have ``most`` together."""
+    if said.n_constraints <= most:
         return said, persons
     order = np.random.RandomState(0).permutation(len(persons))
     n_before = np.cumsum(persons.sums()[order]) - persons.sums()[order]
-    drawn = np.sort(order[n_before < _MOST_ANSWERS])
+    drawn = np.sort(order[n_before < most])
     kept = np.isin(persons.codes, drawn)
     codes = np.searchsorted(drawn, persons.codes[kept])
     return said.select(kept), Persons(persons.names[drawn], codes)
 
 
-def _judge(
-    part: Split,
-    persons: Persons,
-    learn_space: Callable[[Constraints], SharedSpace],
-    learn_persons: Sequence[Callable[[Answers], Fitted]],
-) -> FloatArray:
-    """Return the margins of held-out comparisons, (1 + n_ways, n); the first are the shared."""
-    space = learn_space(part.learned)
+def _make_trial(
+    part: Split, persons: Persons, learn: Callable[[Constraints], Any], samples: FloatArray
+) -> Trial:
     known, codes = np.unique(persons.codes[~part.is_out], return_inverse=True)
-    answers = Answers.of(
-        space.coordinates, space.Y, part.learned, Persons(persons.names[known], codes)
+    space = Space.of(
+        learn(part.learned), samples, part.learned, Persons(persons.names[known], codes)
     )
-    asked = part.held_out.comparisons()
-    place = np.full(len(persons), len(known))  # those who said nothing else: what all share
-    place[known] = np.arange(len(known))
-    of = place[persons.codes[part.is_out]]
-    shared = np.tile(space.coordinates.identity(), (len(known) + 1, 1))
-    rows = [space.margins(shared, asked, of)]
-    for learn in learn_persons:
-        prior, posterior, _ = learn(answers)
-        own = np.vstack([posterior.means, prior.shared])
-        rows.append(space.margins(own, asked, of))
-    return np.array(rows)
+    Y = space.metric._map(samples).astype(np.float64, copy=False)
+    places = np.full(len(persons), len(known))
+    places[known] = np.arange(len(known))
+    features = space.coordinates.features(Y, part.held_out.comparisons())
+    return Trial(space, features, places[persons.codes[part.is_out]])
 
 
 def warn_of_persons(gain: Gain | None, metric: Any, *, is_kept: bool) -> None:
@@ -162,7 +264,7 @@ def warn_of_persons(gain: Gain | None, metric: Any, *, is_kept: bool) -> None:
         if is_kept:
             warn(
                 "Nothing was learned of single persons: the answers are too few to hold some out. "
-                "Everybody has the metric that all share. Add answers, or set n_groups to a "
+                "Everybody has the metric that all share. Add answers, or set n_kinds to a "
                 "number to learn in any case."
             )
         return
@@ -177,9 +279,11 @@ def warn_of_persons(gain: Gain | None, metric: Any, *, is_kept: bool) -> None:
         if getattr(metric, "start_kept_", False):
             also = " That metric is the distance before learning, which nothing led either."
         warn(
-            f"Nothing was learned of single persons: {found} Everybody has the shared one.{also} "
-            "More answers of each person may help; check that who= is right. Set n_groups to a "
-            "number to learn in any case."
+            f"Nothing was learned of single persons: no kinds and no metrics of their own led the "
+            f"shared one by more than chance; it holds for {gain.before:.1%} of held-out answers "
+            f"({gain.n_units} units). Everybody has the shared one.{also} More answers of each "
+            "person may help; check that who= is right. Set n_kinds to a number to learn in any "
+            "case."
         )
     elif gain.high < 0.0:
         warn(f"Metrics of single persons are worse than the shared one: {found} Use that.")

@@ -1,145 +1,170 @@
-"""One metric for all persons, and one for each."""
+"""One metric for all persons, metrics of kinds of persons, and one for each person."""
 
 from copy import copy
-from dataclasses import replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray, IntArray
-from mdaml._validation import check_integer, check_number
-from mdaml.constraints.arguments import check_supervision, constraints_of
-from mdaml.constraints.forms.triplets import check_triplets
+from mdaml._validation import check_integer, check_number, ignore_warnings
+from mdaml.constraints.arguments import check_supervision, constraints_of, persons_of
 from mdaml.constraints.names import get_index
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
-from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.people._choice import SharedSpace, learn_people, warn_of_persons
-from mdaml.people._features import Answers, Coordinates, check_persons
-from mdaml.people._variational import Fitted, Prior, place_persons, shared_by_all, shrinkage_of
+from mdaml.holdout.units import same_rows
+from mdaml.people._choice import (
+    Chosen,
+    choose_size,
+    fit_all,
+    warn_of_persons,
+)
+from mdaml.people._coordinates import Coordinates
+from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
+from mdaml.people._scores import PersonalScores
 
 _FORMS = ("triplets", "quadruplets")
 
 
-class PersonalMetrics(BaseEstimator):
-    r"""Learn one metric for all persons and one for each, from answers with known authors.
+class PersonalMetrics(PersonalScores, MahalanobisTransformer):
+    r"""Learn metrics of kinds of persons, and of each person, from answers with known authors.
 
-    A metric learned from all answers gives the space. In it a person p has the metric
-    :math:`L^\top \operatorname{diag}(S_p, c_p I) L` with a symmetric :math:`S_p` on the leading
-    axes: q numbers :math:`b_p`, the *coefficients*. An answer of p is right with the probability
-    :math:`\sigma(d_p^2(\text{far}) - d_p^2(\text{near}))` under that metric. Coefficients are
-    pulled towards those of a group, :math:`b_p \sim \mathcal N(u_g, V)`; all of this is learned.
-    A person with few answers gets nearly the metric of the group, one with many gets their own.
+    People come in kinds, who look at different things. A metric of all answers comes first. A kind
+    k has a metric near it that may differ in any direction,
+    :math:`L^\top (b_{k0} I + V B_k V^\top) L` with the *coefficients* :math:`b_k`. A person p is of
+    kind k with the probability :math:`r_{pk}`, and turns round a share :math:`e_p` of the answers:
+    an answer is given with the probability :math:`(1 - e_p)\, \sigma(m) + e_p\, \sigma(-m)`, where
+    :math:`m = d^2(\text{far}) - d^2(\text{near})` under the metric of the kind. Persons have the
+    mean of the kinds, or metrics of their own that are pulled to it.
 
-    **Objective**: minus a lower bound of the log evidence of all answers (variational Bayes with a
-    Gaussian for each person and the bound of [1]_ for the sigmoid), which never rises.
+    **Objective**: minus the log probability of all answers, with weak priors of coefficients and
+    errors. EM never raises it; of several starts the best is kept.
+
+    **Special cases**: one metric for all (``n_kinds=1, pull=None``), kinds alone (``pull=None``),
+    and a metric for each person by itself (``n_kinds=1`` and a small ``pull``).
 
     Parameters
     ----------
     metric : estimator of mdaml, default=None
-        Learned from all answers first; a copy is fitted. None is ``MDaML()``.
-    n_directions : int, default=4
-        Axes of that metric, the longest, on which persons may differ in any way: q is
-        ``n_directions (n_directions + 1) / 2``, and one more if there are other axes, which each
-        person stretches by their own factor.
-    n_groups : int or "auto", default="auto"
-        Number of groups of persons. "auto" chooses by answers that are held out, with the rule
-        for every choice: everybody keeps the shared metric, with a warning, unless metrics of their
-        own lead it by more than chance. Of several groups there are at most 8, as long as BIC falls
-        (``log(n)/2`` for each of ``G q + G - 1`` numbers of G > 1 groups, for one of one group). A
-        number is used in any case.
-    max_iter : int, default=200
-        Maximum number of rounds of persons and groups.
-    tol : float, default=1e-5
-        Stop when a round lowers the objective by less than this fraction.
+        Learned from all answers first; a copy is fitted. None is ``MDaML()``. Kinds and persons
+        have metrics of the same form, of :class:`mdaml.LocalMDaML` with the same places.
+    n_kinds : int or "auto", default="auto"
+        Number of kinds. "auto" chooses by answers that are held out: several kinds must lead the
+        shared metric, and one kind, by more than chance. At most 6, and one for two persons.
+    pull : float, None or "auto", default="auto"
+        How strongly metrics of persons are pulled to those of their kinds. None: persons have the
+        metric of their kind. "auto" tries None, 30, 3 and 0.3; metrics of their own must lead.
+    n_starts : int, default=8
+        Starts of the kinds.
+    max_iter : int, default=50
+        Maximum number of rounds of EM.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
 
     Attributes
     ----------
     metric_ : estimator
-        The metric of all answers; L is its ``components_``.
+        The metric of all answers; ``components_`` is its map L.
     persons_ : array of shape (n_persons,)
         Their names, sorted.
-    coefficients_ : array of shape (n_persons, q)
+    n_kinds_, pull_ : int, and float or None
+        The values used.
+    kind_of_person_ : array of shape (n_persons,)
+        The most probable kind. Kind 0 has the most persons.
+    kind_probabilities_ : array of shape (n_persons, n_kinds)
         Of each person.
-    shrinkage_ : array of shape (n_persons,)
-        Share of a person's coefficients that comes from the group, near 1 after few answers.
-    group_of_person_ : array of shape (n_persons,)
-        The most probable group.
-    group_coefficients_, group_shares_ : arrays of shape (n_groups, q) and (n_groups,)
-        The groups, the largest first.
-    covariance_ : array of shape (q, q)
-        How persons of a group differ in their coefficients.
+    kinds_ : list of estimators
+        The metric of each kind: copies of ``metric_`` with other ``components_``.
+    kind_shares_ : array of shape (n_kinds,)
+        Share of the persons.
+    errors_ : array of shape (n_persons,)
+        Estimated share of wrong answers of each person.
+    kind_coefficients_, coefficients_ : arrays of shape (n_kinds, q) and (n_persons, q)
+        Of kinds and persons.
+    kind_draws_ : array of shape (n_draws, n_kinds, q)
+        Coefficients of the kinds if persons are drawn again (Bayesian bootstrap); for intervals.
+    axes_, unit_ : array and float
+        V and the unit of the first coefficient.
     start_kept_ : bool
         Whether everybody has the shared metric, since nothing led it.
     gain_ : dict or None
-        Held-out answers that hold under the shared metric and under their own, as for
+        Held-out answers that hold under the shared metric and under what was chosen, as for
         :class:`mdaml.MDaML`.
+    tried_ : list of dict
+        What was tried: ``n_kinds`` (0: the shared metric as it is), ``pull``, ``score``,
+        ``is_chosen``.
     history_, n_iter_, n_features_in_
         The objective after every round, the number of rounds, and of columns of X.
 
     See Also
     --------
     mdaml.MDaML : With ``who=``, one metric for all that weighs persons by how often they are wrong.
+    mdaml.inspection.describe_kinds : What each kind looks at, with intervals.
+    mdaml.plot.plot_kinds : Draws it.
 
     Notes
     -----
-    **Cost**: a round takes :math:`O(n q^2 + P q^3)` for n answers of P persons, memory beyond X and
-    the answers :math:`O(P q)`.
-
-    References
-    ----------
-    .. [1] T. S. Jaakkola, M. I. Jordan, "Bayesian parameter estimation via variational methods",
-       Statistics and Computing 10, 2000.
+    **Cost**: a round takes :math:`O(K n q^2)` for n answers. Metrics of up to 12 features may
+    differ in all directions; of more, in the 12 that the answers ask for most. The choice looks
+    at 20 000 answers at most, EM at 200 000, of persons drawn at random; the others are placed.
 
     Examples
     --------
     >>> import numpy as np
     >>> from mdaml.datasets import make_triplets
     >>> from mdaml.people import PersonalMetrics
-    >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> first, _ = make_triplets(X, n_triplets=300, components=[[1.0, 0.0]], random_state=0)
-    >>> second, _ = make_triplets(X, n_triplets=300, components=[[0.0, 1.0]], random_state=1)
-    >>> T, who = np.concatenate([first, second]), np.repeat(["ann", "bob"], 300)
+    >>> X, eye = np.random.default_rng(0).normal(size=(60, 3)), np.eye(3)
+    >>> said = [
+    ...     make_triplets(X, n_triplets=60, components=eye[p % 2 : p % 2 + 1], random_state=p)[0]
+    ...     for p in range(8)
+    ... ]
+    >>> T, who = np.concatenate(said), np.repeat(np.arange(8), 60)
     >>> model = PersonalMetrics().fit(X, triplets=T, who=who)
+    >>> model.n_kinds_, bool(len(set(model.kind_of_person_[::2])) == 1)
+    (2, True)
     >>> model.score_triplets(X, T, who=who) > 0.9 > model.score_triplets(X, T)
     True
     """
 
     _doc_link_module = "mdaml"
     _doc_link_template = page_of("people.PersonalMetrics")
+    default_grid: ClassVar = [{}]
 
     metric_: Any
     persons_: npt.NDArray[Any]
+    n_kinds_: int
+    pull_: float | None
+    kind_probabilities_: FloatArray
+    kind_shares_: FloatArray
+    kind_coefficients_: FloatArray
+    kind_draws_: FloatArray
     coefficients_: FloatArray
-    shrinkage_: FloatArray
-    group_of_person_: IntArray
-    group_shares_: FloatArray
-    _coordinates: Coordinates
-    _prior: Prior
+    errors_: FloatArray
+    axes_: FloatArray
+    unit_: float
+    start_kept_: bool
 
     def __init__(
         self,
         metric: Any = None,
         *,
-        n_directions: int = 4,
-        n_groups: Any = "auto",
-        max_iter: int = 200,
-        tol: float = 1e-5,
+        n_kinds: Any = "auto",
+        pull: Any = "auto",
+        n_starts: int = 8,
+        max_iter: int = 50,
         verbose: int = 0,
     ) -> None:
         self.metric = metric
-        self.n_directions = n_directions
-        self.n_groups = n_groups
+        self.n_kinds = n_kinds
+        self.pull = pull
+        self.n_starts = n_starts
         self.max_iter = max_iter
-        self.tol = tol
         self.verbose = verbose
 
     def fit(
@@ -167,8 +192,9 @@ class PersonalMetrics(BaseEstimator):
             The same in one value; without pairs.
         constraint_weight : array-like, optional
             Positive weights: 2 counts like an answer given twice.
-        who : array-like of shape (n_comparisons,)
-            A string or integer for each comparison, triplets first: who said so.
+        who : array-like of shape (n_comparisons,) or str
+            A string or integer for each comparison, triplets first: who said so; or the name of a
+            column of ``constraints``.
 
         Returns
         -------
@@ -180,32 +206,34 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
         >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.persons_
         array(['ann', 'bob'], dtype='<U3')
         """
-        check_integer(self, "max_iter", self.max_iter, 1)
-        check_number(self, "tol", self.tol, 0.0)
-        check_integer(self, "n_directions", self.n_directions, 1)
-        if self.n_groups != "auto":
-            check_integer(self, "n_groups", self.n_groups, 1)
-        metric = MDaML() if self.metric is None else self.metric
-        if not isinstance(metric, MahalanobisTransformer):
-            raise TypeError(
-                "PersonalMetrics(metric=...) must be a metric of mdaml, such as MDaML(); got "
-                f"{type(metric).__name__}."
-            )
+        metric = self._check_parameters()
         given = {"triplets": triplets, "quadruplets": quadruplets, "constraints": constraints}
         given["constraint_weight"] = constraint_weight
         samples, said = check_supervision(self, _FORMS, X, y, **given)
         assert isinstance(said, Constraints)
-        persons = check_persons(said, who, self.n_groups)
+        persons = _check_persons(said, who)
+        if self.n_kinds != "auto" and self.n_kinds > len(persons):
+            raise ValueError(
+                f"PersonalMetrics(n_kinds=...) must be at most the number of persons, which is "
+                f"{len(persons)}; got {self.n_kinds}."
+            )
         with show(self):
-            space, learned, gain = learn_people(self, metric, (X, samples), said, persons)
-        self._keep(space, persons.names, learned)
-        self.gain_ = None if gain is None else gain.as_dict()
-        warn_of_persons(gain, space.metric, is_kept=self.start_kept_)
+            # Where persons contradict each other, what all share may be hardly more than the start.
+            with ignore_warnings(UserWarning):
+                learn = partial(_learn, metric, X)
+                points = same_rows(samples, 0.0)
+                asked = (self.n_kinds, self.pull)
+                chosen = choose_size(said, persons, points, learn, samples, asked)
+                shared = learn(said)
+            options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
+            found = fit_all(shared, samples, said, persons, chosen.size, **options)
+        self._keep(found, chosen)
+        warn_of_persons(chosen.gain, shared, is_kept=self.start_kept_)
         return self
 
     def add_persons(
@@ -218,7 +246,7 @@ class PersonalMetrics(BaseEstimator):
         constraint_weight: ArrayLike | None = None,
         who: ArrayLike | None = None,
     ) -> Self:
-        """Learn the metrics of new persons; those of others, and the groups, stay as they are.
+        """Learn the metrics of new persons; those of others, and the kinds, stay as they are.
 
         Parameters
         ----------
@@ -237,79 +265,120 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
         >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.add_persons(X, triplets=T[:1], who=["cem"]).persons_
         array(['ann', 'bob', 'cem'], dtype='<U3')
         """
-        check_is_fitted(self, "coefficients_")
-        samples = self.metric_._check(X)
         given: dict[str, Any] = {"triplets": triplets, "quadruplets": quadruplets}
-        said = constraints_of(len(samples), constraints, constraint_weight, get_index(X), **given)
-        persons = check_persons(said, who)
-        self._places(persons.names)  # names of another kind are refused, not turned into texts
-        if self.start_kept_:  # new persons are no exception
-            new = shared_by_all(self._coordinates, len(persons)).posterior
-        else:
-            answers = Answers.of(self._coordinates, self.metric_._map(samples), said, persons)
-            new = place_persons(answers, self._prior)
-        kept = ~np.isin(self.persons_, persons.names)
-        names = np.concatenate([self.persons_[kept], persons.names])
+        heard = self._hear(X, constraints, constraint_weight, given, who)
+        new = heard.persons.names
+        self._find_places(new)  # names of another kind are refused, not turned into texts
+        placed = place_persons(heard, self._get_kinds())
+        own = placed.own if self.pull_ is None else fit_persons(heard, placed, self.pull_)
+        kept = ~np.isin(self.persons_, new)
+        names = np.concatenate([self.persons_[kept], new])
         order = np.argsort(names)
         parts = {
-            "coefficients_": new.means,
-            "shrinkage_": shrinkage_of(self._prior, new),
-            "group_of_person_": new.groups.argmax(axis=1),
+            "coefficients_": self._coordinates.cut(own),
+            "kind_probabilities_": placed.of_person,
+            "errors_": placed.errors,
         }
         for name, values in parts.items():
             setattr(self, name, np.concatenate([getattr(self, name)[kept], values])[order])
         self.persons_ = names[order]
         return self
 
-    def metric_for(self, who: Any = None) -> Any:
-        """Return the metric of a person as an estimator of its own, which can be saved and so on.
+    def place(
+        self,
+        X: ArrayLike,
+        *,
+        triplets: ArrayLike | None = None,
+        quadruplets: ArrayLike | None = None,
+        constraints: Constraints | None = None,
+    ) -> FloatArray:
+        """Return how probable each kind is for a new person, from a few answers.
 
         Parameters
         ----------
-        who : str or int, optional
-            A person. None, or one who gave no answer, has the metric that all share.
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        triplets, quadruplets, constraints : optional
+            Answers of one person, as for :meth:`fit`.
 
         Returns
         -------
-        metric : estimator
-            A copy of ``metric_`` with other ``components_``. Its unit is such that an answer is
-            right with the probability ``sigmoid(d2(far) - d2(near))``.
+        probabilities : array of shape (n_kinds,)
+            They sum to one. The model stays as it is; see :meth:`add_persons`.
 
         Examples
         --------
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1).fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.place(X, triplets=T)
+        array([1.])
+        """
+        given: dict[str, Any] = {"triplets": triplets, "quadruplets": quadruplets}
+        heard = self._hear(X, constraints, None, given, None)
+        probabilities: FloatArray = place_persons(heard, self._get_kinds()).of_person[0]
+        return probabilities
+
+    def metric_for(self, who: Any = None, *, kind: int | None = None) -> Any:
+        """Return the metric of a person or a kind as an estimator of its own.
+
+        Parameters
+        ----------
+        who : str or int, optional
+            A person. None, or one who gave no answer, has the mean of the kinds.
+        kind : int, optional
+            A kind instead.
+
+        Returns
+        -------
+        metric : estimator
+            A copy of ``metric_`` with other ``components_``. Its unit is such that an answer is
+            right with the probability ``sigmoid(d2(far) - d2(near))``, if it is not turned round.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
         >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.metric_for("ann").get_mahalanobis_matrix().shape
         (2, 2)
         """
         check_is_fitted(self, "coefficients_")
-        place = -1 if who is None else self._places(np.asarray([who]))[0]
+        if who is not None and kind is not None:
+            raise ValueError("Pass either who or kind, not both.")
+        if kind is not None and not 0 <= kind < self.n_kinds_:
+            raise ValueError(
+                f"kind must be below {self.n_kinds_}, the number of kinds; got {kind}."
+            )
+        place = -1 if who is None else self._find_places(np.asarray([who]))[0]
         if self.start_kept_:
             return copy(self.metric_)  # bit for bit
-        coefficients = self._prior.shared if place < 0 else self.coefficients_[place]
-        metric = copy(self.metric_)
-        L = self.metric_.components_
-        found = self._coordinates.components(coefficients, L.astype(np.float64))
-        metric.components_ = found.astype(L.dtype)
-        return metric
+        if kind is not None:
+            return self._make(self.kind_coefficients_[kind])
+        return self._make(
+            self.coefficients_[place] if place >= 0 else self.kind_shares_ @ self.kind_coefficients_
+        )
 
-    def transform(self, X: ArrayLike, who: Any = None) -> FloatArray:
-        """Map samples so that Euclidean distance between them is the distance of a person.
+    def transform(self, X: ArrayLike, who: Any = None, *, kind: int | None = None) -> FloatArray:
+        """Map samples so that Euclidean distance is the distance of a person or a kind.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
         who : str or int, optional
-            A person. None, or one who gave no answer, has the metric that all share.
+            A person. None is the metric of all answers, ``metric_``; one who gave no answer has
+            the mean of the kinds.
+        kind : int, optional
+            A kind instead.
 
         Returns
         -------
@@ -321,55 +390,84 @@ class PersonalMetrics(BaseEstimator):
         >>> from mdaml import Euclidean
         >>> from mdaml.people import PersonalMetrics
         >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
         >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
         >>> model.transform(X, who="bob").shape
         (3, 2)
         """
-        mapped: FloatArray = self.metric_for(who).transform(X)
+        check_is_fitted(self, "coefficients_")
+        shared = who is None and kind is None
+        metric = self.metric_ if shared else self.metric_for(who, kind=kind)
+        mapped: FloatArray = metric.transform(X)
         return mapped
 
-    def score_triplets(self, X: ArrayLike, triplets: ArrayLike, who: Any = None) -> float:
-        """Return the fraction of comparisons that hold, each under the distance of who made it.
+    @property
+    def kinds_(self) -> list[Any]:
+        """The metric of each kind, an estimator of its own."""
+        if not hasattr(self, "coefficients_"):
+            raise AttributeError("This PersonalMetrics has no kinds_: it is not fitted yet.")
+        return [self.metric_for(kind=kind) for kind in range(self.n_kinds_)]
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples that the triplets index.
-        triplets : array-like of shape (n_triplets, 3)
-            Row numbers.
-        who : str, int or array-like of shape (n_triplets,), optional
-            One person, or one for each triplet. None is the metric that all share.
+    @property
+    def kind_of_person_(self) -> IntArray:
+        """The most probable kind of each person, (n_persons,)."""
+        if not hasattr(self, "kind_probabilities_"):
+            raise AttributeError("This PersonalMetrics has no kind_of_person_: not fitted yet.")
+        return self.kind_probabilities_.argmax(axis=1)
 
-        Returns
-        -------
-        score : float
-            Between 0 and 1; a tie does not hold.
+    def _check_parameters(self) -> MahalanobisTransformer:
+        """Refuse bad parameters; return the metric to learn first."""
+        check_integer(self, "max_iter", self.max_iter, 1)
+        check_integer(self, "n_starts", self.n_starts, 1)
+        if self.n_kinds != "auto":
+            check_integer(self, "n_kinds", self.n_kinds, 1)
+        if self.pull is not None and self.pull != "auto":
+            check_number(self, "pull", self.pull, 0.0, strict=True)
+        metric = MDaML() if self.metric is None else self.metric
+        if not isinstance(metric, MahalanobisTransformer):
+            raise TypeError(
+                "PersonalMetrics(metric=...) must be a metric of mdaml, such as MDaML(); got "
+                f"{type(metric).__name__}."
+            )
+        return metric
 
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> from mdaml.people import PersonalMetrics
-        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_groups=1)
-        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
-        >>> model.score_triplets(X, T, who=["bob", "ann"])
-        1.0
-        """
+    @property
+    def _coordinates(self) -> Coordinates:
+        return Coordinates(self.axes_, self.unit_)
+
+    def _get_kinds(self) -> Kinds:
+        return Kinds(
+            self.kind_coefficients_, self.kind_shares_, self.errors_, self.kind_probabilities_
+        )
+
+    def _make(self, coefficients: FloatArray) -> Any:
+        """Return a copy of the shared metric with the map of other coefficients."""
+        L = self.metric_.components_
+        metric = copy(self.metric_)
+        found = self._coordinates.components(coefficients, L.astype(np.float64))
+        metric.components_ = found.astype(L.dtype, copy=False)
+        return metric
+
+    def _hear(
+        self,
+        X: ArrayLike,
+        constraints: Constraints | None,
+        weights: ArrayLike | None,
+        given: dict[str, Any],
+        who: ArrayLike | None,
+    ) -> Heard:
+        """Return features of new answers; without ``who`` they are those of one person."""
         check_is_fitted(self, "coefficients_")
         samples = self.metric_._check(X)
-        given = check_triplets(triplets, len(samples), get_index(X))
-        if who is None or np.ndim(who) == 0:
-            return float(self.metric_for(who).score_triplets(samples, given))
-        persons = Persons.from_who(who, len(given))
-        holds = 0
-        for code, name in enumerate(persons.names):
-            Y, own = self.metric_for(name)._map(samples), given[persons.codes == code]
-            near, far = (pair_sq_dists(Y, own[:, [0, other]]) for other in (1, 2))
-            holds += int(np.count_nonzero(near < far))
-        return holds / len(given)
+        said = constraints_of(len(samples), constraints, weights, get_index(X), **given)
+        if who is None:
+            who = np.zeros(said.n_constraints, np.int64)
+        persons = _check_persons(said, who)
+        Y = self.metric_._map(samples).astype(np.float64, copy=False)
+        features = self._coordinates.features(Y, said.comparisons())
+        return Heard.of(features, said.weights, persons)
 
-    def _places(self, names: Any) -> IntArray:
+    def _find_places(self, names: Any) -> IntArray:
         """Return the place of each name among the persons, -1 of those who are new."""
         if names.dtype.kind != self.persons_.dtype.kind and "U" in (
             names.dtype.kind + self.persons_.dtype.kind
@@ -381,20 +479,42 @@ class PersonalMetrics(BaseEstimator):
         places = np.searchsorted(self.persons_, names).clip(max=len(self.persons_) - 1)
         return np.where(self.persons_[places] == names, places, -1)
 
-    def _keep(self, space: SharedSpace, names: Any, found: Fitted | None) -> None:
-        """Set all that was learned; None is the shared metric for everybody."""
-        self.start_kept_ = found is None
-        if found is None:
-            found = shared_by_all(space.coordinates, len(names))
-        prior, posterior, history = found
-        order = np.argsort(-prior.shares, kind="stable")
-        self.metric_, self.persons_ = space.metric, names
-        self._coordinates = space.coordinates
-        self._prior = replace(prior, means=prior.means[order], shares=prior.shares[order])
-        self.coefficients_ = posterior.means
-        self.shrinkage_ = shrinkage_of(prior, posterior)
-        self.group_of_person_ = posterior.groups[:, order].argmax(axis=1)
-        self.group_coefficients_, self.group_shares_ = self._prior.means, self._prior.shares
-        self.covariance_ = prior.covariance
-        self.history_, self.n_iter_ = np.array(history), max(len(history) - 1, 0)
-        self.n_features_in_ = space.metric.n_features_in_
+    def _map(self, X: Any) -> FloatArray:
+        mapped: FloatArray = self.metric_._map(X)
+        return mapped
+
+    def _require_linear(self, name: str) -> None:
+        check_is_fitted(self, "coefficients_")
+        self.metric_._require_linear(name)
+
+    def _keep(self, found: Any, chosen: Chosen) -> None:
+        """Set all that was learned."""
+        space, kinds, own, draws = found
+        self.metric_, self.persons_ = space.metric, space.heard.persons.names
+        self.start_kept_ = chosen.size == (0, None)
+        self.n_kinds_, self.pull_ = len(kinds.shares), chosen.size.pull
+        self.axes_, self.unit_ = space.coordinates.axes, space.coordinates.unit
+        self.kind_coefficients_, self.kind_shares_ = kinds.coefficients, kinds.shares
+        self.kind_probabilities_, self.errors_ = kinds.of_person, kinds.errors
+        self.coefficients_, self.kind_draws_ = own, draws
+        self.gain_ = None if chosen.gain is None else chosen.gain.as_dict()
+        self.tried_ = chosen.tried
+        self.history_, self.n_iter_ = np.array(kinds.history), len(kinds.history)
+        for name in ("components_", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(space.metric, name):
+                setattr(self, name, getattr(space.metric, name))
+
+
+def _learn(metric: Any, X: ArrayLike, said: Constraints) -> Any:
+    return clone(metric).fit(X, constraints=said)
+
+
+def _check_persons(said: Constraints, who: Any) -> Persons:
+    """Return who gave each comparison; there must be persons."""
+    if who is None:
+        raise ValueError(
+            "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
+            "metric: MDaML learns it."
+        )
+    return persons_of(said, who)
