@@ -1,8 +1,9 @@
 """A place for every mode: what places and maps gain on one linear map, and on a small network.
 
 kinds    classes of eight sets thrown at random into groups; 1500, 10 000 or 40 000 triplets compare
-         the groups, all of them right or 20 % turned round; two splits. On held-out rows: the share of comparisons
-         that hold, and the accuracy of 3-NN for the groups and for the classes they are made of.
+         the groups, all of them right or 20 % turned round; two splits. On held-out rows: the share
+         of comparisons that hold, and the accuracy of 3-NN for the groups and for the classes they
+         are made of.
 people   answers about food, materials, shoes and faces; the share that hold among items not seen
          (of faces: among answers not seen).
 labels   accuracy of 3-NN on held-out rows.
@@ -36,7 +37,7 @@ from mdaml.experiments.records import read_records
 
 RECORDS = HERE.parent / "results" / "local.jsonl"
 MOST_ROWS = 2000
-# Of the eight sets of kinds.py. Defaults were chosen with other groups and splits of the first four.
+# Of the eight sets of kinds.py. Defaults were chosen on other groups and splits of these four.
 PARTS = {"looked at": ["letter", "digits", "vehicle", "movement_libras"]}
 PARTS["not looked at"] = [name for name in GROUPS if name not in PARTS["looked at"]]
 CASES = [(10_000, 0.0), (1500, 0.0), (40_000, 0.0), (10_000, 0.2), (1500, 0.2), (40_000, 0.2)]

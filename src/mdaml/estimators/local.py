@@ -39,7 +39,8 @@ class LocalMDaML(WeakLearner):
     n_places : int or "auto", default="auto"
         Number of modes with a place. "auto" tries none and 128, at most one for two samples, on
         comparisons of held-out points; places are taken only if they lead one linear map by more
-        than chance. None for labels and for ``goal="neighbors"``.
+        than chance. None for fewer than 100 different samples, for labels and for
+        ``goal="neighbors"``.
     n_maps : int or "auto", default="auto"
         Number of wide modes with a map. "auto" is none.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
@@ -49,7 +50,7 @@ class LocalMDaML(WeakLearner):
         As for :class:`MDaML`.
     anchor : float or "auto", default="auto"
         Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised:
-        768 of it add the squared length of the map to the mean loss. "auto" chooses 8, 2.5 or 0.25
+        768 of it add the squared length of the map to the mean loss. "auto" chooses 0.25, 2.5 or 8
         together with the number of places, and is 0.8 where that was given.
     n_components : int or None, default=None
         Rank of what is learned. None is rank eight and the features beside it; a number leaves the

@@ -17,13 +17,14 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
 from mdaml.estimators.presets import PRESETS
-from mdaml.holdout.places import Candidate, choose_candidate
+from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 from mdaml.kernels.products import rows_times
 from mdaml.solver.start import ANCHOR_SQ_DIST
 
 # What "auto" stands for, and is chosen from; see docs/places.md.
 N_PLACES = 128
 ANCHORS = (0.25, 2.5, 8.0)
+WIDTHS = (0.6, 1.6)  # of landmarks, times the usual one
 USUAL_ANCHOR = 0.8
 RANK = 8
 FEATURES = 0.15  # share of the features in the learned squared distances
@@ -40,7 +41,7 @@ _SHARED = (
 # Of the metric on the basis: centres of its own modes, and what describes its rows and columns.
 _RENAMED = {"centers_": "mode_centers_"}
 _LEFT_OUT = ("weights_", "n_features_in_", "feature_names_in_")
-_ROUNDS_TO_CHOOSE = 4
+_ROUNDS_TO_CHOOSE = 2
 _QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 
 
@@ -90,15 +91,16 @@ def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None)
     if n_places is not None:
         return rounds.learn(X, said, persons, anchor)
     anchors = ANCHORS if is_auto(model.anchor) else (anchor,)
-    taken, tried, gain = rounds.choose(anchors)
-    if taken is not None:
-        learned = rounds.learn(X, said, persons, taken)
+    choice = rounds.choose(anchors)
+    gain = choice.gain
+    if choice.anchor is not None:
+        learned = choice.rounds.learn(X, said, persons, choice.anchor)
     elif n_maps:
         learned = replace(rounds, n_places=0).learn(X, said, persons, anchor)
     else:
         learned = _learn_linear(model, X, said, persons)
         gain = learned.gain
-    return replace(learned, tried=tried, gain=gain)
+    return replace(learned, tried=choice.tried, gain=gain)
 
 
 def _learn_linear(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
@@ -131,15 +133,9 @@ class _Rounds:
         rows = np.unique(
             np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
         )
-        landmarks = find_landmarks(X)
-        conditioner = landmarks.conditioner()
-        some = X[rows]
-        # Single precision is enough to find modes.
-        near = landmarks.closeness(some.astype(np.float32))
-        columns = rows_times(near, np.ascontiguousarray(conditioner.T))
-        return cls(
-            model, some, said.restrict(rows), landmarks, conditioner, columns, n_places, n_maps
-        )
+        landmarks, some = find_landmarks(X), X[rows]
+        begun = cls(model, some, said.restrict(rows), landmarks, some, some, n_places, n_maps)
+        return begun._with(landmarks, some)
 
     def learn(
         self,
@@ -171,46 +167,74 @@ class _Rounds:
             features = float(np.sqrt(FEATURES * mean_sq_dist(learned) / size))
         return Learned(basis, metric, T, features, anchor)
 
-    def choose(
-        self, anchors: Sequence[float]
-    ) -> tuple[float | None, tuple[dict[str, Any], ...], dict[str, Any] | None]:
-        """Return the anchor to learn places with, None for one linear map, and what was tried."""
+    def widened(self, factor: float) -> "_Rounds":
+        """Return the same with landmarks of another width."""
+        landmarks = replace(self.landmarks, width=factor * self.landmarks.width)
+        return self._with(landmarks, self.X)
+
+    def _with(self, landmarks: Gates, rows: FloatArray) -> "_Rounds":
+        conditioner = landmarks.conditioner()
+        # Single precision is enough to find modes.
+        near = landmarks.closeness(rows.astype(np.float32))
+        columns = rows_times(near, np.ascontiguousarray(conditioner.T))
+        return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
+
+    def choose(self, anchors: Sequence[float]) -> "_Choice":
+        """Choose on held-out points between one linear map and places, and how to learn these."""
         linear = _linear_anchor(self.model, self.X, self.said)
-        rows, short = self.X.astype(np.float32), dict(_QUIET)
-        if is_auto(self.model.max_iter):
-            short["max_iter"] = _ROUNDS_TO_CHOOSE
-
-        def map_linearly(said: Constraints) -> FloatArray:
-            if linear is None:
-                return self.X
-            metric = _make_linear(self.model, linear)
-            return _fit_quietly(metric, self.X, said).transform(self.X)
-
-        def map_locally(anchor: float, said: Constraints) -> FloatArray:
-            learned = self.learn(rows, said, None, anchor, said, **short)
-            L = learned.components()
-            return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
-
-        candidates: list[Candidate] = [map_linearly, *(partial(map_locally, anchor) for anchor in anchors)]
         with ignore_warnings(UserWarning):
-            judged = choose_candidate(self.X, self.said, candidates)
-        if judged is None:
-            return None, (), None
-        taken, scores, gain = judged
-        sizes = [(0, 0), *((self.n_places, self.n_maps) for _ in anchors)]
-        tried = tuple(
-            {
-                "n_places": n_places,
-                "n_maps": n_maps,
-                "anchor": anchor,
-                "score": score,
-                "is_chosen": k == taken,
-            }
-            for k, ((n_places, n_maps), anchor, score) in enumerate(
-                zip(sizes, (linear or 0.0, *anchors), scores, strict=False)
+            several = partial(choose_candidate, self.X, self.said)
+            found = several(
+                [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
             )
+            if found is None:
+                return _Choice(self, None)
+            taken, scores, gain = found
+            numbers = [(0, 0, linear or 0.0, 1.0)]
+            numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
+            numbers = numbers[: len(scores)]
+            best, anchor = self, anchors[taken - 1] if taken else None
+            if anchor is not None and self.said.n_constraints > FEW_COMPARISONS:
+                others = [self, *(self.widened(factor) for factor in WIDTHS)]
+                again = several([partial(other._map, anchor) for other in others])
+                assert again is not None
+                numbers += [(self.n_places, self.n_maps, anchor, factor) for factor in WIDTHS]
+                scores += again[1][1:]
+                if again[0]:
+                    best, gain, taken = others[again[0]], again[2], len(found[1]) - 1 + again[0]
+        names = ("n_places", "n_maps", "anchor", "width", "score", "is_chosen")
+        tried = tuple(
+            dict(zip(names, (*each, score, k == taken), strict=True))
+            for k, (each, score) in enumerate(zip(numbers, scores, strict=True))
         )
-        return (anchors[taken - 1] if taken else None), tried, gain
+        return _Choice(best, anchor, tried, gain)
+
+    def _map(self, anchor: float, said: Constraints) -> FloatArray:
+        """Return where rows are after short rounds."""
+        rows = self.X.astype(np.float32)
+        learned = self.learn(rows, said, None, anchor, said, **self._short())
+        L = learned.components()
+        return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
+
+    def _map_linearly(self, anchor: float | None, said: Constraints) -> FloatArray:
+        if anchor is None:  # a linear map learns nothing
+            return self.X
+        metric = _make_linear(self.model, anchor, **self._short())
+        return _fit_quietly(metric, self.X, said).transform(self.X)
+
+    def _short(self) -> dict[str, Any]:
+        rounds = {"max_iter": _ROUNDS_TO_CHOOSE} if is_auto(self.model.max_iter) else {}
+        return _QUIET | rounds
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Rounds to make with an anchor, or with None a linear map; and what was tried."""
+
+    rounds: _Rounds
+    anchor: float | None
+    tried: tuple[dict[str, Any], ...] = ()
+    gain: dict[str, Any] | None = None
 
 
 def compare_classes(classes: Classes, n: int) -> Constraints:
@@ -234,10 +258,10 @@ def _make_metric(model: Any, columns: FloatArray, anchor: float, **others: Any) 
     return MDaML(**params)
 
 
-def _make_linear(model: Any, anchor: float) -> MDaML:
+def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
     """Return a linear metric for a trial, of an anchor that was chosen."""
     preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
-    params = shared_parameters(model) | _QUIET
+    params = shared_parameters(model) | others
     return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
 
 
