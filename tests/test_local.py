@@ -13,7 +13,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import mdaml
 from mdaml import Constraints, LocalMDaML, MDaML
 from mdaml.constraints import sample_triplets
-from mdaml.holdout.places import CaseScores, Judge, choose_size
+from mdaml.holdout.places import choose_candidate
 from mdaml.inspection import explain_distance, feature_relevance
 from mdaml.model_selection import MetricSearchCV
 from mdaml.people import PersonalMetrics
@@ -224,29 +224,17 @@ def test_few_comparisons_leave_the_linear_map():
     assert model.n_places_ == 0
 
 
-def judge_of(means):
-    """Return a judge of columns that stand for their place in ``means``."""
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=100)
-    table = {k: mean + 0.1 * noise + 0.1 * rng.normal(size=100) for k, mean in enumerate(means)}
-    return Judge([lambda k: CaseScores(table[k], table[k])], np.arange(100), np.ones(100))
-
-
 @pytest.mark.parametrize(
-    ("means", "chosen"),
-    [((0.0, 1.0, 2.0), 32), ((0.0, 1.0, 1.0), 8), ((0.0, 0.0, 9.0), 0), ((1.0, 0.0, 0.0), 0)],
+    ("noises", "taken"), [((3.0, 0.3, 0.6), 1), ((3.0, 0.6, 0.3), 2), ((0.3, 3.0, 0.3), 0)]
 )
-def test_more_are_taken_only_if_they_lead_fewer_by_more_than_chance(means, chosen):
-    order = {(0, 0): 0, (8, 0): 1, (32, 0): 2}
-    size, tried = choose_size(judge_of(means), order.get, (0, 0), [[(8, 0), (32, 0)], []])
-    assert size == (chosen, 0)
-    assert [trial.n_places for trial in tried if trial.is_chosen] == [chosen]
-
-
-def test_maps_are_added_to_the_places_that_were_chosen():
-    order = {(0, 0): 0, (8, 0): 1, (8, 4): 2}
-    size, _ = choose_size(judge_of((0.0, 1.0, 2.0)), order.get, (0, 0), [[(8, 0)], [(0, 4)]])
-    assert size == (8, 4)
+def test_a_candidate_is_taken_if_it_leads_the_first_by_more_than_chance(data, noises, taken):
+    X, y, triplets = data
+    said = Constraints(triplets=triplets, n_points=len(X))
+    rng = np.random.default_rng(0)
+    spread = [y[:, None] + noise * rng.normal(size=(len(y), 1)) for noise in noises]
+    chosen, scores, gain = choose_candidate(X, said, [lambda _, Y=Y: Y for Y in spread])
+    assert chosen == taken
+    assert gain["after"] == pytest.approx(scores[taken])
 
 
 # With other parts of the package

@@ -1,5 +1,5 @@
-"""What a metric is linear in: the features, or features and memberships in modes."""
+"""What a metric is linear in: the features, or features and closeness to modes."""
 
-from mdaml.basis.modes import Basis, Gates, find_basis
+from mdaml.basis.modes import Basis, Gates, find_landmarks, find_maps, find_places, mean_sq_dist
 
-__all__ = ["Basis", "Gates", "find_basis"]
+__all__ = ["Basis", "Gates", "find_landmarks", "find_maps", "find_places", "mean_sq_dist"]

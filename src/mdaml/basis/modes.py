@@ -1,66 +1,91 @@
-"""Features, memberships in modes, and features within a few modes: columns for a linear map."""
+"""Features, closeness to modes, and features within a few modes: columns for a linear map."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.linalg import cholesky, solve_triangular
 from sklearn import config_context
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.exceptions import ConvergenceWarning
 
 from mdaml._typing import FloatArray
 from mdaml._validation import ignore_warnings
-from mdaml.kernels.neighbors import nearest_rows
-from mdaml.kernels.products import blocks, one_blas_thread, rows_per_block
+from mdaml.kernels.products import blocks, one_blas_thread, rows_per_block, rows_times
 
 # From the study of docs/places.md.
-N_NEAREST = 4  # modes that a row belongs to
-SOFTNESS = 0.7  # mean gaps between the squared distances to the nearest two centres
-SCALE = 6.0  # a whole membership, in standard deviations of a feature
-_ROWS_FOR_A_MODE = 256  # that k-means sees at most, in the mean
+N_LANDMARKS = 512  # at most
+# Widths in mean squared distances between rows: of landmarks, places and maps.
+LANDMARK_WIDTH, PLACE_WIDTH, MAP_WIDTH = 0.25, 0.3, 0.1
+_ROWS_FOR_A_MODE = 20  # that k-means sees at most, in the mean
+_ROUNDS_OF_KMEANS = 10
+_JITTER = 1e-4  # on the diagonal: centres may coincide
 
 
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """Soft memberships of rows in the modes with the nearest centres.
-
-    ``g_k(x) ~ exp(-|x - c_k|^2 / width)`` for the ``n_nearest`` nearest centres, zero for the
-    others; they sum to one.
-    """
+    """How close rows are to some centres: ``exp(-|x - c_k|^2 / width)``, one at a centre."""
 
     centers: FloatArray  # (K, d)
     width: float
-    n_nearest: int = N_NEAREST
 
     def __len__(self) -> int:
-        """Return the number of modes."""
+        """Return the number of centres."""
         return len(self.centers)
 
-    def memberships(self, X: FloatArray) -> csr_array:
-        """Return the memberships of rows, (N, K), with few entries in each row."""
-        nearest, sq_dists = nearest_rows(X, self.centers.astype(X.dtype), self.n_nearest)
-        above = sq_dists - sq_dists[:, :1]
-        # Rows on their centres only: a width of zero makes memberships hard.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(above > 0.0, np.exp(-above / self.width), 1.0)
+    def closeness(self, X: FloatArray) -> FloatArray:
+        """Return how close rows are to each centre, (N, K)."""
+        exponents = self._exponents(X)
+        return np.exp(exponents, out=exponents)
+
+    def shares(self, X: FloatArray) -> FloatArray:
+        """Return the closeness to each centre as shares that sum to one, (N, K)."""
+        exponents = self._exponents(X)
+        exponents -= exponents.max(axis=1, keepdims=True)
+        shares = np.exp(exponents, out=exponents)
         shares /= shares.sum(axis=1, keepdims=True)
-        n, k = nearest.shape
-        starts = np.arange(0, n * k + 1, k)
-        return csr_array((shares.astype(X.dtype).ravel(), nearest.ravel(), starts), (n, len(self)))
+        return shares
+
+    def conditioner(self) -> FloatArray:
+        """Return T, (K, K), such that columns ``closeness T^T`` are as good as independent.
+
+        Squared lengths after a map of such columns are those in the space of functions whose kernel
+        the closeness is, and a penalty on the map one on how rough it is.
+        """
+        gram = self.closeness(self.centers.astype(np.float64))
+        gram[np.diag_indices(len(gram))] += _JITTER
+        inverse: FloatArray = solve_triangular(
+            cholesky(gram, lower=True), np.eye(len(gram)), lower=True
+        )
+        return inverse
+
+    def _exponents(self, X: FloatArray) -> FloatArray:
+        middle = self.centers.mean(axis=0)  # far from the origin differences would be rounded
+        rows, centers = X - middle.astype(X.dtype), (self.centers - middle).astype(X.dtype)
+        out = rows_times(rows, np.ascontiguousarray(centers.T))
+        out *= -2.0
+        out += np.square(rows).sum(axis=1)[:, None]
+        out += np.square(centers).sum(axis=1)
+        np.maximum(out, 0.0, out=out)
+        out *= -1.0 / self.width
+        return out
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Columns that a metric is linear in: ``[x, scale g(x), h_1(x) (x - mean), ...]``.
+    """Columns that a metric is linear in: ``[x, g(x), h_1(x) (x - mean), ...]``.
 
     A linear map of them is ``z(x) = A x + sum_k g_k(x) b_k + sum_m h_m(x) A_m (x - mean)``: one map
     for all, a place for each mode, and further maps for a few wide modes. Euclidean distance
     between z(x) is then a distance between x. With neither places nor maps it is the identity.
+
+    Rows are close to a mode in a space that was learned before: ``u(x) = U k(x)`` with the
+    closeness k(x) to landmarks. Then ``g_k(x) = exp(-|u(x) - u(c_k)|^2 / width)``.
     """
 
-    places: Gates | None = None
+    places: Gates | None = None  # centres in X, the width in the learned space
     maps: Gates | None = None
-    scale: float = 1.0
+    landmarks: Gates | None = None
+    landmark_map: FloatArray | None = None  # (r, n_landmarks) U
     mean: FloatArray | None = None  # (d,)
 
     @property
@@ -73,50 +98,103 @@ class Basis:
         n_places = 0 if self.places is None else len(self.places)
         return d + n_places + (0 if self.maps is None else len(self.maps) * d)
 
-    def transform(self, X: FloatArray) -> FloatArray:
-        """Return the columns of rows: X itself where the basis is the identity."""
+    def modes(self) -> Gates:
+        """Return the modes with a place, their centres in the learned space."""
+        assert self.places is not None
+        return replace(self.places, centers=self.see(self.places.centers))
+
+    def see(self, X: FloatArray) -> FloatArray:
+        """Return rows in the learned space in which modes are found."""
+        if self.landmarks is None or self.landmark_map is None:
+            return X
+        return rows_times(
+            self.landmarks.closeness(X), np.ascontiguousarray(self.landmark_map.T.astype(X.dtype))
+        )
+
+    def transform(self, X: FloatArray, T: FloatArray | None = None) -> FloatArray:
+        """Return the columns of rows, times ``T^T``; X itself where the basis is the identity."""
         if self.is_identity:
             return X
-        out = np.empty((len(X), self.width(X.shape[1])), X.dtype)
-        for begin, end in blocks(0, len(X), rows_per_block(out.shape[1], out.itemsize)):
-            self._fill(X[begin:end], out[begin:end])
+        n_columns = self.width(X.shape[1])
+        out = np.empty((len(X), n_columns if T is None else len(T)), X.dtype)
+        modes = None if self.places is None else self.modes()
+        widest = max(n_columns, 0 if self.landmarks is None else len(self.landmarks))
+        for begin, end in blocks(0, len(X), rows_per_block(widest, out.itemsize)):
+            if T is None:
+                self._fill(X[begin:end], modes, out[begin:end])
+                continue
+            columns = np.empty((end - begin, n_columns), X.dtype)
+            self._fill(X[begin:end], modes, columns)
+            np.matmul(columns, T.T.astype(X.dtype), out=out[begin:end])
         return out
 
-    def _fill(self, X: FloatArray, out: FloatArray) -> None:
+    def _fill(self, X: FloatArray, modes: Gates | None, out: FloatArray) -> None:
         """Write the columns of some rows."""
         at = X.shape[1]
         out[:, :at] = X
-        if self.places is not None:
-            end = at + len(self.places)
-            out[:, at:end] = self.scale * self.places.memberships(X).toarray()
-            at = end
+        if modes is not None:
+            out[:, at : at + len(modes)] = modes.closeness(self.see(X))
+            at += len(modes)
         if self.maps is not None:
             centred = X if self.mean is None else X - self.mean.astype(X.dtype)
-            for share in self.maps.memberships(X).toarray().T:
+            for share in self.maps.shares(X).T:
                 np.multiply(share[:, None], centred, out=out[:, at : at + X.shape[1]])
                 at += X.shape[1]
 
+    def conditioner(self, d: int, size: float) -> FloatArray:
+        """Return T, (m, n_columns), that makes columns to learn from out of those of the basis.
 
-def find_basis(X: FloatArray, n_places: int, n_maps: int, n_nearest: int = N_NEAREST) -> Basis:
-    """Return a basis with modes found in rows by k-means; the same rows give the same modes."""
-    if n_places == 0 and n_maps == 0:
-        return Basis()
-    places = _find_gates(X, n_places, n_nearest) if n_places else None
-    maps = _find_gates(X, n_maps, n_maps) if n_maps else None
-    spread = float(np.sqrt(np.mean(X.var(axis=0, dtype=np.float64))))
-    return Basis(places, maps, SCALE * spread if spread > 0.0 else 1.0, X.mean(axis=0))
+        ``size`` is the mean squared distance between rows, of d features. Features take part only
+        where there are no places.
+        """
+        n_places = 0 if self.places is None else len(self.places)
+        T = np.eye(self.width(d)) / np.sqrt(size)
+        T[d : d + n_places] = 0.0
+        if n_places:
+            T[d : d + n_places, d : d + n_places] = self.modes().conditioner()
+            T = T[d:]
+        return T
 
 
-def _find_gates(X: FloatArray, n_modes: int, n_nearest: int) -> Gates:
-    """Return gates at the centres of k-means, as wide as a part of the gap between the nearest."""
-    rng = np.random.RandomState(0)
-    if len(X) > _ROWS_FOR_A_MODE * n_modes:
-        X = X[np.sort(rng.permutation(len(X))[: _ROWS_FOR_A_MODE * n_modes])]
+def mean_sq_dist(X: FloatArray) -> float:
+    """Return the mean squared distance between two rows, one if all are the same."""
+    return 2.0 * float(np.sum(X.var(axis=0, dtype=np.float64))) or 1.0
+
+
+def find_landmarks(X: FloatArray) -> Gates:
+    """Return the rows as landmarks or, if these are many, the centres of k-means."""
+    return Gates(_find_centers(X, N_LANDMARKS), LANDMARK_WIDTH * mean_sq_dist(X))
+
+
+def find_maps(X: FloatArray, n_maps: int) -> Gates:
+    """Return wide modes at the centres of k-means."""
+    return Gates(_find_centers(X, n_maps), MAP_WIDTH * mean_sq_dist(X))
+
+
+def find_places(X: FloatArray, basis: Basis, n_places: int) -> Basis:
+    """Return a basis with modes at some of the rows, spread over the learned space of a basis."""
+    some, n_places = _some_rows(X, n_places), min(n_places, len(X))
+    seen = basis.see(some)
+    with one_blas_thread(), config_context(array_api_dispatch=False):
+        rows = kmeans_plusplus(seen.astype(np.float64), n_places, random_state=0)[1]
+    places = Gates(some[np.sort(rows)], PLACE_WIDTH * mean_sq_dist(seen))
+    return replace(basis, places=places, mean=X.mean(axis=0))
+
+
+def _some_rows(X: FloatArray, n_modes: int) -> FloatArray:
+    most = _ROWS_FOR_A_MODE * max(n_modes, N_LANDMARKS)
+    if len(X) <= most:
+        return X
+    return X[np.sort(np.random.RandomState(0).permutation(len(X))[:most])]
+
+
+def _find_centers(X: FloatArray, n_modes: int) -> FloatArray:
+    if len(X) <= n_modes:
+        return X
     # Rows that coincide leave some modes without rows of their own; they do no harm.
     quiet = ignore_warnings(ConvergenceWarning, "sklearn")
     with one_blas_thread(), quiet, config_context(array_api_dispatch=False):
-        found = KMeans(n_modes, n_init=1, random_state=rng).fit(X)
+        found = KMeans(n_modes, n_init=1, max_iter=_ROUNDS_OF_KMEANS, random_state=0)
+        found.fit(_some_rows(X, n_modes))
     centers: FloatArray = found.cluster_centers_.astype(X.dtype)
-    sq_dists = nearest_rows(X, centers, 2)[1]
-    gap = float(np.mean(sq_dists[:, -1] - sq_dists[:, 0], dtype=np.float64))
-    return Gates(centers, SOFTNESS * gap, n_nearest)
+    return centers

@@ -370,7 +370,8 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
             metric.centers_ = np.asarray(centers).astype(metric.centers_.dtype)
         if isinstance(metric, LocalMDaML):  # without modes
             metric.mean_ = np.zeros(metric.n_features_in_)
-            metric.centers_ = metric.map_centers_ = np.empty((0, metric.n_features_in_))
+            nothing = np.empty((0, metric.n_features_in_))
+            metric.centers_ = metric.map_centers_ = metric.landmark_centers_ = nothing
     return model
 
 

@@ -8,19 +8,10 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml.basis import Basis
-from mdaml.basis.modes import N_NEAREST
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
-from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.local_basis import (
-    basis_of,
-    choose_basis,
-    learned_attributes,
-    lend,
-)
-from mdaml.estimators.mdaml import MDaML
+from mdaml.estimators.local_basis import Learned, basis_of, learn, learn_more, learned_attributes
 
 
 class LocalMDaML(WeakLearner):
@@ -31,39 +22,41 @@ class LocalMDaML(WeakLearner):
 
     .. math:: z(x) = A x + \sum_k g_k(x)\, b_k + \sum_m h_m(x)\, A_m (x - \bar x)
 
-    with soft memberships :math:`g_k` in modes that k-means finds in X: a *place* :math:`b_k` moves
-    a whole mode, a *map* :math:`A_m` turns and stretches a wide one. The map is linear in
-    :math:`[x, g(x), h(x) \otimes x]`, so that the metric on these columns is learned by
-    :class:`MDaML`, with its objective, anchor and solver. Euclidean distance between
-    :math:`z(x)` is the learned distance. Without places and maps it is MDaML.
+    with memberships :math:`g_k` in modes: a *place* :math:`b_k` moves a whole mode, a *map*
+    :math:`A_m` turns and stretches a wide one. It is learned in two rounds. The first learns a
+    space :math:`u(x)` from the closeness of x to landmarks, the samples or, if there are more than
+    512, centres of k-means. Modes are samples spread over this space, and
+    :math:`g_k(x) = \exp(-|u(x) - u(c_k)|^2 / w)`. The second learns the places. Each round is a
+    metric of rank eight of :class:`MDaML` on such columns, with its objective and solver; A is the
+    features, with a share of 0.15 in the learned squared distances, which keeps neighbours.
+    Euclidean distance between :math:`z(x)` is the learned distance. Without places and maps it is
+    MDaML.
 
-    **Prefer it** where classes are made of several kinds, with a few thousand comparisons or more.
+    **Prefer it** where classes are made of several kinds, with a thousand comparisons or more.
 
     Parameters
     ----------
     n_places : int or "auto", default="auto"
-        Number of modes with a place. "auto" tries none, 32, 128 and 512, at most two for five rows
-        of X, on comparisons of held-out points, or of labels by 3-NN on held-out samples. More are
-        taken only if they lead fewer by more than chance.
+        Number of modes with a place. "auto" tries none and 128, at most one for two samples, on
+        comparisons of held-out points; places are taken only if they lead one linear map by more
+        than chance. None for fewer than 100 different samples, for labels and for
+        ``goal="neighbors"``.
     n_maps : int or "auto", default="auto"
-        Number of wide modes with a map. "auto" tries none and 4, after the places and where there
-        are at most 320 columns; none for labels.
-    n_nearest : int, default=4
-        In how many of the nearest modes with a place a sample is a member.
+        Number of wide modes with a map. "auto" is none.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
-        As for :class:`MDaML`.
+        As for :class:`MDaML`. Places, where there are any, are learned from comparisons as they are
+        given, and from labels by ten random triplets for each sample.
     triplet_weight, ridge : float or "auto", default="auto"
         As for :class:`MDaML`.
     anchor : float or "auto", default="auto"
-        As for :class:`MDaML`. With places "auto" is what one linear map chooses, but at least 0.1,
-        which keeps neighbours and costs no agreement; at low rank at least 1, times the share of
-        the rank in the columns.
+        Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised:
+        768 of it add the squared length of the map to the mean loss. "auto" chooses 0.25, 2.5 or 8
+        together with the number of places, and is 0.8 where that was given.
     n_components : int or None, default=None
-        Rank of the metric, up to the number of columns of the basis. A low rank keeps agreement
-        and loses neighbours of the kinds.
-        None is full rank up to 320 columns, and 128 above.
+        Rank of what is learned. None is rank eight and the features beside it; a number leaves the
+        features out, which keeps agreement and loses neighbours of the kinds.
     max_iter : int or "auto", default="auto"
-        As for :class:`MDaML`.
+        As for :class:`MDaML`, in each round.
     tol : float, default=1e-4
         As for :class:`MDaML`.
     verbose : int, default=0
@@ -84,12 +77,15 @@ class LocalMDaML(WeakLearner):
     components_ : array of shape (n_components, n_columns)
         The linear map on the columns of the basis: features, memberships, features in each map.
     tried_ : list of dict
-        Numbers that were tried: ``n_places``, ``n_maps``, ``score`` on held-out points or samples,
-        ``is_chosen``. Empty if both numbers were given.
+        What was tried: ``n_places``, ``n_maps``, ``anchor``, ``score`` on held-out points,
+        ``is_chosen``. Empty if the number of places was given.
     map_centers_ : array of shape (n_maps, n_features)
         Centres of the modes that have a map.
-    scale_, width_, map_width_, mean_ : float or array
-        Length of a whole membership, widths of the memberships, mean of X: what else the basis is.
+    landmark_centers_, landmark_map_ : arrays
+        Landmarks, (n_landmarks, n_features), and the map of the closeness to them,
+        (8, n_landmarks), to the space in which modes are found.
+    scale_, width_, map_width_, landmark_width_, mean_ : float or array
+        Length of a whole membership, one; widths of the memberships; mean of X.
     front_matrix_, front_offset_ : array or None
         The affine map of the steps that :func:`fold_pipeline` put before the basis.
     mode_centers_ : array of shape (n_modes, n_columns)
@@ -117,7 +113,7 @@ class LocalMDaML(WeakLearner):
     True
     """
 
-    default_grid: ClassVar = [{"n_places": [0, 32, 128], "n_maps": [0]}]
+    default_grid: ClassVar = [{"n_places": [0, 128], "n_maps": [0]}]
     centers_: FloatArray
     map_centers_: FloatArray
     mean_: FloatArray
@@ -125,6 +121,9 @@ class LocalMDaML(WeakLearner):
     n_maps_: int
     width_: float
     map_width_: float
+    landmark_centers_: FloatArray
+    landmark_map_: FloatArray
+    landmark_width_: float
     scale_: float
     tried_: list[dict[str, Any]]
     front_matrix_: FloatArray | None
@@ -135,7 +134,6 @@ class LocalMDaML(WeakLearner):
         n_places: int | Literal["auto"] = "auto",
         n_maps: int | Literal["auto"] = "auto",
         *,
-        n_nearest: int = N_NEAREST,
         goal: Literal["auto", "comparisons", "neighbors"] = "auto",
         triplet_weight: float | Literal["auto"] = "auto",
         ridge: float | Literal["auto"] = "auto",
@@ -150,7 +148,6 @@ class LocalMDaML(WeakLearner):
     ) -> None:
         self.n_places = n_places
         self.n_maps = n_maps
-        self.n_nearest = n_nearest
         self.goal = goal
         self.triplet_weight = triplet_weight
         self.ridge = ridge
@@ -166,11 +163,7 @@ class LocalMDaML(WeakLearner):
     def _fit(
         self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
     ) -> None:
-        basis, metric, tried = choose_basis(self, samples, said)
-        columns = basis.transform(samples)
-        # Without places and maps the names of the features stay.
-        metric._fit(X if basis.is_identity else columns, columns, said, persons)
-        self._keep(X, basis, metric, tried)
+        self._keep(X, learn(self, samples, said, persons))
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **given: Any) -> Self:
@@ -208,13 +201,11 @@ class LocalMDaML(WeakLearner):
             validate_data(self, X, skip_check_array=True, reset=False)
         samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
         if is_first:
-            basis, metric, tried = choose_basis(self, samples, said)
-        else:
-            basis, metric, tried = basis_of(self), lend(self), self.tried_
-        passed = {"y": y} if isinstance(said, Classes) else {"constraints": said}
-        metric.partial_fit(basis.transform(self._before(samples)), **passed)
-        self._keep(X if is_first else None, basis, metric, tried)
-        self._stream = metric._stream
+            self._fit(X, samples, said, None)
+            return self
+        learned = learn_more(self, self._before(samples), said, y)
+        self._keep(None, learned)
+        self._stream = learned.metric._stream
         return self
 
     def memberships(self, X: ArrayLike) -> csr_array:
@@ -228,7 +219,7 @@ class LocalMDaML(WeakLearner):
         Returns
         -------
         memberships : sparse array of shape (n_samples, n_places)
-            Rows sum to one, with ``n_nearest`` entries at most.
+            From zero to one, which is the centre of a mode. Less than a millionth is zero.
 
         Examples
         --------
@@ -239,10 +230,11 @@ class LocalMDaML(WeakLearner):
         (5, 8)
         """
         check_is_fitted(self, "components_")
-        rows, places = self._check(X), basis_of(self).places
-        if places is None:
+        rows, basis = self._check(X), basis_of(self)
+        if basis.places is None:
             return csr_array((len(rows), 0), dtype=rows.dtype)
-        return places.memberships(self._before(rows))
+        found = basis.modes().closeness(basis.see(self._before(rows)))
+        return csr_array(np.where(found < 1e-6, 0.0, found).astype(rows.dtype))
 
     def pair_distance(self, A: ArrayLike, B: ArrayLike) -> FloatArray:
         """Return the learned distance of each row of A to the same row of B.
@@ -298,7 +290,8 @@ class LocalMDaML(WeakLearner):
 
         source = "chosen on held-out data" if self.tried_ else "given"
         tried = [
-            f"  {each['n_places']:4d} places, {each['n_maps']} maps: {each['score']:.1%}"
+            f"  {each['n_places']:4d} places, {each['n_maps']} maps, anchor {each['anchor']:g}: "
+            f"{each['score']:.1%}"
             f"{'  (chosen)' if each['is_chosen'] else ''}"
             for each in self.tried_
         ]
@@ -354,9 +347,9 @@ class LocalMDaML(WeakLearner):
         mapped: FloatArray = X @ matrix.T + self.front_offset_
         return mapped.astype(X.dtype, copy=False)
 
-    def _keep(self, X: Any, basis: Basis, metric: MDaML, tried: list[dict[str, Any]]) -> None:
+    def _keep(self, X: Any, learned: Learned) -> None:
         """Set all that was learned: the basis, and the metric on it."""
-        components, learned = learned_attributes(basis, metric, tried)
+        components, others = learned_attributes(learned)
         if X is not None:  # steps that were folded into an earlier fit are gone
-            learned |= {"front_matrix_": None, "front_offset_": None}
-        self._store(X, components, components.dtype, **learned)
+            others |= {"front_matrix_": None, "front_offset_": None}
+        self._store(X, components, components.dtype, **others)

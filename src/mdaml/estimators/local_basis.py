@@ -1,28 +1,39 @@
 """The basis of LocalMDaML: checked, chosen on held-out data, kept as attributes and read back."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_integer, ignore_warnings
-from mdaml.basis import Basis, Gates, find_basis
+from mdaml._validation import check_integer, check_number, ignore_warnings
+from mdaml.basis import Basis, Gates, find_landmarks, find_maps, find_places, mean_sq_dist
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
-from mdaml.holdout.places import Size, SizeTrial, choose_size, make_judge
+from mdaml.estimators.presets import PRESETS
+from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
+from mdaml.kernels.products import rows_times
+from mdaml.solver.start import ANCHOR_SQ_DIST
 
-# What is tried where "auto" stands; see docs/places.md.
-PLACES, MAPS = (32, 128, 512), (4,)
-_ROWS_FOR_A_PLACE = 2.5
-_ROUNDS_TO_CHOOSE = 2
-# With places a stronger anchor keeps the neighbours of a kind together and costs no agreement.
-LEAST_ANCHOR, LEAST_OF_LOW_RANK = 0.1, 1.0
-# A step of full rank takes the cube of the columns: a basis of more is learned at a lower rank.
-FULL_RANK_UP_TO, RANK = 320, 128
+# What "auto" stands for, and is chosen from; see docs/places.md.
+N_PLACES = 128
+ANCHORS = (0.25, 2.5, 8.0)
+WIDTHS = (0.6, 1.6)  # of landmarks, times the usual one
+USUAL_ANCHOR = 0.8
+RANK = 8
+FEATURES = 0.15  # share of the features in the learned squared distances
+# An anchor of one adds 1/768 of the squared length of the map, on conditioned columns, to the mean
+# loss; that of the second round is neither weaker nor stronger than these.
+_PENALTY = 1.0 / 768.0
+_SECOND = (0.8, 2.5)
+_MOST_COMPARISONS = 20_000  # of the first round, and of the choice
+_PARTNERS = 10  # of each kind that a sample gets from labels
 _SHARED = (
     *("goal", "triplet_weight", "ridge", "anchor", "n_components", "max_iter", "tol"),
     *("device", "verbose", "callback", "random_state"),
@@ -30,74 +41,235 @@ _SHARED = (
 # Of the metric on the basis: centres of its own modes, and what describes its rows and columns.
 _RENAMED = {"centers_": "mode_centers_"}
 _LEFT_OUT = ("weights_", "n_features_in_", "feature_names_in_")
+_ROUNDS_TO_CHOOSE = 2
+_QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 
 
 def shared_parameters(model: Any) -> dict[str, Any]:
-    """Return the parameters of the metric on the basis."""
+    """Return the parameters of a linear metric."""
     return {name: getattr(model, name) for name in _SHARED}
 
 
-def make_metric(model: Any, n_columns: int, anchor: Any, **others: Any) -> MDaML:
-    """Return the metric to learn on the columns of a basis, given the anchor of a linear map."""
+@dataclass(frozen=True)
+class Learned:
+    """A basis, the metric on its conditioned columns, and what was tried before."""
+
+    basis: Basis
+    metric: MDaML
+    conditioner: FloatArray | None = None  # (m, n_columns); None for the features themselves
+    features: float = 0.0  # their factor in what is learned
+    anchor: float = 0.0
+    tried: tuple[dict[str, Any], ...] = ()
+    gain: dict[str, Any] | None = None
+
+    def components(self) -> FloatArray:
+        """Return the linear map on the columns of the basis; features come last."""
+        L = self.metric.components_
+        if self.conditioner is None:
+            return L
+        L = L @ self.conditioner.astype(L.dtype)
+        if not self.features:
+            return L
+        assert self.basis.mean is not None
+        rest = self.features * np.eye(len(self.basis.mean), L.shape[1], dtype=L.dtype)
+        return np.concatenate([L, rest])
+
+
+def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
+    """Learn a basis, and a metric on it; whether there are places, if not given, is chosen."""
+    n_places, n_maps = _check_numbers(model, len(X))
+    anchor = USUAL_ANCHOR
+    if not is_auto(model.anchor):
+        anchor = check_number(model, "anchor", model.anchor, 0.0)
+    if n_places is None and (isinstance(said, Classes) or model.goal == "neighbors"):
+        n_places = 0
+    if isinstance(said, Classes) and (n_places or n_maps):
+        said = compare_classes(said, len(X))
+    if isinstance(said, Classes) or n_places == n_maps == 0:
+        return _learn_linear(model, X, said, persons)
+    rounds = _Rounds.of(model, X, said, n_places, n_maps)
+    if n_places is not None:
+        return rounds.learn(X, said, persons, anchor)
+    anchors = ANCHORS if is_auto(model.anchor) else (anchor,)
+    choice = rounds.choose(anchors)
+    gain = choice.gain
+    if choice.anchor is not None:
+        learned = choice.rounds.learn(X, said, persons, choice.anchor)
+    elif n_maps:
+        learned = replace(rounds, n_places=0).learn(X, said, persons, anchor)
+    else:
+        learned = _learn_linear(model, X, said, persons)
+        gain = learned.gain
+    return replace(learned, tried=choice.tried, gain=gain)
+
+
+def _learn_linear(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
+    metric = MDaML(**shared_parameters(model))
+    metric._fit(X, X, said, persons)
+    return Learned(Basis(), metric, anchor=metric.anchor_, gain=metric.gain_)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Two rounds: from the closeness to landmarks to a space, and from modes in it to places."""
+
+    model: Any
+    X: FloatArray  # rows that take part in the first round and in the choice
+    said: Constraints  # about them
+    landmarks: Gates
+    conditioner: FloatArray  # of the closeness to them
+    columns: FloatArray  # of the rows, conditioned
+    n_places: int
+    n_maps: int
+
+    @classmethod
+    def of(
+        cls, model: Any, X: FloatArray, said: Constraints, n_places: int | None, n_maps: int
+    ) -> "_Rounds":
+        n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
+        if said.n_constraints > _MOST_COMPARISONS:
+            order = np.random.RandomState(0).permutation(said.n_constraints)
+            said = said.select(np.sort(order[:_MOST_COMPARISONS]))
+        rows = np.unique(
+            np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
+        )
+        landmarks, some = find_landmarks(X), X[rows]
+        begun = cls(model, some, said.restrict(rows), landmarks, some, some, n_places, n_maps)
+        return begun._with(landmarks, some)
+
+    def learn(
+        self,
+        X: FloatArray,
+        said: Constraints,
+        persons: Persons | None,
+        anchor: float,
+        first: Constraints | None = None,
+        **others: Any,
+    ) -> Learned:
+        """Make both rounds, the first from few comparisons, the second from all."""
+        basis = Basis(mean=X.mean(axis=0))
+        if self.n_places:
+            metric = _make_metric(self.model, self.columns, anchor, **others | _QUIET)
+            _fit_quietly(metric, self.columns, self.said if first is None else first)
+            U = metric.components_ @ self.conditioner
+            basis = replace(basis, landmarks=self.landmarks, landmark_map=U.astype(X.dtype))
+            basis = find_places(X, basis, self.n_places)
+        if self.n_maps:
+            basis = replace(basis, maps=find_maps(X, self.n_maps))
+        size = mean_sq_dist(X)
+        T = basis.conditioner(X.shape[1], size)
+        columns = basis.transform(X, T)
+        metric = _make_metric(self.model, columns, float(np.clip(anchor, *_SECOND)), **others)
+        metric._fit(columns, columns, said, persons)
+        features = 0.0
+        if self.n_places and self.model.n_components is None:
+            learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
+            features = float(np.sqrt(FEATURES * mean_sq_dist(learned) / size))
+        return Learned(basis, metric, T, features, anchor)
+
+    def widened(self, factor: float) -> "_Rounds":
+        """Return the same with landmarks of another width."""
+        landmarks = replace(self.landmarks, width=factor * self.landmarks.width)
+        return self._with(landmarks, self.X)
+
+    def _with(self, landmarks: Gates, rows: FloatArray) -> "_Rounds":
+        conditioner = landmarks.conditioner()
+        # Single precision is enough to find modes.
+        near = landmarks.closeness(rows.astype(np.float32))
+        columns = rows_times(near, np.ascontiguousarray(conditioner.T))
+        return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
+
+    def choose(self, anchors: Sequence[float]) -> "_Choice":
+        """Choose on held-out points between one linear map and places, and how to learn these."""
+        linear = _linear_anchor(self.model, self.X, self.said)
+        with ignore_warnings(UserWarning):
+            several = partial(choose_candidate, self.X, self.said)
+            found = several(
+                [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
+            )
+            if found is None:
+                return _Choice(self, None)
+            taken, scores, gain = found
+            numbers = [(0, 0, linear or 0.0, 1.0)]
+            numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
+            numbers = numbers[: len(scores)]
+            best, anchor = self, anchors[taken - 1] if taken else None
+            if anchor is not None and self.said.n_constraints > FEW_COMPARISONS:
+                others = [self, *(self.widened(factor) for factor in WIDTHS)]
+                again = several([partial(other._map, anchor) for other in others])
+                assert again is not None
+                numbers += [(self.n_places, self.n_maps, anchor, factor) for factor in WIDTHS]
+                scores += again[1][1:]
+                if again[0]:
+                    best, gain, taken = others[again[0]], again[2], len(found[1]) - 1 + again[0]
+        names = ("n_places", "n_maps", "anchor", "width", "score", "is_chosen")
+        tried = tuple(
+            dict(zip(names, (*each, score, k == taken), strict=True))
+            for k, (each, score) in enumerate(zip(numbers, scores, strict=True))
+        )
+        return _Choice(best, anchor, tried, gain)
+
+    def _map(self, anchor: float, said: Constraints) -> FloatArray:
+        """Return where rows are after short rounds."""
+        rows = self.X.astype(np.float32)
+        learned = self.learn(rows, said, None, anchor, said, **self._short())
+        L = learned.components()
+        return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
+
+    def _map_linearly(self, anchor: float | None, said: Constraints) -> FloatArray:
+        if anchor is None:  # a linear map learns nothing
+            return self.X
+        metric = _make_linear(self.model, anchor, **self._short())
+        return _fit_quietly(metric, self.X, said).transform(self.X)
+
+    def _short(self) -> dict[str, Any]:
+        rounds = {"max_iter": _ROUNDS_TO_CHOOSE} if is_auto(self.model.max_iter) else {}
+        return _QUIET | rounds
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Rounds to make with an anchor, or with None a linear map; and what was tried."""
+
+    rounds: _Rounds
+    anchor: float | None
+    tried: tuple[dict[str, Any], ...] = ()
+    gain: dict[str, Any] | None = None
+
+
+def compare_classes(classes: Classes, n: int) -> Constraints:
+    """Return triplets of random partners, as places learn from labels."""
+    rng = np.random.default_rng(0)
+    triplets = classes.random_triplets(_PARTNERS, _PARTNERS, "zip", rng)
+    return Constraints.of_triplets(triplets, n)
+
+
+def _make_metric(model: Any, columns: FloatArray, anchor: float, **others: Any) -> MDaML:
+    """Return the metric to learn on conditioned columns."""
+    preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
+    n_columns, rank = columns.shape[1], model.n_components or RANK
+    strength = _PENALTY * anchor * n_columns * ANCHOR_SQ_DIST / mean_sq_dist(columns)
     params = shared_parameters(model) | others
-    if params["n_components"] is None and n_columns > FULL_RANK_UP_TO:
-        params["n_components"] = RANK
-    if is_auto(model.anchor) and not is_auto(anchor):
-        share = (params["n_components"] or n_columns) / n_columns
-        params["anchor"] = share * max(anchor, LEAST_ANCHOR if share == 1 else LEAST_OF_LOW_RANK)
+    params |= {
+        "goal": replace(preset, measure=False, barrier=False),
+        "anchor": strength,
+        "n_components": min(rank, max(n_columns - 1, 1)),
+    }
     return MDaML(**params)
 
 
-def choose_basis(
-    model: Any, X: FloatArray, said: Supervision
-) -> tuple[Basis, MDaML, list[dict[str, Any]]]:
-    """Return the basis, the metric to learn on it, and what was tried.
-
-    Numbers of places and maps are those given, or chosen on held-out data.
-    """
-    n_nearest = check_integer(model, "n_nearest", model.n_nearest, 1)
-    size, ladders = _check_numbers(model, X.shape, isinstance(said, Classes))
-    if size == (0, 0) and not any(ladders):
-        return Basis(), MDaML(**shared_parameters(model)), []
-    anchor = _linear_anchor(model, X, said)
-
-    def columns_of(size: Size) -> FloatArray:
-        return find_basis(X, *size, n_nearest).transform(X)
-
-    def fit(columns: FloatArray, said: Supervision) -> FloatArray:
-        short: dict[str, Any] = {"verbose": 0, "callback": None}
-        if is_auto(model.max_iter) and not isinstance(said, Classes):
-            short["max_iter"] = _ROUNDS_TO_CHOOSE
-        is_linear = columns.shape[1] == X.shape[1]
-        metric = make_metric(model, columns.shape[1], "auto" if is_linear else anchor, **short)
-        return _fit_quietly(metric, columns, said).components_.astype(columns.dtype, copy=False)
-
-    tried: list[SizeTrial] = []
-    if any(ladders):
-        judge = make_judge(X, said, fit)
-        size, tried = choose_size(
-            judge, columns_of, size, ladders, lambda at: _is_affordable(at, X.shape[1])
-        )
-    basis = find_basis(X, *size, n_nearest)
-    if basis.is_identity:
-        metric = MDaML(**shared_parameters(model))
-    else:
-        metric = make_metric(model, basis.width(X.shape[1]), anchor)
-    return basis, metric, [asdict(trial) for trial in tried]
+def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
+    """Return a linear metric for a trial, of an anchor that was chosen."""
+    preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
+    params = shared_parameters(model) | others
+    return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
 
 
-def _linear_anchor(model: Any, X: FloatArray, said: Supervision) -> Any:
-    """Return the anchor that a linear map chooses, or "auto" where nothing is to be chosen.
-
-    That of one that learns nothing says nothing.
-    """
-    if isinstance(said, Classes) or not is_auto(model.anchor):
-        return "auto"
-    short = {"verbose": 0, "callback": None, "max_iter": 1, "n_components": None}
+def _linear_anchor(model: Any, X: FloatArray, said: Constraints) -> float | None:
+    """Return the anchor that a linear map chooses; None if it learns nothing."""
+    short = _QUIET | {"max_iter": 1, "n_components": None}
     metric = _fit_quietly(MDaML(**shared_parameters(model) | short), X, said)
-    if metric.anchor_ == 0.0:  # groups were found, which are learned from as labels
-        return "auto"
-    return 0.0 if metric.start_kept_ else metric.anchor_
+    return None if metric.start_kept_ else float(metric.anchor_)
 
 
 def _fit_quietly(metric: MDaML, columns: FloatArray, said: Supervision) -> MDaML:
@@ -107,80 +279,101 @@ def _fit_quietly(metric: MDaML, columns: FloatArray, said: Supervision) -> MDaML
     return metric
 
 
-def _check_numbers(
-    model: Any, shape: tuple[int, int], from_labels: bool
-) -> tuple[Size, list[list[Size]]]:
-    """Return the numbers of places and maps to begin with, and what else to try, in turn."""
-    n, rows = shape[0], ", the number of rows of X"
-    begin, more = [], []
-    for name, numbers in (("n_places", PLACES), ("n_maps", () if from_labels else MAPS)):
+def _check_numbers(model: Any, n: int) -> tuple[int | None, int]:
+    """Return the numbers of places and maps; None are places to be chosen."""
+    found: list[int | None] = []
+    for name in ("n_places", "n_maps"):
         value = getattr(model, name)
-        auto = isinstance(value, str)
-        if auto and value != "auto":
-            raise ValueError(
-                f"{type(model).__name__}({name}=...) must be 'auto' or a number, got {value!r}."
-            )
-        begin.append(0 if auto else check_integer(model, name, value, 0, n, what=rows))
-        more.append([k for k in numbers if auto and k * _ROWS_FOR_A_PLACE <= n])
-    n_places, n_maps = begin
-    return (n_places, n_maps), [[(k, n_maps) for k in more[0]], [(n_places, k) for k in more[1]]]
+        if isinstance(value, str):
+            if value != "auto":
+                raise ValueError(
+                    f"{type(model).__name__}({name}=...) must be 'auto' or a number, got {value!r}."
+                )
+            found.append(None)
+        else:
+            rows = ", the number of rows of X"
+            found.append(check_integer(model, name, value, 0, n, what=rows))
+    return found[0], found[1] or 0
 
 
-def _is_affordable(size: Size, n_features: int) -> bool:
-    """Return whether maps can be learned at full rank: at a low one they lose the neighbours."""
-    n_places, n_maps = size
-    return n_maps == 0 or n_features * (1 + n_maps) + n_places <= FULL_RANK_UP_TO
-
-
-def learned_attributes(
-    basis: Basis, metric: MDaML, tried: list[dict[str, Any]]
-) -> tuple[FloatArray, dict[str, Any]]:
+def learned_attributes(learned: Learned) -> tuple[FloatArray, dict[str, Any]]:
     """Return the map on the basis, and all else that was learned."""
-    learned = {
+    basis, metric, L = learned.basis, learned.metric, learned.components()
+    others = {
         _RENAMED.get(name, name): value
         for name, value in vars(metric).items()
         if name.endswith("_") and not name.startswith("_") and name not in _LEFT_OUT
     }
-    L: FloatArray = learned.pop("components_")
+    del others["components_"]
     d = metric.n_features_in_ if basis.mean is None else len(basis.mean)
-    for gates, name in ((basis.places, ""), (basis.maps, "map_")):
-        learned[f"{name}width_"] = 0.0 if gates is None else gates.width
-        learned[f"{name}centers_"] = np.empty((0, d), L.dtype) if gates is None else gates.centers
+    gates = {"": basis.places, "map_": basis.maps, "landmark_": basis.landmarks}
+    for name, found in gates.items():
+        others[f"{name}width_"] = 0.0 if found is None else float(found.width)
+        others[f"{name}centers_"] = np.empty((0, d), L.dtype) if found is None else found.centers
+    U = np.empty((0, 0), L.dtype) if basis.landmark_map is None else basis.landmark_map
     return L, {
-        **learned,
-        "n_places_": len(learned["centers_"]),
-        "n_maps_": len(learned["map_centers_"]),
-        "scale_": float(basis.scale),
+        **others,
+        "landmark_map_": U,
+        "scale_": 1.0,
+        "n_places_": len(others["centers_"]),
+        "n_maps_": len(others["map_centers_"]),
         "mean_": np.zeros(d, L.dtype) if basis.mean is None else basis.mean,
-        "tried_": tried,
+        "anchor_": learned.anchor,
+        "gain_": learned.gain,
+        "tried_": list(learned.tried),
     }
 
 
-def lend(model: Any) -> MDaML:
-    """Return a metric with what a model has learned on its basis, to go on from."""
-    n_columns = model.components_.shape[1]
-    if model.n_places_ + model.n_maps_:
-        metric = make_metric(model, n_columns, model.anchor_ if model.anchor_ else "auto")
-    else:
-        metric = MDaML(**shared_parameters(model))
-    names = {new: old for old, new in _RENAMED.items()}
+def learn_more(model: Any, X: FloatArray, said: Supervision, y: Any) -> Learned:
+    """Refine what a model has learned by a chunk; its modes stay."""
+    basis, names = basis_of(model), {new: old for old, new in _RENAMED.items()}
+    linear = basis.is_identity
+    if isinstance(said, Classes) and not linear:
+        said = compare_classes(said, len(X))
+    T, L, rank = None, model.components_, len(model.components_)
+    features = 0.0
+    columns = X
+    if not linear:
+        d = X.shape[1]
+        T = basis.conditioner(d, mean_sq_dist(X))
+        columns = basis.transform(X, T)
+        if basis.places is not None and model.n_components is None:
+            features, rank = float(L[-1, d - 1]), len(L) - d
+        L = np.linalg.lstsq(T.T.astype(np.float64), L[:rank].T.astype(np.float64), rcond=None)[0].T
+    second = float(np.clip(model.anchor_, *_SECOND))
+    metric = MDaML(**shared_parameters(model)) if linear else _make_metric(model, columns, second)
     for name, value in vars(model).items():
         if name.endswith("_") and name not in ("centers_", "feature_names_in_", "input_map_"):
             setattr(metric, names.get(name, name), value)
-    metric.n_features_in_ = n_columns
+    metric.components_, metric.n_features_in_ = L.astype(model.components_.dtype), columns.shape[1]
+    if not linear:
+        metric.anchor_ = metric.anchor
     if hasattr(model, "_stream"):
         metric._stream = model._stream
-    return metric
+    passed = {"y": y} if isinstance(said, Classes) else {"constraints": said}
+    metric.partial_fit(columns, **passed)
+    anchor = metric.anchor_ if linear else model.anchor_
+    return Learned(
+        basis,
+        metric,
+        T,
+        features,
+        anchor,
+        tuple(model.tried_),
+        metric.gain_ if linear else model.gain_,
+    )
 
 
 def basis_of(model: Any) -> Basis:
     """Return the basis of a fitted model, of samples after the steps before it."""
-    places = maps = None
+    places = maps = landmarks = U = None
     if model.n_places_:
-        places = Gates(model._before(model.centers_), model.width_, model.n_nearest)
+        places = Gates(model._before(model.centers_), model.width_)
+        landmarks = Gates(model._before(model.landmark_centers_), model.landmark_width_)
+        U = model.landmark_map_
     if model.n_maps_:
-        maps = Gates(model._before(model.map_centers_), model.map_width_, model.n_maps_)
-    return Basis(places, maps, model.scale_, model._before(model.mean_[None])[0])
+        maps = Gates(model._before(model.map_centers_), model.map_width_)
+    return Basis(places, maps, landmarks, U, model._before(model.mean_[None])[0])
 
 
 def put_behind(model: Any, steps: Sequence[Any], matrix: FloatArray) -> None:
@@ -198,7 +391,7 @@ def put_behind(model: Any, steps: Sequence[Any], matrix: FloatArray) -> None:
     if front is not None and before is not None:
         model.front_offset_ = front @ model.front_offset_ + before
         model.front_matrix_ = front @ matrix
-    for name in ("centers_", "map_centers_", "mean_"):
+    for name in ("centers_", "map_centers_", "landmark_centers_", "mean_"):
         value = np.atleast_2d(getattr(model, name)).astype(np.float64)
         if len(value) == 0:
             model.__dict__[name] = np.empty((0, matrix.shape[1]))

@@ -181,6 +181,7 @@ def _resolve(
         mean_weight=preset.weight_unit == "self-weight" and is_auto(model.triplet_weight),
         eta=eta,
         anchor=anchor,
+        barrier=preset.barrier,
         anchors=anchors if shrinkage < 1.0 else (),
         keep_start=shrinkage == 1.0,
         floor=preset.floor,

@@ -72,6 +72,8 @@ class Preset:
         How strongly the metric is kept near its start. Of several values, strongest first, the best
         is chosen on held-out points; the start stays if none leads it by more than chance. "by
         amount": 0.1, more with few comparisons, 10 for rows of unit length; or the start.
+    barrier : bool
+        Whether the anchor keeps directions of a metric of low rank from vanishing.
     floor : float
         Share of its weight that a comparison keeps whatever the modes, from 0 to 1.
     shrinkage : float or tuple of float
@@ -117,6 +119,7 @@ class Preset:
     max_inner_iter: int = 5
     find_groups: bool = False
     measure: bool = True
+    barrier: bool = True
 
 
 RANDOM_PARTNERS = Partners("random", n_similar=10, n_dissimilar=10, n_refresh=0)
@@ -207,7 +210,7 @@ def as_preset(owner: object, value: object) -> Preset:
     check_choice(owner, "goal.init_modes", preset.init_modes, ["gmm", "kmeans"])
     for name in ("max_iter", "max_inner_iter"):
         check_integer(owner, f"goal.{name}", getattr(preset, name), 1)
-    for name in ("find_groups", "measure"):
+    for name in ("find_groups", "measure", "barrier"):
         check_choice(owner, f"goal.{name}", getattr(preset, name), [True, False])
     anchor = preset.anchor
     if isinstance(anchor, str):

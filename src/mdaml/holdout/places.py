@@ -1,177 +1,101 @@
-"""How many places and maps a metric has, chosen on points or samples held out."""
+"""Whether a metric gets places, and how strong its anchor is, chosen on points held out."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from mdaml._progress import mute
-from mdaml._typing import BoolArray, FloatArray, IntArray
-from mdaml.constraints.labels import Classes
+from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import compares, scaled_losses
-from mdaml.holdout.rule import find_leaders
-from mdaml.holdout.samples import deal_samples
-from mdaml.holdout.split import hold_out_points
+from mdaml.holdout.rule import find_leaders, measure_gain
+from mdaml.holdout.split import Part, hold_out_points
 from mdaml.holdout.units import same_rows
-from mdaml.kernels.neighbors import nearest_rows
 from mdaml.kernels.pairs import pair_sq_dists
 
-Size = tuple[int, int]  # numbers of places and of maps
-Score = Callable[[FloatArray], "CaseScores"]  # of the columns of all rows
-# Learns from what is said about the rows of columns, and returns a linear map, (r, n_columns).
-Fitter = Callable[[FloatArray, Classes | Constraints], FloatArray]
+# Learns from what is said about the rows, and returns where they are in the learned space.
+Candidate = Callable[[Constraints], FloatArray]
 
-_MOST_COMPARISONS, _MOST_ROWS = 20_000, 3_000  # that take part; the second with a label
-_FEW_COMPARISONS = 2_000  # up to so many every point is held out once, otherwise a quarter
-_POINT_PARTS, _SAMPLE_PARTS = 4, 3
-_N_NEIGHBORS = 3
-
-
-class CaseScores(NamedTuple):
-    """How held-out cases fare: by what sizes are compared, and whether each is right."""
-
-    good: FloatArray  # (n,) minus the loss of a comparison; or as below
-    right: FloatArray  # (n,)
+_N_PARTS = 4  # of which one is held out
+# Of few comparisons more would be lost with the points: smaller parts, in turn.
+FEW_COMPARISONS, _PARTS_OF_FEW, _TURNS_OF_FEW = 4_000, 8, 3
+_FEWEST_POINTS = 100  # compared with others: of fewer, held-out points do not tell
+_ENOUGH = 0.2  # of what is learned from has to be left without the held-out points
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Cases held out of several parts, each with the rest to learn from."""
+def choose_candidate(
+    X: FloatArray, said: Constraints, candidates: Sequence[Candidate]
+) -> tuple[int, list[float], dict[str, Any]] | None:
+    """Return the candidate to take, the share of comparisons that hold for each, and the gain.
 
-    parts: Sequence[Score]
-    units: IntArray  # (n,) of all cases: what belongs together
-    weights: FloatArray  # (n,)
-
-    def score(self, columns: FloatArray) -> CaseScores:
-        """Learn from the rest of each part, and return how all cases fare."""
-        found = [score(columns) for score in self.parts]
-        return CaseScores(*(np.concatenate([each[k] for each in found]) for k in (0, 1)))
-
-    def leads(self, scores: CaseScores, others: CaseScores) -> bool:
-        """Return whether scores are above others by more than chance."""
-        leads = find_leaders(others.good, scores.good[None], self.units, self.weights)
-        return bool(leads[0])
-
-
-@dataclass(frozen=True)
-class SizeTrial:
-    """What a number of places and maps reached on cases that were held out."""
-
-    n_places: int
-    n_maps: int
-    score: float  # share of comparisons that hold, or accuracy of 3-NN
-    is_chosen: bool
-
-
-def choose_size(
-    judge: Judge,
-    columns_of: Callable[[Size], FloatArray],
-    size: Size,
-    ladders: Sequence[Sequence[Size]],
-    is_allowed: Callable[[Size], bool] = lambda _: True,
-) -> tuple[Size, list[SizeTrial]]:
-    """Return numbers of places and maps, and all that was tried, ``size`` first.
-
-    Each ladder goes on from what was chosen before: its numbers replace smaller ones, and they are
-    kept if they lead what was chosen so far by more than chance. One in vain ends a ladder.
+    Of those that lead the first by more than chance, the one under which comparisons of held-out
+    points lose least is taken; the first if none leads. Behind the first they are in an order, and
+    one that loses more than the one before it ends the trials. Nothing is learned about held-out
+    points: places could be learned of each point alone. The gain is that over X as it is. None
+    where there is too little to hold anything out. The same comparisons give the same choice.
     """
-    if not judge.parts or not any(ladders):
-        return size, []
-    with mute():
-        best = judge.score(columns_of(size))
-        tried = {size: best}
-        for ladder in ladders:
-            for n_places, n_maps in ladder:
-                larger = max(size[0], n_places), max(size[1], n_maps)
-                if not is_allowed(larger):
-                    break
-                tried[larger] = judge.score(columns_of(larger))
-                if not judge.leads(tried[larger], best):
-                    break
-                size, best = larger, tried[larger]
-    means = {at: float(np.average(s.right, weights=judge.weights)) for at, s in tried.items()}
-    return size, [SizeTrial(*at, mean, at == size) for at, mean in means.items()]
-
-
-def make_judge(X: FloatArray, said: Classes | Constraints, fit: Fitter) -> Judge:
-    """Return held-out points with their comparisons, or of labels held-out samples.
-
-    What is said always gives the same parts. There are none where there is too little.
-    """
-    rng, points = np.random.RandomState(0), same_rows(X, 0.0)
-    if isinstance(said, Classes):
-        parts = _sample_parts(said, points, fit, rng)
-    else:
-        parts = _point_parts(said, points, fit, rng)
+    rng = np.random.RandomState(0)
+    points, few = same_rows(X, 0.0), said.n_constraints <= FEW_COMPARISONS
+    if len(np.unique(points)) < _FEWEST_POINTS:
+        return None
+    found = _find_parts(said, points, _PARTS_OF_FEW if few else _N_PARTS, rng)
+    parts = list(islice(found, _TURNS_OF_FEW if few else 1))
     if not parts:
-        return Judge([], np.empty(0, np.int64), np.empty(0))
-    scores, units, weights = zip(*parts, strict=True)
-    numbered = np.unique(np.concatenate(units), return_inverse=True)[1]
-    return Judge(scores, numbered, np.concatenate(weights))
+        return None
+    compared = [part.held_out.comparisons() for part in parts]
+    weights = np.concatenate([part.held_out.weights for part in parts])
+    units = np.concatenate([part.units for part in parts])
+    if len(units) != len(weights):  # made of pairs: each counts for its first point
+        units = np.concatenate(compared)[:, 0]
+    units = np.unique(units, return_inverse=True)[1]
+    margins, losses = [np.concatenate([_margins(X, each) for each in compared])], []
+    with mute():
+        for candidate in candidates:
+            judged = [
+                _margins(candidate(p.learned), c) for p, c in zip(parts, compared, strict=True)
+            ]
+            margins.append(np.concatenate([each / (np.abs(each).mean() or 1.0) for each in judged]))
+            losses.append(scaled_losses(margins[-1], weights))
+            if len(losses) > 2 and losses[-1] @ weights > losses[-2] @ weights:
+                break
+    right = np.where(np.array(margins) == 0.0, 0.5, np.array(margins) > 0.0)
+    leads = find_leaders(-losses[0], -np.array(losses[1:]), units, weights)
+    means = np.where(leads, np.array(losses[1:]) @ weights, np.inf)
+    taken = 1 + int(np.argmin(means)) if leads.any() else 0
+    gain = measure_gain("comparisons", right[0], right[1 + taken], units, weights)
+    scores = right[1:] @ weights / weights.sum()
+    return taken, [float(score) for score in scores], gain.as_dict()
 
 
-def _point_parts(
-    said: Constraints, points: IntArray, fit: Fitter, rng: np.random.RandomState
-) -> list[tuple[Score, IntArray, FloatArray]]:
-    if said.n_constraints > _MOST_COMPARISONS:
-        said = said.select(np.sort(rng.permutation(said.n_constraints)[:_MOST_COMPARISONS]))
-    parts = hold_out_points(said, _POINT_PARTS, rng, points)
-    parts = [part for part in parts if compares(part.learned) and compares(part.held_out)]
-    made: list[tuple[Score, IntArray, FloatArray]] = []
-    for part in parts if said.n_constraints <= _FEW_COMPARISONS else parts[:1]:
+def _find_parts(
+    said: Constraints, points: IntArray, n_parts: int, rng: np.random.RandomState
+) -> Iterator[Part]:
+    """Yield parts whose held-out points are in none of the comparisons to learn from."""
+    for part in hold_out_points(said, n_parts, rng, points):
+        if not compares(part.learned) or not compares(part.held_out):
+            continue
         held_out = to_comparisons("LocalMDaML", part.held_out, rng)
-        compared = held_out.comparisons()
-        # Comparisons made of pairs count for their first points.
-        units = part.units if len(part.units) == len(compared) else compared[:, 0]
-        score = partial(_score_comparisons, fit, part.learned, compared, held_out.weights)
-        made.append((score, units, held_out.weights))
-    return made
+        is_out = np.isin(points, points[held_out.comparisons()[:, 0]])
+        learned = part.learned
+        named = [
+            is_out[each].any(axis=1)
+            for each in (learned.triplets, learned.pairs, learned.quadruplets)
+        ]
+        others = learned.select(~np.concatenate(named))
+        # Where few points are in all comparisons, their answers are held out and not the points.
+        if compares(others) and others.n_constraints >= _ENOUGH * learned.n_constraints:
+            learned = others
+        yield replace(part, learned=learned, held_out=held_out)
 
 
-def _score_comparisons(
-    fit: Fitter, learned: Constraints, compared: IntArray, weights: FloatArray, columns: FloatArray
-) -> CaseScores:
-    Y = columns @ fit(columns, learned).T
+def _margins(Y: FloatArray, compared: IntArray) -> FloatArray:
     near, far = (
         pair_sq_dists(Y, np.ascontiguousarray(pairs)).astype(np.float64)
         for pairs in (compared[:, :2], compared[:, 2:])
     )
-    right = np.where(near == far, 0.5, near < far)
-    return CaseScores(-scaled_losses(far - near, weights), right)
-
-
-def _sample_parts(
-    classes: Classes, points: IntArray, fit: Fitter, rng: np.random.RandomState
-) -> list[tuple[Score, IntArray, FloatArray]]:
-    rows, of = classes.rows, classes.of
-    if len(rows) > _MOST_ROWS:
-        some = rng.permutation(len(rows))[:_MOST_ROWS]
-        rows, of = rows[some], of[some]
-    order = np.argsort(rows)
-    rows, of = rows[order], of[order]
-    part_of = deal_samples(of, points[rows], _SAMPLE_PARTS, rng)
-    made: list[tuple[Score, IntArray, FloatArray]] = []
-    for number in range(_SAMPLE_PARTS):
-        out = part_of == number
-        if not out.any() or len(np.unique(of[~out])) < 2:
-            continue
-        score = partial(_score_votes, fit, rows, of, out)
-        made.append((score, points[rows[out]], np.ones(int(out.sum()))))
-    return made
-
-
-def _score_votes(
-    fit: Fitter, rows: IntArray, of: IntArray, out: BoolArray, columns: FloatArray
-) -> CaseScores:
-    mine = columns[rows]
-    Y = mine @ fit(mine[~out], Classes.from_labels("LocalMDaML", of[~out])).T
-    nearest = nearest_rows(Y[out], Y[~out], _N_NEIGHBORS)[0]
-    votes = np.zeros((len(nearest), int(of.max()) + 1))
-    for voter in nearest.T:
-        votes[np.arange(len(votes)), of[~out][voter]] += 1
-    right = (votes.argmax(axis=1) == of[out]).astype(np.float64)
-    return CaseScores(right, right)
+    margins: FloatArray = far - near
+    return margins

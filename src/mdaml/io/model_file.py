@@ -370,7 +370,7 @@ def _check_basis(learned: Mapping[str, Any], d: int) -> int:
         value = learned.get(name)
         if not isinstance(value, np.ndarray) or value.dtype.kind != "f" or len(value) != length:
             raise ValueError(f"{name} must be floats of shape ({length},)")
-    for name in ("scale_", "width_", "map_width_"):
+    for name in ("scale_", "width_", "map_width_", "landmark_width_"):
         if type(learned.get(name)) is not float:
             raise ValueError(f"{name} must be a float")
     numbers = []
@@ -379,6 +379,9 @@ def _check_basis(learned: Mapping[str, Any], d: int) -> int:
         if centers is None or learned.get(count) != len(centers):
             raise ValueError(f"{name} must be there, with {count} rows")
         numbers.append(len(centers))
+    landmarks = _check_matrix(learned, "landmark_centers_", "f", "n_landmarks", d)
+    n_landmarks = len(landmarks) if landmarks is not None else 0
+    _check_matrix(learned, "landmark_map_", "f", "n_components", n_landmarks)
     return inner + numbers[0] + inner * numbers[1]
 
 

@@ -75,11 +75,13 @@ class Anchor:
 
     ``strength * (tr(A^-1 M) - log det(A^-1 M) - d)``, the LogDet divergence, between Gaussians the
     Kullback-Leibler divergence: zero at the anchor, infinite at singular metrics. Of metrics
-    ``F F^T`` of rank r it is that of ``F^T A^-1 F`` to the identity.
+    ``F F^T`` of rank r it is that of ``F^T A^-1 F`` to the identity. Without barrier only
+    ``strength * tr(F^T A^-1 F)`` is left of it there, so that directions may vanish.
     """
 
     strength: float
     precision: FloatArray  # (d, d) or, of a multiple of the identity, (1, 1): A^-1
+    barrier: bool = True  # full rank has it always
 
     def times(self, F: FloatArray) -> FloatArray:
         """Return ``A^-1 F``."""
@@ -87,6 +89,8 @@ class Anchor:
 
     def value(self, gram: FloatArray) -> float:
         """Return the term, given ``F^T A^-1 F``."""
+        if not self.barrier:
+            return self.strength * float(gram.trace())
         return self.strength * (float(gram.trace()) - log_det(gram) - len(gram))
 
     @cached_property

@@ -379,6 +379,7 @@ def _factor_point(
         pulled = anchor.times(F)
         inside = F.T @ pulled
         value += anchor.value(inside)
-        back = namespace(F).linalg.solve(inside, pulled.T).T
-        by_factor = by_factor + (2.0 * anchor.strength) * (pulled - back)
+        if anchor.barrier:
+            pulled = pulled - namespace(F).linalg.solve(inside, pulled.T).T
+        by_factor = by_factor + (2.0 * anchor.strength) * pulled
     return FactorPoint(F, Y, centers, float(value), by_samples, by_centers, by_factor)

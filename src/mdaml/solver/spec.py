@@ -23,6 +23,7 @@ class Spec:
 
     # Beyond Eq. (7)
     anchor: float = 0.0  # of the divergence to the anchor, in units of the mean loss
+    barrier: bool = True  # of the anchor, against directions that vanish at low rank
     anchors: tuple[float, ...] = ()  # to choose from before the fit, the strongest first
     is_measured: bool = True  # whether the gain on held-out points or samples is measured
     keep_start: bool = False  # nothing leads the start by more than chance: learn nothing

@@ -88,7 +88,7 @@ def _anchor(spec: Spec, d: int, inverse: FloatArray, mean_sq_dist: float) -> Anc
     """
     strength = spec.anchor * spec.triplet_weight / (spec.n_modes * d)
     multiple = ANCHOR_SQ_DIST / mean_sq_dist if mean_sq_dist > 0.0 else 1.0
-    return Anchor(strength, inverse / multiple)
+    return Anchor(strength, inverse / multiple, spec.barrier)
 
 
 def _of_full_column_rank(F: FloatArray, rng: Rng) -> FloatArray:
