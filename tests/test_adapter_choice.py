@@ -5,7 +5,7 @@ import pytest
 
 from mdaml.retrieval import QueryAdapter
 from mdaml.retrieval import _choice as choice
-from mdaml.retrieval._candidates import collect, join_repeats
+from mdaml.retrieval._candidates import collect, find_repeats
 from mdaml.retrieval._choice import AdapterFit, AdapterPlan, choose_strength
 from mdaml.retrieval._frame import Frame
 from mdaml.retrieval._objective import Anchored, contrast, minimise, score_block
@@ -90,14 +90,24 @@ def test_strengths_are_tried_until_one_does_not_beat_the_base(monkeypatch):
     X, pairs = classes()
     seen = []
 
-    def score(fold, strength, tol):  # gains at 0.1 and 0.03, a loss from 0.01 on
-        seen.append(strength)
-        fold._fit.run(0.1, tol=tol)
-        before = fold.score(np.eye(10, dtype=np.float32))
-        jitter = 0.001 * np.arange(len(before))
-        return before + jitter + (0.1 if strength > 0.02 else -0.1)
+    identity = np.eye(10, dtype=np.float32)
+    measure = choice.SearchJudge.score
 
-    monkeypatch.setattr(choice.QueryFold, "try_strength", score)
+    def try_strength(fold, strength, tol):
+        assert fold.can_learn
+        assert tol == 1e-2
+        seen.append(strength)
+        return strength * identity
+
+    def score(judge, maps):  # gains at 0.1 and 0.03, a loss from 0.01 on
+        before = measure(judge, [identity] * len(maps))
+        strength = maps[0][0, 0]
+        if strength == 1.0:
+            return before
+        return before + 0.001 * np.arange(len(before)) + (0.1 if strength > 0.02 else -0.1)
+
+    monkeypatch.setattr(choice.QueryFold, "try_strength", try_strength)
+    monkeypatch.setattr(choice.SearchJudge, "score", score)
     fit, relevance = make_fit(X, pairs)
     held_out = choose_strength(fit, relevance, 1e-2, np.random.default_rng(0))
     assert sorted(set(seen), reverse=True) == [0.1, 0.03, 0.01] == held_out.strengths
@@ -166,7 +176,7 @@ def test_repeating_every_query_changes_nothing(similarity):
 def test_other_answers_to_a_repeated_query_do_not_count_against_it():
     Q, _, _ = a_log(0, n_distinct=3, n_repeats=2)
     relevance = read_relevance([[0, 5], [1, 6], [2, 5], [3, 5], [4, 7]], None, 6, 300)
-    joined = join_repeats(Q, relevance, by_length=False)
+    joined = relevance.join(find_repeats(Q, by_length=False))
     assert joined.queries.tolist() == [0, 0, 2, 4]
     assert joined.documents.tolist() == [5, 6, 5, 7]
     assert joined.grades.tolist() == [1, 1, 2, 1]

@@ -7,10 +7,10 @@ import numpy as np
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Array, FloatArray, IntArray
 from mdaml.cli._inputs import check_file, count
 from mdaml.cli._screen import CommandError, Screen, convert_errors
-from mdaml.io.beir import read_pairs, read_vectors
+from mdaml.io.beir import CLICK_COLUMNS, read_click_columns, read_pairs, read_vectors
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ _HELP = {
     "embedding.",
     "DOCUMENTS": "Vectors of documents, in the same formats.",
     "RELEVANT": "Pairs of a query and a relevant document, optionally with a grade: .tsv like "
-    "BEIR's qrels, .csv, .parquet or .npy. Clicks can be used as they are.",
+    "BEIR's qrels, .csv, .parquet or .npy.",
+    "--clicks": "A log instead of RELEVANT: .csv, .tsv, .parquet or .jsonl with the columns query, "
+    "document, position and clicked, perhaps impression or visit; a row for every document shown.",
+    "--propensities": "How often each position of the log is looked at, such as 1,0.5,0.33. By "
+    "default estimated.",
     "--query-vectors": "Vectors of the lines of QUERIES, a .jsonl file.",
     "--document-vectors": "Vectors of the lines of DOCUMENTS, a .jsonl file.",
     "--skip-unknown": "Skip pairs of unknown queries or documents, and count them.",
@@ -39,6 +43,9 @@ def _option(name: str, metavar: str | None = None) -> OptionInfo:
 Queries = Annotated[Path, _argument("QUERIES")]
 Documents = Annotated[Path, _argument("DOCUMENTS")]
 Relevant = Annotated[Path, _argument("RELEVANT")]
+PerhapsRelevant = Annotated[Path | None, _argument("RELEVANT")]
+Clicks = Annotated[Path | None, _option("--clicks", "FILE")]
+Propensities = Annotated[str | None, _option("--propensities", "LIST")]
 QueryVectors = Annotated[Path | None, _option("--query-vectors", "FILE")]
 DocumentVectors = Annotated[Path | None, _option("--document-vectors", "FILE")]
 SkipUnknown = Annotated[bool, _option("--skip-unknown")]
@@ -51,37 +58,70 @@ def read_search(
     screen: Screen,
 ) -> tuple[Table, Table, FloatArray]:
     """Return queries, documents, and rows of both with grades, (n_pairs, 3); describe them."""
+    queries, documents = _read_both(files, vectors, screen)
+    with convert_errors():
+        pairs = read_pairs(files[2])
+    names = [query for query, _, _ in pairs], [document for _, document, _ in pairs]
+    rows, kept = _find_known((queries, documents), names, files[2], skip_unknown)
+    grades = np.array([grade for _, _, grade in pairs])
+    known = np.column_stack([rows, grades])[kept]
+    n_skipped = len(pairs) - len(kept)
+    _describe(screen, queries, documents, known[:, 0].astype(int), n_skipped)
+    return queries, documents, known
+
+
+def read_click_log(
+    files: tuple[Path, Path, Path],
+    vectors: tuple[Path | None, Path | None],
+    skip_unknown: bool,
+    screen: Screen,
+) -> tuple[Table, Table, Array]:
+    """Return queries, documents, and the rows of a log as texts, with row numbers for names."""
+    queries, documents = _read_both(files, vectors, screen)
+    with convert_errors():
+        columns = read_click_columns(files[2])
+    names = columns["query"], columns["document"]
+    rows, kept = _find_known((queries, documents), names, files[2], skip_unknown)
+    others = [columns[name] for name in CLICK_COLUMNS[2:] if name in columns]
+    log = np.array([*rows.T.astype(str).tolist(), *others], object).T[kept]
+    _describe(screen, queries, documents, rows[kept, 0], len(rows) - len(kept), "row", "clicks")
+    return queries, documents, log
+
+
+def _read_both(
+    files: tuple[Path, Path, Path], vectors: tuple[Path | None, Path | None], screen: Screen
+) -> tuple[Table, Table]:
     for path in (*files, *vectors):
         if path is not None:
             check_file(path)
     with screen.show_progress(f"reading {files[1]}"), convert_errors():
         queries = read_vectors(files[0], vectors[0], "--query-vectors FILE.npy")
         documents = read_vectors(files[1], vectors[1], "--document-vectors FILE.npy")
-        pairs = read_pairs(files[2])
     if queries.X.shape[1] != documents.X.shape[1]:
         raise CommandError(
             f"{files[0]} has vectors of {queries.X.shape[1]} numbers, {files[1]} of "
             f"{documents.X.shape[1]}. Both must come from the same encoder."
         )
-    rows = np.column_stack(
-        [
-            _find_rows(queries, [query for query, _, _ in pairs]),
-            _find_rows(documents, [document for _, document, _ in pairs]),
-        ]
-    )
+    return queries, documents
+
+
+def _find_known(
+    tables: tuple[Table, Table],
+    names: tuple[list[str], list[str]],
+    path: Path,
+    skip_unknown: bool,
+) -> tuple[IntArray, IntArray]:
+    """Return rows of both tables, (n, 2), and which of these are known; refuse others."""
+    rows = np.column_stack([_find_rows(*side) for side in zip(tables, names, strict=True)])
     unknown = np.flatnonzero((rows < 0).any(axis=1))
     if len(unknown) and (not skip_unknown or len(unknown) == len(rows)):
         side = int(rows[unknown[0], 0] >= 0)
-        table, name = (queries, documents)[side], pairs[unknown[0]][side]
         raise CommandError(
-            f"{files[2]}: {name!r} is not in {table.path}. {table.describe_names()} "
-            f"{count(len(unknown), 'pair')} of {len(rows)} cannot be used; --skip-unknown leaves "
-            "such pairs out."
+            f"{path}: {names[side][unknown[0]]!r} is not in {tables[side].path}. "
+            f"{tables[side].describe_names()} {count(len(unknown), 'pair')} of {len(rows)} cannot "
+            "be used; --skip-unknown leaves such pairs out."
         )
-    grades = np.array([grade for _, _, grade in pairs])
-    known = np.delete(np.column_stack([rows, grades]), unknown, axis=0)
-    _describe(screen, queries, documents, known[:, 0].astype(int), len(unknown))
-    return queries, documents, known
+    return rows, np.setdiff1d(np.arange(len(rows)), unknown)
 
 
 def _find_rows(table: Table, names: list[str]) -> IntArray:
@@ -92,7 +132,13 @@ def _find_rows(table: Table, names: list[str]) -> IntArray:
 
 
 def _describe(
-    screen: Screen, queries: Table, documents: Table, rows: IntArray, n_unknown: int
+    screen: Screen,
+    queries: Table,
+    documents: Table,
+    rows: IntArray,
+    n_unknown: int,
+    unit: str = "pair",
+    what: str = "relevant",
 ) -> None:
     n_asked = len(np.unique(rows))
     for name, table in (("queries", queries), ("documents", documents)):
@@ -100,11 +146,11 @@ def _describe(
         screen.add_fact(
             name, f"{table.path}: {n} vectors of {d} numbers", {"file": str(table.path), "rows": n}
         )
-    skipped = f"; {count(n_unknown, 'pair')} left out" if n_unknown else ""
+    skipped = f"; {count(n_unknown, unit)} left out" if n_unknown else ""
     screen.add_fact(
-        "relevant",
-        f"{count(len(rows), 'pair')} of {count(n_asked, 'query', 'queries')}{skipped}",
-        {"pairs": len(rows), "queries": n_asked, "skipped": n_unknown},
+        what,
+        f"{count(len(rows), unit)} of {count(n_asked, 'query', 'queries')}{skipped}",
+        {f"{unit}s": len(rows), "queries": n_asked, "skipped": n_unknown},
     )
 
 

@@ -11,12 +11,15 @@ from typer.models import OptionInfo
 
 from mdaml.cli import _options as options
 from mdaml.cli._retrieval import (
+    Clicks,
     Documents,
     DocumentVectors,
+    PerhapsRelevant,
+    Propensities,
     Queries,
     QueryVectors,
-    Relevant,
     SkipUnknown,
+    read_click_log,
     read_search,
 )
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
@@ -51,8 +54,10 @@ Device = Annotated[str | None, _option("--device")]
 def adapt(
     queries: Queries,
     documents: Documents,
-    relevant: Relevant,
     out: _Out,
+    relevant: PerhapsRelevant = None,
+    clicks: Clicks = None,
+    propensities: Propensities = None,
     similarity: _Similarity = "cosine",
     rank: _Rank = None,
     symmetric: _Symmetric = False,
@@ -70,17 +75,19 @@ def adapt(
     command says so and the map changes nothing.
 
     For example: mdaml adapt queries.jsonl corpus.jsonl qrels.tsv --out faq.mdaml
+    or, from a log: mdaml adapt queries.jsonl corpus.jsonl --clicks log.csv --out faq.mdaml
     """
     from mdaml.retrieval import QueryAdapter
 
     with run_command(as_json) as screen, ExitStack() as resources:
         screen.document["command"] = "adapt"
-        files = (queries, documents, relevant)
-        inputs = (*files, query_vectors, document_vectors)
-        part = resources.enter_context(_output(out, inputs))
-        asked, stored, pairs = read_search(
-            files, (query_vectors, document_vectors), skip_unknown, screen
-        )
+        said = _choose_supervision(relevant, clicks, propensities)
+        files = (queries, documents, said)
+        vectors = (query_vectors, document_vectors)
+        part = resources.enter_context(_output(out, (*files, *vectors)))
+        read = read_search if clicks is None else read_click_log
+        asked, stored, rows = read(files, vectors, skip_unknown, screen)
+        learned = {"relevant": rows} if clicks is None else {"clicks": rows}
         model = QueryAdapter(
             rank,
             similarity,
@@ -91,7 +98,7 @@ def adapt(
         )
         start = time.perf_counter()
         with screen.follow_work("learning"), screen.collect_warnings(), convert_errors(ImportError):
-            model.fit(asked.X, stored.X, pairs)
+            model.fit(asked.X, stored.X, **learned, propensities=_split_numbers(propensities))
         _describe(model, time.perf_counter() - start, screen)
         model.set_params(device=None)  # of no use to who loads it
         _write(model, part, out.suffix.lower())
@@ -99,9 +106,37 @@ def adapt(
         screen.print_facts()
 
 
+def _choose_supervision(
+    relevant: Path | None, clicks: Path | None, propensities: str | None
+) -> Path:
+    """Return the file of pairs or of clicks; one of them is wanted."""
+    path = relevant if clicks is None else clicks
+    if path is None or (relevant is not None and clicks is not None):
+        raise CommandError(
+            "Give either RELEVANT, a file of pairs, or --clicks, a log of what was shown."
+        )
+    if propensities is not None and clicks is None:
+        raise CommandError("--propensities are of the positions of a log: give --clicks too.")
+    return path
+
+
+def _split_numbers(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise CommandError(
+            f"--propensities must be numbers with commas between them, got {text!r}."
+        ) from None
+
+
 def _describe(model: "QueryAdapter", seconds: float, screen: Screen) -> None:
     """Say what was learned, and what held-out queries say of it."""
     held_out = model.held_out_
+    if len(model.propensities_):
+        shown = ", ".join(f"{value:.2f}" for value in model.propensities_[:10])
+        screen.add_fact("propensities", shown, model.propensities_.tolist())
     outcome = f"strength {model.strength_:g}" if model.improved_ else "no change"
     screen.add_fact("map", f"{outcome}, {seconds:.1f} s", {"improved": model.improved_})
     screen.add_fact("test", model.summary().splitlines()[1], model.summary())

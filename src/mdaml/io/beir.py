@@ -21,6 +21,16 @@ _ID_FIELDS = ("_id", "id")
 _VECTOR_FIELDS = ("embedding", "vector")
 # Names of columns, so that a first line with one of them is a header.
 _QUERY_NAMES = ("query-id", "query_id", "query", "qid")
+CLICK_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".jsonl")
+# The columns of a log of clicks; the last may be missing. Spaces and hyphens count as "_".
+CLICK_COLUMNS = ("query", "document", "position", "clicked", "impression")
+_CLICK_NAMES = {
+    "query": ("query", "query_id", "qid"),
+    "document": ("document", "document_id", "doc", "doc_id", "docid", "corpus_id", "item_id"),
+    "position": ("position", "pos", "rank"),
+    "clicked": ("clicked", "click", "is_clicked", "is_click"),
+    "impression": ("impression", "impression_id", "visit", "visit_id", "session", "session_id"),
+}
 
 
 def read_vectors(path: Path, vectors: Path | None = None, setting: str = "vectors=") -> Table:
@@ -180,3 +190,85 @@ def _to_grade(path: Path, line: int, cell: str) -> float:
     if not math.isfinite(grade):
         raise ValueError(f"{path}:{line}: the grade must be a number, got {cell!r}.")
     return grade
+
+
+def find_click_columns(names: Sequence[str]) -> dict[str, int]:
+    """Return the place of each of :data:`CLICK_COLUMNS` among the names of a table.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of columns, in any case and with usual endings, such as ``Query ID`` or ``rank``.
+
+    Returns
+    -------
+    places : dict of str to int
+        Without ``impression`` if there is none.
+    """
+    plain = [name.strip().lower().replace(" ", "_").replace("-", "_") for name in names]
+    places = {
+        column: next((plain.index(name) for name in known if name in plain), -1)
+        for column, known in _CLICK_NAMES.items()
+    }
+    missing = [column for column in CLICK_COLUMNS[:4] if places[column] < 0]
+    if missing:
+        raise ValueError(
+            f"A log of clicks must have the columns {', '.join(CLICK_COLUMNS[:4])}; there is no "
+            f"{' and no '.join(missing)} among {', '.join(names)}."
+        )
+    return {column: place for column, place in places.items() if place >= 0}
+
+
+def read_click_columns(path: Path) -> dict[str, list[str]]:
+    """Read the columns of a log of clicks, as texts.
+
+    Parameters
+    ----------
+    path : Path
+        CSV, TSV or Parquet with a header, or JSON lines with these fields.
+
+    Returns
+    -------
+    columns : dict of str to list of str
+        By the names of :data:`CLICK_COLUMNS`.
+    """
+    if check_suffix(path, CLICK_SUFFIXES) == ".jsonl":
+        return _read_click_lines(path)
+    places: dict[str, int] = {}
+    columns: dict[str, list[str]] = {}
+    width = 0
+    for lines, cells in read_texts(path):
+        if not places:
+            try:
+                places = find_click_columns([column[0] for column in cells])
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+            columns, width = {name: [] for name in places}, len(cells)
+            continue
+        if len(cells) != width:
+            raise ValueError(f"{path}:{lines[0]}: {width} cells are wanted, got {len(cells)}.")
+        for name, place in places.items():
+            columns[name] += [cell.strip() for cell in cells[place]]
+    if not columns.get("query"):
+        raise ValueError(f"{path}: there is no row in it.")
+    return columns
+
+
+def _read_click_lines(path: Path) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    for line, item in _read_lines(path):
+        names = list(item)
+        try:
+            places = find_click_columns(names)
+        except ValueError as error:
+            raise ValueError(f"{path}:{line}: {error}") from None
+        if not columns:
+            columns = {name: [] for name in places}
+        if set(places) != set(columns):
+            raise ValueError(f"{path}:{line}: the fields are not those of the first line.")
+        for name, place in places.items():
+            value = item[names[place]]
+            columns[name].append("" if value is None else str(value))
+    if not columns:
+        raise ValueError(f"{path}: there is no row in it.")
+    return columns

@@ -6,17 +6,19 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_integer, check_number
 from mdaml.estimators.base import page_of
-from mdaml.retrieval._candidates import collect, join_repeats
+from mdaml.retrieval._candidates import collect, find_repeats
 from mdaml.retrieval._choice import AdapterFit, AdapterPlan, choose_strength
+from mdaml.retrieval._clicks import ClickLog, Clicks, read_clicks
 from mdaml.retrieval._gain import warn_unimproved
 from mdaml.retrieval._handover import AdapterHandover
-from mdaml.retrieval._relevance import Relevance, read_relevance
+from mdaml.retrieval._judges import score_shown
+from mdaml.retrieval._propensity import find_propensities
+from mdaml.retrieval._relevance import Ids, Relevance, read_relevance
 from mdaml.retrieval._scores import SIMILARITIES, scale_rows
 from mdaml.retrieval._search import load_arrays
 from mdaml.stores.choice import find_device
@@ -28,7 +30,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     r"""Learn a linear map of query vectors from pairs of queries and relevant documents.
 
     The document vectors do not change, so an existing index of them can be used as it is. The map W
-    minimises, over relevant pairs of a query q and a document x such as clicks,
+    minimises, over relevant pairs of a query q and a document x,
 
     .. math::
         \operatorname{mean}_{(q, x)} \log\Bigl(1 + \sum_z
@@ -40,6 +42,9 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     are mapped. The scale s is fitted to the vectors as they are. Documents that are relevant for
     the same query also serve as queries, with each other as relevant documents. At full rank, and
     if only queries are mapped, W differs from I only along axes that carry nearly all the variance.
+    With a log of clicks, pairs that were clicked more often than the mean are relevant, by the
+    number of clicks over the propensities at which they were shown, and documents that were shown
+    compete too.
 
     Parameters
     ----------
@@ -56,9 +61,10 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         a batch, hard under the current map, or random.
     anchor : float or "auto", default="auto"
         How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 on held-out
-        queries, by nDCG at 10, as long as each beats the identity by more than chance (a test at
-        5 % over different queries, in this order), and takes the weakest among the best. If the
-        first does not, W is the identity, with a warning.
+        queries, as long as each beats the identity by more than chance (a test at 5 % over
+        different queries, in this order), and takes the weakest among the best. If the first does
+        not, W is the identity, with a warning. Compared are nDCG at 10 or, from a log, how well
+        scores tell the clicked documents among those shown, weighted by inverse propensities.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3
@@ -82,8 +88,10 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         The strength used; infinite if the map is the anchor.
     held_out_ : dict
         ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best,
-        ``n_queries`` held out, ``gain`` over the base and its 95 % ``interval``. Empty if
-        ``anchor`` is a number.
+        ``n_queries`` held out, ``gain`` over the base and its 95 % ``interval``, the ``measure``,
+        and from where the position ``bias`` of a log is known. Empty if ``anchor`` is a number.
+    propensities_ : array of shape (n_positions,)
+        How often each position is looked at, relative to the first; empty without a log of clicks.
     history_ : array of shape (n_iter_ + 1,)
         The objective after every iteration, with the documents sampled last; it never rises.
     n_iter_ : int
@@ -148,7 +156,14 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, queries: ArrayLike, documents: ArrayLike, relevant: Any, *, ids: Any = None
+        self,
+        queries: ArrayLike,
+        documents: ArrayLike,
+        relevant: ArrayLike | None = None,
+        *,
+        clicks: Clicks | None = None,
+        ids: Ids | None = None,
+        propensities: ArrayLike | None = None,
     ) -> Self:
         """Learn the map.
 
@@ -160,11 +175,18 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             Vectors of the documents.
         relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
             Query row, document row and optionally a grade, which is the weight of the pair among
-            those of its query; pairs with a grade of 0 or less are left out. Clicks can be passed
-            as they are. Rows of ``queries`` with the same vector, up to rounding (and up to length,
-            unless distances rank), are one query; grades of its pairs add up.
+            those of its query; pairs with a grade of 0 or less are left out. Rows of ``queries``
+            with the same vector, up to rounding (and up to length, unless distances rank), are one
+            query; grades of its pairs add up.
+        clicks : array-like of shape (n_rows, 4) or (n_rows, 5), data frame or path
+            A log instead of ``relevant``: query row, document row, position (the first is 1, or 0
+            if any is 0), clicked, and optionally the impression or visit, for every document that
+            was shown. Columns of a data frame or of a file (CSV, TSV, Parquet, JSON lines) are
+            found by names such as query, doc_id, rank, clicked, session.
         ids : pair of sequences, default=None
-            Names of the queries and of the documents, if ``relevant`` names them.
+            Names of the queries and of the documents, if ``relevant`` or ``clicks`` name them.
+        propensities : array-like of shape (n_positions,), default=None
+            How often each position of the log is looked at, at most 1. By default estimated.
 
         Returns
         -------
@@ -181,18 +203,30 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         >>> model = QueryAdapter(anchor=1.0).fit(documents[[4, 6]], documents, pairs, ids=names)
         >>> model.components_.shape
         (4, 4)
+        >>> log = [("how?", "d7", 1, 0), ("how?", "d3", 2, 1), ("why?", "d5", 1, 1),
+        ...        ("why?", "d3", 2, 0)]
+        >>> model = model.fit(documents[[4, 6]], documents, clicks=log, ids=names)
+        >>> model.propensities_.shape
+        (2,)
         """
-        Q, X, pairs = self._check_fit(queries, documents, relevant, ids)
+        Q, X, said = self._check_fit(queries, documents, relevant, clicks, ids)
         identity = np.eye(X.shape[1], dtype=X.dtype)
         start = identity
         if self.warm_start and hasattr(self, "components_"):
             self._check_same_width(X)
             start = self.components_
         with show(self):
-            return self._learn(Q, X, pairs, identity, start)
+            return self._learn((Q, X), said, propensities, identity, start)
 
     def partial_fit(
-        self, queries: ArrayLike, documents: ArrayLike, relevant: Any, *, ids: Any = None
+        self,
+        queries: ArrayLike,
+        documents: ArrayLike,
+        relevant: ArrayLike | None = None,
+        *,
+        clicks: Clicks | None = None,
+        ids: Ids | None = None,
+        propensities: ArrayLike | None = None,
     ) -> Self:
         """Update the map with the new part of a log; it is kept near the current map.
 
@@ -205,10 +239,10 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             Vectors of the new queries.
         documents : array-like of shape (n_documents, n_features)
             Vectors of the documents, which may have changed.
-        relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
+        relevant, clicks, propensities : array-like
             As for ``fit``, of the new queries.
         ids : pair of sequences, default=None
-            Names of the new queries and of the documents, if ``relevant`` names them.
+            Names of the new queries and of the documents, if they are named.
 
         Returns
         -------
@@ -228,27 +262,48 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         ...     model = model.partial_fit(documents[rows] * [1, 1, 1, -1], documents, clicks)
         """
         if not hasattr(self, "components_"):
-            return self.fit(queries, documents, relevant, ids=ids)
-        Q, X, pairs = self._check_fit(queries, documents, relevant, ids)
+            return self.fit(
+                queries, documents, relevant, clicks=clicks, ids=ids, propensities=propensities
+            )
+        Q, X, said = self._check_fit(queries, documents, relevant, clicks, ids)
         self._check_same_width(X)
         with show(self):
-            return self._learn(Q, X, pairs, self.components_, self.components_)
+            return self._learn((Q, X), said, propensities, self.components_, self.components_)
 
     def _learn(
-        self, Q: FloatArray, X: FloatArray, pairs: Relevance, anchor: FloatArray, start: FloatArray
+        self,
+        vectors: tuple[FloatArray, FloatArray],
+        said: Relevance | ClickLog,
+        propensities: ArrayLike | None,
+        anchor: FloatArray,
+        start: FloatArray,
     ) -> Self:
+        Q, X = vectors
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         arrays = load_arrays(find_device("QueryAdapter(device=...)", self.device))
         by_distance = self.search_similarity == "euclidean"
-        pairs = join_repeats(Q, pairs, by_length=self.similarity == "euclidean")
+        said = said.join(find_repeats(Q, by_length=self.similarity == "euclidean"))
         collection = collect(Q, X, arrays, by_distance)
-        plan = AdapterPlan(anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter)
+        clicks, shown, bias = None, None, None
+        if isinstance(said, ClickLog):
+            scores = score_shown(
+                collection, Q[said.queries], said.documents, anchor, self.symmetric
+            )
+            bias = find_propensities(said, scores, propensities)
+            clicks, shown = (said, bias.weights), np.unique(said.documents)
+            pairs = said.to_relevance(bias.values)
+        else:
+            pairs = said
+        plan = AdapterPlan(
+            anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter, shown
+        )
         fit = AdapterFit(collection, pairs, plan, start, rng)
         held_out: dict[str, Any] = {}
-        strength: Any = self.anchor
+        strength: float | str | None = self.anchor
         if self.anchor == "auto":
-            held_out = asdict(choose_strength(fit, pairs, _ROUGHER * self.tol, rng))
+            held_out = asdict(choose_strength(fit, pairs, _ROUGHER * self.tol, rng, clicks))
             strength = held_out.pop("best")
+            held_out |= {} if bias is None else {"bias": bias.source}
         fitted, history = anchor, [np.nan]
         if strength is not None:
             if fit.is_sampled:  # a rough map is enough to find hard documents under it
@@ -261,6 +316,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         self.improved_ = strength is not None
         self.strength_ = float("inf") if strength is None else float(strength)
         self.held_out_ = held_out
+        self.propensities_ = np.empty(0) if bias is None else bias.values
         self.history_ = np.array(history if self.improved_ else [])
         self.n_iter_ = max(0, len(self.history_) - 1)
         if not self.improved_:
@@ -270,78 +326,14 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             )
         return self
 
-    @property
-    def search_similarity(self) -> str:
-        """How mapped vectors are ranked: by distance if both sides are mapped, unless by "dot".
-
-        Examples
-        --------
-        >>> from mdaml.retrieval import QueryAdapter
-        >>> QueryAdapter().search_similarity, QueryAdapter(symmetric=True).search_similarity
-        ('cosine', 'euclidean')
-        """
-        return "euclidean" if self.symmetric and self.similarity == "cosine" else self.similarity
-
-    def transform_queries(self, queries: ArrayLike) -> FloatArray:
-        """Return mapped queries, to search with.
-
-        Parameters
-        ----------
-        queries : array-like of shape (n_queries, n_features)
-            Vectors of queries.
-
-        Returns
-        -------
-        mapped : array of shape (n_queries, n_features)
-            In the precision of the queries; of length one with ``similarity="cosine"``, unless
-            ``symmetric``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mdaml.retrieval import QueryAdapter
-        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
-        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
-        >>> model.transform_queries(documents[:5]).shape
-        (5, 4)
-        """
-        Q = self._check(queries, "queries")
-        if self.similarity == "cosine":
-            Q = scale_rows(Q)
-        mapped = Q @ self.components_.T.astype(Q.dtype)
-        return scale_rows(mapped) if self.search_similarity == "cosine" else mapped
-
-    def transform_documents(self, documents: ArrayLike) -> FloatArray:
-        """Return documents as an index stores them: scaled for "cosine", mapped if ``symmetric``.
-
-        Parameters
-        ----------
-        documents : array-like of shape (n_documents, n_features)
-            Vectors of documents.
-
-        Returns
-        -------
-        stored : array of shape (n_documents, n_features)
-            With ``similarity="cosine"`` of length one; with ``symmetric`` mapped.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mdaml.retrieval import QueryAdapter
-        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
-        >>> model = QueryAdapter(similarity="dot", anchor=1.0)
-        >>> model = model.fit(documents[:5], documents, [[0, 1], [1, 2]])
-        >>> bool((model.transform_documents(documents) == documents).all())
-        True
-        """
-        X = self._check(documents, "documents")
-        if self.similarity == "cosine":
-            X = scale_rows(X)
-        return X @ self.components_.T.astype(X.dtype) if self.symmetric else X
-
     def _check_fit(
-        self, queries: Any, documents: Any, relevant: Any, ids: Any
-    ) -> tuple[FloatArray, FloatArray, Relevance]:
+        self,
+        queries: ArrayLike,
+        documents: ArrayLike,
+        relevant: ArrayLike | None,
+        clicks: Clicks | None,
+        ids: Ids | None,
+    ) -> tuple[FloatArray, FloatArray, Relevance | ClickLog]:
         """Return checked arrays, in single precision, as the similarity needs them."""
         self._check_parameters()
         Q, X = (
@@ -355,12 +347,22 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             )
         if self.rank is not None:
             check_integer(self, "rank", self.rank, 1, X.shape[1], what=", the number of features")
-        pairs = read_relevance(relevant, ids, len(Q), len(X))
+        if (relevant is None) == (clicks is None):
+            raise ValueError(
+                "Pass either relevant, pairs of a query and a relevant document, or clicks, a log "
+                "with rows (query, document, position, clicked)."
+            )
+        said: Relevance | ClickLog
+        if relevant is not None:
+            said = read_relevance(relevant, ids, len(Q), len(X))
+        else:
+            assert clicks is not None
+            said = read_clicks(clicks, ids, len(Q), len(X))
         if len(X) < 2:
             raise ValueError("documents must be at least two: with one there is nothing to rank.")
         if self.similarity == "cosine":
             Q, X = scale_rows(Q), scale_rows(X)
-        return Q, X, pairs
+        return Q, X, said
 
     def _check_parameters(self) -> None:
         check_choice(self, "similarity", self.similarity, SIMILARITIES)
@@ -380,13 +382,3 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
                 f"documents have {X.shape[1]} features, but the map was fitted to "
                 f"{self.n_features_in_}. Use a new QueryAdapter."
             )
-
-    def _check(self, A: Any, name: str) -> FloatArray:
-        check_is_fitted(self, "components_")
-        checked: FloatArray = check_array(A, dtype=[np.float64, np.float32], input_name=name)
-        if checked.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{name} have {checked.shape[1]} features, but the map was fitted to "
-                f"{self.n_features_in_}."
-            )
-        return checked

@@ -44,11 +44,13 @@ class Lessons:
     pairs: Relevance  # of the vectors
     weights: FloatArray  # of the pairs; they sum to one
     own: IntArray  # (n,) the document that a vector is, or -1
+    shown: IntArray | None = None  # documents of a log of clicks
 
     @cached_property
     def known(self) -> IntArray:
-        """Documents that are relevant for some of the vectors, sorted."""
-        return np.unique(self.pairs.documents)
+        """Documents that are relevant for some of the vectors, or were shown; sorted."""
+        relevant = np.unique(self.pairs.documents)
+        return relevant if self.shown is None else np.union1d(relevant, self.shown)
 
 
 def collect(
@@ -62,33 +64,39 @@ def collect(
     return Collection(queries, documents, own, Copies(first[:n]), stored, arrays, by_distance)
 
 
-def join_repeats(queries: FloatArray, pairs: Relevance, by_length: bool) -> Relevance:
-    """Return the pairs of different queries: all that was relevant for any row of a repeated one.
+def find_repeats(queries: FloatArray, by_length: bool) -> IntArray:
+    """Return for each query the first row of the same query.
 
-    Otherwise a query would be learned from while its repeat is held out, its other answers would
-    count as wrong ones, and tests would count the same query many times. ``by_length``: whether the
-    length of a query changes what it finds.
+    What was relevant for any row of a repeated query is joined. Otherwise a query would be learned
+    from while its repeat is held out, its other answers would count as wrong ones, and tests would
+    count the same query many times. ``by_length``: whether the length of a query changes what it
+    finds.
     """
-    first = same_rows(queries if by_length else scale_rows(queries), _REPEAT)
-    return pairs.join(first)
+    return same_rows(queries if by_length else scale_rows(queries), _REPEAT)
 
 
 def make_lessons(
-    collection: Collection, pairs: Relevance, rng: Any, is_rough: bool = False
+    collection: Collection,
+    pairs: Relevance,
+    rng: np.random.Generator,
+    is_rough: bool = False,
+    shown: IntArray | None = None,
 ) -> Lessons:
     """Return queries with relevant documents, and documents with others relevant for one query.
 
     The documents together weigh as much as the queries. Within a query, grades are weights. A
-    document that is a query itself, held out or not, takes no part as one of these documents.
+    document that is a query itself, held out or not, takes no part as one of these documents. Where
+    documents are given that were ``shown``, the pairs are clicks: the more a query has of them, the
+    more it counts.
     """
     rows = np.unique(pairs.queries)
     asked = pairs.of(rows)
     limit = len(rows) if is_rough else max(_MORE_QUERIES, len(rows))
     known, alike = _pair_documents(asked, collection.own[collection.own >= 0], limit, rng)
     vectors, own = collection.queries[rows], collection.own[rows]
-    weights = _share(asked)
+    weights = _share(asked) if shown is None else asked.grades / asked.grades.sum()
     if len(known) == 0:
-        return Lessons(vectors, asked, weights, own)
+        return Lessons(vectors, asked, weights, own, shown)
     joined = Relevance(
         np.concatenate([asked.queries, alike.queries + len(rows)]),
         np.concatenate([asked.documents, alike.documents]),
@@ -101,6 +109,7 @@ def make_lessons(
         joined,
         0.5 * np.concatenate([weights, _share(alike)]),
         np.concatenate([own, known]),
+        shown,
     )
 
 

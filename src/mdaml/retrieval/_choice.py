@@ -16,17 +16,16 @@ from mdaml.retrieval._candidates import (
     make_blocks,
     make_lessons,
 )
+from mdaml.retrieval._clicks import ClickLog
 from mdaml.retrieval._frame import Frame, make_frame
+from mdaml.retrieval._judges import ClickJudge, Judge, SearchJudge
 from mdaml.retrieval._objective import Anchored, Rule, minimise
 from mdaml.retrieval._relevance import Relevance
-from mdaml.retrieval._scores import measure_ranking
-from mdaml.retrieval._search import search
 
+NDCG, LIKELIHOOD = "nDCG@10", "log-likelihood of clicks"  # by which strengths are compared
 STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
-_DEPTH = 10  # of the nDCG by which strengths are compared
 _FOLDS = {100: 20, 250: 10, 1000: 3}  # up to so many queries: each held out once in so many folds
 _LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
-_SEARCHED = 1 << 15  # documents among which held-out queries search, at most
 _SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
 _FEWEST = 12  # queries that a choice needs
 
@@ -39,6 +38,7 @@ class AdapterPlan(NamedTuple):
     symmetric: bool
     n_negatives: int | str
     max_iter: int
+    shown: IntArray | None = None  # documents of a log of clicks, sorted
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class HeldOut:
     strengths : list of float
         Those that were tried, the strongest first.
     scores : list of float
-        Mean nDCG at 10 for each of them.
+        The mean score of each of them.
     base : float
         That of the anchor.
     p_value : float
@@ -59,12 +59,14 @@ class HeldOut:
     n_queries : int
         How many different ones were held out.
     gain : float
-        Mean nDCG at 10 of the chosen strength less that of the anchor; if none was chosen, of the
+        The mean score of the chosen strength less that of the anchor; if none was chosen, of the
         first.
     interval : list of float
         95 % interval of the gain, over the queries; empty if nothing was tried.
     best : float or None
         The strength to use; None if nothing beats the base.
+    measure : str
+        What the scores are: nDCG at 10, or the log-likelihood of clicks among what was shown.
     """
 
     strengths: list[float]
@@ -75,6 +77,7 @@ class HeldOut:
     gain: float
     interval: list[float]
     best: float | None
+    measure: str = NDCG
 
 
 class AdapterFit:
@@ -92,7 +95,7 @@ class AdapterFit:
         self.collection, self.plan, self._rng = collection, plan, rng
         self._anchor = collection.arrays.put(plan.anchor)
         is_rough = frame is not None  # to compare strengths, fewer lessons do
-        self._lessons: Lessons = make_lessons(collection, pairs, rng, is_rough)
+        self._lessons: Lessons = make_lessons(collection, pairs, rng, is_rough, plan.shown)
         self._n_candidates = choose_n_negatives(
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
@@ -163,21 +166,35 @@ class AdapterFit:
         return arrays.put(np.concatenate(factors).astype(dtype))
 
 
-def choose_strength(fit: AdapterFit, pairs: Relevance, tol: float, rng: Any) -> HeldOut:
+def choose_strength(
+    fit: AdapterFit,
+    pairs: Relevance,
+    tol: float,
+    rng: np.random.Generator,
+    clicks: tuple[ClickLog, FloatArray] | None = None,
+) -> HeldOut:
     """Return how strengths did on held-out queries, and the best that beats the anchor.
 
     By the rule for every choice, for candidates in a fixed order: the weakest strength is taken
     that leads the anchor with all before it, and is among the best. The whole data bear a weaker
     anchor than the part that the folds learn from. ``fit`` is left at a map that is near that of
-    all data.
+    all data. ``clicks`` are a log and the weights of its positions, if the pairs come from one.
     """
-    rows = np.unique(pairs.queries)
+    rows = np.unique(pairs.queries) if clicks is None else clicks[0].find_telling()
     folds: list[QueryFold] = []
+    tests: list[IntArray] = []
     if len(rows) >= _FEWEST:
-        folds = [QueryFold(fit, pairs, train, test, rng) for train, test in _split(rows, rng)]
+        parts = _split(rows, rng, clicks is not None)
+        folds = [QueryFold(fit, pairs, train, test, rng) for train, test in parts]
+        tests = [test for _, test in parts]
     if not folds or not all(fold.can_learn for fold in folds):
         return HeldOut([], [], float("nan"), 1.0, len(rows), float("nan"), [], None)
-    base = np.concatenate([fold.score(fit.plan.anchor) for fold in folds])
+    judge: Judge
+    if clicks is None:
+        judge = SearchJudge(fit.collection, fit.plan.symmetric, pairs, tests, rng)
+    else:
+        judge = ClickJudge(fit.collection, fit.plan.symmetric, *clicks, tests)
+    base = judge.score([fit.plan.anchor] * len(folds))
     units = np.arange(len(base))  # repeated queries were joined before
     maps: list[FloatArray] = []
 
@@ -185,14 +202,15 @@ def choose_strength(fit: AdapterFit, pairs: Relevance, tol: float, rng: Any) -> 
         for place, strength in enumerate(STRENGTHS):
             report("strengths", place, len(STRENGTHS))
             with mute():
-                scores = [fold.try_strength(strength, tol) for fold in folds]
-            maps.append(np.mean([fold.map for fold in folds], axis=0))
-            yield np.concatenate(scores)
+                tried = [fold.try_strength(strength, tol) for fold in folds]
+            maps.append(np.mean(tried, axis=0))
+            yield judge.score(tried)
 
     walk = walk_from_start(base, try_in_turn(), units)
     if walk.taken is not None:
         fit.restart(maps[walk.taken])
-    gain = measure_gain("nDCG@10", base, walk.scores[walk.taken or 0], units)
+    measure = NDCG if clicks is None else LIKELIHOOD
+    gain = measure_gain(measure, base, walk.scores[walk.taken or 0], units)
     return HeldOut(
         list(STRENGTHS[: len(walk.scores)]),
         [float(scores.mean()) for scores in walk.scores],
@@ -202,33 +220,47 @@ def choose_strength(fit: AdapterFit, pairs: Relevance, tol: float, rng: Any) -> 
         gain.after - gain.before,
         [gain.low, gain.high],
         None if walk.taken is None else STRENGTHS[walk.taken],
+        measure,
     )
 
 
-def _split(rows: IntArray, rng: Any) -> list[tuple[IntArray, IntArray]]:
-    """Return training and held-out queries: each held out once, or some once if there are many."""
+def _split(
+    rows: IntArray, rng: np.random.Generator, is_log: bool = False
+) -> list[tuple[IntArray, IntArray]]:
+    """Return training and held-out queries: each held out once, or some once if there are many.
+
+    Clicks say less than judged pairs, and are scored faster: more queries of a log are held out.
+    """
     order = rng.permutation(rows)
     for limit, n_folds in _FOLDS.items():
         if len(rows) <= limit:
             fold = np.arange(len(rows)) % min(n_folds, len(rows))
             tests = [np.sort(order[fold == f]) for f in range(fold.max() + 1)]
             return [(np.setdiff1d(rows, test), test) for test in tests]
+    if is_log:
+        n_learned = min(len(rows) // 2, _LEARNED)
+        halves = np.sort(order[:n_learned]), np.sort(order[n_learned:])
+        return [halves, halves[::-1]] if len(rows) <= 2 * _LEARNED else [halves]
     n_test = min(len(rows) // 4, _HELD_OUT)
     return [(np.sort(order[n_test:][:_LEARNED]), np.sort(order[:n_test]))]
 
 
 class QueryFold:
-    """A fit to some queries that is scored by others."""
+    """A fit to some queries, without what the held-out ones would tell."""
 
     def __init__(
-        self, fit: AdapterFit, pairs: Relevance, train: IntArray, test: IntArray, rng: Any
+        self,
+        fit: AdapterFit,
+        pairs: Relevance,
+        train: IntArray,
+        test: IntArray,
+        rng: np.random.Generator,
     ) -> None:
-        self._collection = collection = fit.collection
-        self._plan = fit.plan
-        self._queries, self._own = collection.queries[test], collection.own[test]
+        collection = fit.collection
+        own = collection.own[test]
         # A new query is no document. One that is held out must not be learned from as one either:
         # others would be drawn to it, where it cannot be found, and not to its documents.
-        is_own = np.isin(collection.copies.first[pairs.documents], self._own[self._own >= 0])
+        is_own = np.isin(collection.copies.first[pairs.documents], own[own >= 0])
         kept = np.isin(pairs.queries, train) & ~is_own
         learned = Relevance(
             pairs.queries[kept],
@@ -241,50 +273,8 @@ class QueryFold:
         if self.can_learn:
             frame = fit.frame.coarsen(collection.arrays)
             self._fit = AdapterFit(collection, learned, fit.plan, fit.plan.anchor, rng, frame)
-        self._pairs, self._searched = _narrow(pairs.of(test), rng)
-        if self._searched is not None:  # others are not searched, so they cannot be found
-            self._own = _places_in(self._searched, self._own)
-
-    @property
-    def map(self) -> FloatArray:
-        """The map of the strength tried last."""
-        return self._fit.map
 
     def try_strength(self, strength: float, tol: float) -> FloatArray:
-        """Return the scores of the held-out queries with this strength."""
+        """Return the map of this strength."""
         self._fit.run(strength, tol=tol)
-        return self.score(self._fit.map)
-
-    def score(self, W: FloatArray) -> FloatArray:
-        """Return the nDCG of each held-out query."""
-        stored = self._collection.documents
-        stored = stored if self._searched is None else stored[self._searched]
-        stored = stored @ W.T if self._plan.symmetric else stored
-        found, _ = search(
-            self._queries @ W.T,
-            stored,
-            _DEPTH + 1,
-            by_distance=self._collection.by_distance,
-            device=self._collection.arrays.device,
-        )
-        # A query that is a document itself would find itself.
-        is_own = found == self._own[:, None]
-        order = np.argsort(is_own, axis=1, kind="stable")[:, :_DEPTH]
-        found = np.take_along_axis(found, order, axis=1)
-        return measure_ranking(found, self._pairs, [_DEPTH])[f"ndcg@{_DEPTH}"]
-
-
-def _narrow(pairs: Relevance, rng: Any) -> tuple[Relevance, IntArray | None]:
-    """Return pairs among fewer documents, and these, if there are too many to search them all."""
-    if pairs.n_documents <= _SEARCHED:
-        return pairs, None
-    drawn = rng.choice(pairs.n_documents, _SEARCHED, replace=False)
-    kept = np.union1d(drawn, pairs.documents)
-    places = np.searchsorted(kept, pairs.documents)
-    return Relevance(pairs.queries, places, pairs.grades, pairs.n_queries, len(kept)), kept
-
-
-def _places_in(rows: IntArray, wanted: IntArray) -> IntArray:
-    """Return the places of some rows in a sorted list, -1 where they are not in it."""
-    places = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    return np.where(rows[places] == wanted, places, -1)
+        return self._fit.map

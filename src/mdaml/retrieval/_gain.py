@@ -5,6 +5,19 @@ from typing import Any
 
 from mdaml._validation import warn
 
+_FROM_PAIRS = (
+    "too few different queries, wrong or random pairs, queries and documents of different "
+    "encoders, or vectors that rank well already. Check some pairs by hand and collect pairs of "
+    "more different queries; anchor=0.1 learns without this test"
+)
+_FROM_CLICKS = (
+    "too few different queries with clicks, clicks that follow the position or are random, queries "
+    "and documents of different encoders, or vectors that rank well already. What was not shown "
+    "cannot be judged by a log. Collect more queries, show two neighbours of a list in random "
+    "order for a part of the visits, pass propensities= if the position bias is known, or pass "
+    "judged pairs as relevant=; anchor=0.1 learns without this test"
+)
+
 
 def describe_gain(held_out: Mapping[str, Any]) -> str:
     """Return the score before and after with the interval of the change; empty if not known."""
@@ -12,8 +25,8 @@ def describe_gain(held_out: Mapping[str, Any]) -> str:
         return ""
     base, gain, (low, high) = held_out["base"], held_out["gain"], held_out["interval"]
     return (
-        f"nDCG@10 {base:.4f} before, {base + gain:.4f} after, change {gain:+.4f} (95 % interval "
-        f"{low:+.4f} to {high:+.4f})"
+        f"{held_out.get('measure', 'nDCG@10')} {base:.4f} before, {base + gain:.4f} after, change "
+        f"{gain:+.4f} (95 % interval {low:+.4f} to {high:+.4f})"
     )
 
 
@@ -25,22 +38,22 @@ def summarise(strength: float, improved: bool, held_out: Mapping[str, Any]) -> s
     gain = describe_gain(held_out)
     if not gain:
         return f"{outcome}\nNot tested: too few different queries to hold some out."
-    return f"{outcome}\n{held_out['n_queries']} different held-out queries: {gain}."
+    bias = f" Position bias: {held_out['bias']}." if held_out.get("bias") else ""
+    return f"{outcome}\n{held_out['n_queries']} different held-out queries: {gain}.{bias}"
 
 
 def warn_unimproved(held_out: Mapping[str, Any], kept: str) -> None:
     """Say that nothing was learned, why that may be, and what to try; ``kept`` is what stays."""
-    n_queries = held_out["n_queries"]
+    n_queries, is_log = held_out["n_queries"], bool(held_out.get("bias"))
     if not held_out["strengths"]:
+        found = "a clicked document beside one that was not" if is_log else "relevant documents"
         warn(
-            f"QueryAdapter returns {kept}: {n_queries} different queries with relevant documents "
-            "are too few to hold some out. Collect more, or set anchor=0.1 to learn without a test."
+            f"QueryAdapter returns {kept}: {n_queries} different queries with {found} are too few "
+            "to hold some out. Collect more, or set anchor=0.1 to learn without a test."
         )
         return
     warn(
         f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat them "
         f"beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). Likely causes: "
-        "too few different queries, wrong or random pairs, queries and documents of different "
-        "encoders, or vectors that rank well already. Check some pairs by hand and collect pairs "
-        "of more different queries; anchor=0.1 learns without this test."
+        f"{_FROM_CLICKS if is_log else _FROM_PAIRS}."
     )

@@ -1,9 +1,10 @@
-"""What a fitted adapter is handed over as: to a reader, an index, a file or another library."""
+"""What a fitted adapter does: map vectors, and pass to an index, a file or another library."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
@@ -11,6 +12,10 @@ from mdaml.io import encoders, export
 from mdaml.io.model_file import write_model
 from mdaml.retrieval._gain import summarise
 from mdaml.retrieval._scores import scale_rows
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+    from llama_index.core.embeddings import BaseEmbedding
 
 
 class AdapterHandover:
@@ -39,6 +44,89 @@ class AdapterHandover:
         check_is_fitted(self, "components_")
         text: str = summarise(self.strength_, self.improved_, self.held_out_)
         return text
+
+    @property
+    def search_similarity(self: Any) -> str:
+        """How mapped vectors are ranked: by distance if both sides are mapped, unless by "dot".
+
+        Examples
+        --------
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> QueryAdapter().search_similarity, QueryAdapter(symmetric=True).search_similarity
+        ('cosine', 'euclidean')
+        """
+        return "euclidean" if self.symmetric and self.similarity == "cosine" else self.similarity
+
+    def transform_queries(self: Any, queries: ArrayLike) -> FloatArray:
+        """Return mapped queries, to search with.
+
+        Parameters
+        ----------
+        queries : array-like of shape (n_queries, n_features) or (n_features,)
+            Vectors of queries, or one.
+
+        Returns
+        -------
+        mapped : array of shape (n_queries, n_features) or (n_features,)
+            In the precision of the queries; of length one with ``similarity="cosine"``, unless
+            ``symmetric``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> model.transform_queries(documents[:5]).shape
+        (5, 4)
+        >>> model.transform_queries(documents[0]).shape
+        (4,)
+        """
+        if np.ndim(queries) == 1:
+            return self.transform_queries(np.asarray(queries)[None])[0]
+        Q = self._check(queries, "queries")
+        if self.similarity == "cosine":
+            Q = scale_rows(Q)
+        mapped = Q @ self.components_.T.astype(Q.dtype)
+        return scale_rows(mapped) if self.search_similarity == "cosine" else mapped
+
+    def transform_documents(self: Any, documents: ArrayLike) -> FloatArray:
+        """Return documents as an index stores them: scaled for "cosine", mapped if ``symmetric``.
+
+        Parameters
+        ----------
+        documents : array-like of shape (n_documents, n_features)
+            Vectors of documents.
+
+        Returns
+        -------
+        stored : array of shape (n_documents, n_features)
+            With ``similarity="cosine"`` of length one; with ``symmetric`` mapped.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> model = QueryAdapter(similarity="dot", anchor=1.0)
+        >>> model = model.fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> bool((model.transform_documents(documents) == documents).all())
+        True
+        """
+        X = self._check(documents, "documents")
+        if self.similarity == "cosine":
+            X = scale_rows(X)
+        return X @ self.components_.T.astype(X.dtype) if self.symmetric else X
+
+    def _check(self: Any, A: ArrayLike, name: str) -> FloatArray:
+        check_is_fitted(self, "components_")
+        checked: FloatArray = check_array(A, dtype=[np.float64, np.float32], input_name=name)
+        if checked.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{name} have {checked.shape[1]} features, but the map was fitted to "
+                f"{self.n_features_in_}."
+            )
+        return checked
 
     def to_inner_product(
         self: Any, queries: ArrayLike | None = None, documents: ArrayLike | None = None
@@ -88,6 +176,64 @@ class AdapterHandover:
             if ranked_by_distance:
                 stored = np.column_stack([stored, 0.5 * np.einsum("ij,ij->i", mapped, mapped)])
         return asked, stored
+
+    def to_langchain(self: Any, embeddings: "Embeddings") -> "Embeddings":
+        """Return embeddings of LangChain whose queries are mapped.
+
+        Parameters
+        ----------
+        embeddings : langchain_core.embeddings.Embeddings
+            The encoder with whose vectors the adapter was fitted.
+
+        Returns
+        -------
+        adapted : langchain_core.embeddings.Embeddings
+            For any vector store; documents are embedded as by :meth:`transform_documents`, so
+            those that are stored stay valid unless ``symmetric``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> encoder = DeterministicFakeEmbedding(size=4)
+        >>> documents = np.array(encoder.embed_documents(["card", "loan", "fees"]))
+        >>> adapter = QueryAdapter(anchor=1.0).fit(documents, documents, [[0, 1], [1, 2]])
+        >>> len(adapter.to_langchain(encoder).embed_query("card"))
+        4
+        """
+        from mdaml.retrieval._embedders import wrap_langchain
+
+        check_is_fitted(self, "components_")
+        return wrap_langchain(embeddings, self.transform_queries, self.transform_documents)
+
+    def to_llama_index(self: Any, embed_model: "BaseEmbedding") -> "BaseEmbedding":
+        """Return an embedding model of LlamaIndex whose queries are mapped.
+
+        Parameters
+        ----------
+        embed_model : llama_index.core.embeddings.BaseEmbedding
+            The encoder with whose vectors the adapter was fitted.
+
+        Returns
+        -------
+        adapted : llama_index.core.embeddings.BaseEmbedding
+            For ``Settings.embed_model`` or an index; documents as by :meth:`to_langchain`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from llama_index.core import MockEmbedding
+        >>> from mdaml.retrieval import QueryAdapter
+        >>> documents = np.random.default_rng(0).normal(size=(30, 4))
+        >>> adapter = QueryAdapter(anchor=1.0).fit(documents[:5], documents, [[0, 1], [1, 2]])
+        >>> len(adapter.to_llama_index(MockEmbedding(embed_dim=4)).get_query_embedding("card"))
+        4
+        """
+        from mdaml.retrieval._embedders import wrap_llama_index
+
+        check_is_fitted(self, "components_")
+        return wrap_llama_index(embed_model, self.transform_queries, self.transform_documents)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted adapter to a file, which :func:`mdaml.load` reads.

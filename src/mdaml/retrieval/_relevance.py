@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+
+Ids: TypeAlias = Sequence[ArrayLike]  # names of the queries, names of the documents
+SIDES = ("queries", "documents")
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ class Relevance:
         return Relevance(queries, documents, grades, self.n_queries, self.n_documents)
 
 
-def read_relevance(relevant: Any, ids: Any, n_queries: int, n_documents: int) -> Relevance:
+def read_relevance(
+    relevant: ArrayLike, ids: Ids | None, n_queries: int, n_documents: int
+) -> Relevance:
     """Return the pairs of a user, or raise an error that says what is wrong with them.
 
     ``relevant`` has columns query, document and perhaps grade: row numbers, or names that ``ids``,
@@ -61,21 +66,8 @@ def read_relevance(relevant: Any, ids: Any, n_queries: int, n_documents: int) ->
     counts.
     """
     columns = _split(relevant)
-    if ids is not None:
-        names = _check_ids(ids, n_queries, n_documents)
-        columns[:2] = [
-            _find(names[side], columns[side], what)
-            for side, what in ((0, "queries"), (1, "documents"))
-        ]
-    query, document = (_check_rows(c, what) for c, what in zip(columns, SIDES, strict=False))
-    grades = np.ones(len(query)) if len(columns) == 2 else _check_grades(columns[2])
-    for rows, n, what in ((query, n_queries, "queries"), (document, n_documents, "documents")):
-        if len(rows) and (rows.min() < 0 or rows.max() >= n):
-            wrong = rows[(rows < 0) | (rows >= n)][0]
-            raise ValueError(
-                f"relevant names row {wrong} of the {what}, but there are {n}. Rows are counted "
-                "from 0; for names pass ids=(query_ids, document_ids)."
-            )
+    grades = np.ones(len(columns[0])) if len(columns) == 2 else _check_grades(columns[2])
+    query, document = find_rows("relevant", columns[:2], ids, (n_queries, n_documents))
     kept = grades > 0
     if not kept.any():
         raise ValueError("relevant holds no pair with a grade above 0: there is nothing to find.")
@@ -87,10 +79,31 @@ def read_relevance(relevant: Any, ids: Any, n_queries: int, n_documents: int) ->
     return Relevance(query[first], document[first], grades[first], n_queries, n_documents)
 
 
-SIDES = ("query", "document")
+def find_rows(
+    source: str, columns: Sequence[Array], ids: Ids | None, sizes: tuple[int, int]
+) -> list[IntArray]:
+    """Return rows of queries and of documents, from row numbers or from names of ``ids``.
+
+    ``source`` is the argument that names them, for messages.
+    """
+    if ids is not None:
+        names = _check_ids(ids, *sizes)
+        return [
+            _find(source, side, column, what)
+            for side, column, what in zip(names, columns, SIDES, strict=True)
+        ]
+    found = [_check_rows(source, c, what) for c, what in zip(columns, SIDES, strict=True)]
+    for rows, n, what in zip(found, sizes, SIDES, strict=True):
+        if len(rows) and (rows.min() < 0 or rows.max() >= n):
+            wrong = rows[(rows < 0) | (rows >= n)][0]
+            raise ValueError(
+                f"{source} names row {wrong} of the {what}, but there are {n}. Rows are counted "
+                "from 0; for names pass ids=(query_ids, document_ids)."
+            )
+    return found
 
 
-def _split(relevant: Any) -> list[Any]:
+def _split(relevant: ArrayLike) -> list[Array]:
     """Return two or three columns of one length."""
     wanted = "relevant must have a row (query, document) or (query, document, grade) for each pair"
     if hasattr(relevant, "columns"):  # a data frame, whose columns differ in type
@@ -110,7 +123,7 @@ def _split(relevant: Any) -> list[Any]:
     return columns
 
 
-def _check_ids(ids: Any, n_queries: int, n_documents: int) -> list[list[Any]]:
+def _check_ids(ids: Ids, n_queries: int, n_documents: int) -> list[list[object]]:
     if not isinstance(ids, Sequence) or isinstance(ids, str) or len(ids) != 2:
         raise ValueError(
             "ids must be a pair: the names of the queries, the names of the documents."
@@ -126,32 +139,36 @@ def _check_ids(ids: Any, n_queries: int, n_documents: int) -> list[list[Any]]:
     return names
 
 
-def _find(names: list[Any], column: Any, what: str) -> IntArray:
+def _find(source: str, names: list[object], column: Array, what: str) -> IntArray:
+    wanted = np.asarray(column).tolist()
+    if wanted and isinstance(wanted[0], str):  # a file has texts, and ids may be numbers
+        names = [str(name) for name in names]
     places = {name: place for place, name in enumerate(names)}
-    found = [places.get(name, -1) for name in np.asarray(column).tolist()]
-    rows = np.array(found, np.int64)
+    rows = np.array([places.get(name, -1) for name in wanted], np.int64)
     if np.any(rows < 0):
         wrong = np.asarray(column)[np.flatnonzero(rows < 0)[0]]
         raise ValueError(
-            f"relevant names {str(wrong)!r}, which is not one of the ids of the {what}, such as "
+            f"{source} names {str(wrong)!r}, which is not one of the ids of the {what}, such as "
             f"{names[0]!r} ({np.sum(rows < 0)} such pairs)."
         )
     return rows
 
 
-def _check_rows(column: Any, what: str) -> IntArray:
+def _check_rows(source: str, column: Array, what: str) -> IntArray:
     rows = np.asarray(column)
+    if rows.dtype.kind == "O" and all(isinstance(cell, str) and cell.isdigit() for cell in rows):
+        rows = rows.astype(np.int64)  # of a file
     if rows.dtype.kind == "f" and np.all(rows == np.floor(rows)):
         rows = rows.astype(np.int64)  # an array with grades that are no integers
     if rows.dtype.kind not in "iu":
         raise TypeError(
-            f"relevant must name each {what} by its row, an integer, got {rows.dtype}. For names "
-            "pass ids=(query_ids, document_ids)."
+            f"{source} must name {what} by row, an integer, got {rows.dtype}. For names pass "
+            "ids=(query_ids, document_ids)."
         )
     return rows.astype(np.int64)
 
 
-def _check_grades(column: Any) -> FloatArray:
+def _check_grades(column: Array) -> FloatArray:
     try:
         grades = np.asarray(column, np.float64)
     except (TypeError, ValueError):
