@@ -13,7 +13,7 @@ from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import compares, scaled_losses
 from mdaml.holdout.rule import find_leaders, measure_gain
-from mdaml.holdout.split import Part, hold_out_points
+from mdaml.holdout.split import Split, hold_out_points
 from mdaml.holdout.units import same_rows
 from mdaml.kernels.pairs import pair_sq_dists
 
@@ -73,7 +73,7 @@ def choose_candidate(
 
 def _find_parts(
     said: Constraints, points: IntArray, n_parts: int, rng: np.random.RandomState
-) -> Iterator[Part]:
+) -> Iterator[Split]:
     """Yield parts whose held-out points are in none of the comparisons to learn from."""
     for part in hold_out_points(said, n_parts, rng, points):
         if not compares(part.learned) or not compares(part.held_out):
@@ -89,7 +89,7 @@ def _find_parts(
         # Where few points are in all comparisons, their answers are held out and not the points.
         if compares(others) and others.n_constraints >= _ENOUGH * learned.n_constraints:
             learned = others
-        yield replace(part, learned=learned, held_out=held_out)
+        yield replace(part, train=learned, test=held_out)
 
 
 def _margins(Y: FloatArray, compared: IntArray) -> FloatArray:
