@@ -1,4 +1,4 @@
-"""Draw the pictures of guide pages, ``docs/_static/guide-*.png``, from their code and our records."""
+"""Draw the pictures of guide pages from their code and our records: ``guide-*.png``."""
 
 import doctest
 import json
