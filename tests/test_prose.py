@@ -1,5 +1,6 @@
 """Pages that a stranger reads to the end: short guides, short sentences, one word for one thing."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -63,6 +64,27 @@ def test_a_guide_has_at_most_900_words(page):
 @named(LANDING + GUIDES, but=LONG_SENTENCES)
 def test_sentences_of_landing_pages_and_guides_have_at_most_30_words(page):
     assert too_long(page) == []
+
+
+def messages():
+    """Texts of the errors and warnings of the code, with … for what is filled in."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            call = node.exc if isinstance(node, ast.Raise) else node
+            warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn")
+            if isinstance(call, ast.Call) and call.args and (call is not node or warns):
+                text = call.args[0]
+                if isinstance(text, ast.Constant):
+                    yield str(text.value)
+                elif isinstance(text, ast.JoinedStr):
+                    parts = text.values
+                    yield "".join(p.value if isinstance(p, ast.Constant) else "…" for p in parts)
+
+
+def test_sentences_of_errors_and_warnings_have_at_most_30_words():
+    texts = list(messages())
+    assert len(texts) > 400
+    assert [t for t in texts if any(len(words) > 30 for words in sentences(t))] == []
 
 
 def test_every_exception_is_still_needed():
