@@ -11,22 +11,12 @@ from pages import TolerantChecker, run_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = (
-    *("accuracy", "command_line", "deployment", "distributed", "experiments", "inspection"),
-    *("comparison", "index", "installation", "methods", "model_selection", "paper", "quickstart"),
-    *("reproduce", "scaling", "solver"),
-)
-# deployment.md runs in test_export.py
-OWN = sorted([*DOCS.glob("guide/*.md"), *DOCS.glob("theory/*.md")])
+LINKED = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts]
+ELSEWHERE = [DOCS / "deployment.md"]  # runs in test_export.py
 RUN = [
-    *OWN,
-    *(
-        DOCS / f"{name}.md"
-        for name in ("index", "inspection", "model_selection", "quickstart", "scaling")
-    ),
+    *(page for page in LINKED if ">>>" in page.read_text() and page not in ELSEWHERE),
     ROOT / "README.md",
 ]
-LINKED = OWN + [DOCS / f"{page}.md" for page in PAGES]
 TREES = [ast.parse(path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
 
 
@@ -85,18 +75,18 @@ def warnings_of_the_code():
 
 
 def test_the_page_on_warnings_quotes_each_warning_of_the_code_and_no_other():
-    page = (DOCS / "guide" / "warnings.md").read_text()
+    page = (DOCS / "warnings.md").read_text()
     assert sorted(re.findall(r"^> (.*)$", page, re.M)) == sorted(warnings_of_the_code())
 
 
 def test_each_warning_has_a_heading_of_its_own():
-    page = (DOCS / "guide" / "warnings.md").read_text()
+    page = (DOCS / "warnings.md").read_text()
     sections = re.split(r"^### ", page.partition("## Errors")[0], flags=re.M)[1:]
     assert all(len(re.findall(r"^> ", section, re.M)) == 1 for section in sections)
 
 
 def test_messages_on_the_page_are_messages_of_the_code():
-    page = (DOCS / "guide" / "warnings.md").read_text()
+    page = (DOCS / "warnings.md").read_text()
     table = page.partition("## Errors met most often")[2].partition("\n## ")[0]
     wanted = [
         row.split(" | ")[0].removeprefix("| ") for row in table.splitlines() if row[:2] == "| "
@@ -113,7 +103,7 @@ def test_messages_on_the_page_are_messages_of_the_code():
 
 
 def test_advice_in_a_warning_that_differs_from_case_to_case_is_explained():
-    page = (DOCS / "guide" / "warnings.md").read_text()
+    page = (DOCS / "warnings.md").read_text()
     checks = (ROOT / "src" / "mdaml" / "estimators" / "mdaml_warnings.py").read_text()
     advice = re.findall(r'advice = "(.*)"', checks)
     assert len(advice) == 2

@@ -6,6 +6,8 @@ from typer import Argument
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
+from mdaml._choosing import CHOICES
+
 # Contexts, formatters and parameters: newer versions of typer have their own copy of click.
 Click: TypeAlias = Any
 # Plain pages: the boxes of typer differ from version to version.
@@ -49,6 +51,11 @@ class Group(TyperGroup):
             formatter.write_dl(
                 [(name, each.get_short_help_str(limit=200)) for name, each in self.commands.items()]
             )
+        if ctx.parent is None:
+            with formatter.section("What to use"):
+                formatter.write_dl(
+                    [(use, f"I have {have}. I want {want}.") for have, want, use in CHOICES]
+                )
 
 
 def _list_words(command: Click, ctx: Click) -> list[str]:

@@ -72,8 +72,8 @@ def check_limit(limit: int, size: "FitSize", needed: int) -> None:
         advice = "pass X as float32, " + advice
     raise ValueError(
         f"limit_memory allows {limit / 1e6:.0f} MB beyond X and the comparisons, but this fit may "
-        f"need {needed / 1e6:.0f} MB: {samples:.0f} MB for the projected samples, most of the rest "
-        f"for {size.n_pairs} pairs in {size.n_comparisons} comparisons. To go on, {advice}; "
+        f"need {needed / 1e6:.0f} MB. {samples:.0f} MB are for the projected samples, most of the "
+        f"rest for {size.n_pairs} pairs in {size.n_comparisons} comparisons. To go on, {advice}; "
         "partial_fit takes them in chunks."
     )
 

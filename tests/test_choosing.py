@@ -1,0 +1,39 @@
+"""The table of what to use is the same in README, guide, docstrings and ``mdaml --help``."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mdaml import LocalMDaML, MDaML, MDaMLCV
+from mdaml._choosing import CHOICES
+from mdaml.people import PersonalMetrics
+from mdaml.retrieval import QueryAdapter
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/choosing.md"])
+def test_pages_show_the_table(page):
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    begin = lines.index("| I have | I want | use |") + 2
+    rows = [re.split(r"\s*\|\s*", line)[1:-1] for line in lines[begin : begin + len(CHOICES)]]
+    assert [tuple(cell.replace("`", "") for cell in row) for row in rows] == list(CHOICES)
+    assert not lines[begin + len(CHOICES)].startswith("|")
+
+
+@pytest.mark.parametrize("cls", [MDaML, MDaMLCV, LocalMDaML, PersonalMetrics, QueryAdapter])
+def test_docstrings_show_the_table(cls):
+    for row in CHOICES:
+        pattern = r"\s+".join([*map(re.escape, row[:2]), re.escape(f"``{row[2]}``")])
+        assert re.search(pattern, cls.__doc__), row
+
+
+def test_the_command_line_shows_the_table():
+    from typer.testing import CliRunner
+
+    from mdaml.cli import build_app
+
+    shown = " ".join(CliRunner().invoke(build_app(), ["--help"]).output.split())
+    for have, want, use in CHOICES:
+        assert f"{use} I have {have}. I want {want}." in shown

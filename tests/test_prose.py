@@ -1,0 +1,121 @@
+"""Pages that a stranger reads to the end: short guides, short sentences, one word for one thing."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+LANDING = [ROOT / "README.md", DOCS / "index.md"]
+GUIDES = [
+    *sorted((DOCS / "guide").glob("*.md")),
+    *(DOCS / f"{name}.md" for name in ("distributed", "inspection", "installation")),
+    *(DOCS / f"{name}.md" for name in ("quickstart", "scaling")),
+]
+PAGES = [*LANDING[:1], *(p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts)]
+# Pages that wait for their authors: longer guides, longer sentences, other words.
+TOO_LONG = ["guide/adapting_embeddings.md", "guide/preparing.md"]
+LONG_SENTENCES = ["guide/adapting_embeddings.md", "guide/choosing.md", "guide/local.md"]
+OTHER_WORDS = ["command_line.md", "reliability.md", "solver.md"]
+# Words that must not appear, and what to write instead.
+REPLACEMENTS = {
+    r"\(anchor, |\banchors? of (others|a triplet|triplets)\b": "reference",
+    r"\b(as|by|whose|their|each|like the|blocks? of) anchors?\b(?!=)": "reference",
+    r"\bno anchor is used\b|\bcommon anchor\b": "reference",
+    r"\bgroups? of (people|persons)\b": "kinds of people",
+    r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bhear(s|d|ing)?\b": "read, get",
+    r"\bsaid of\b|\bis what is said\b|\bby whom\b": "the normal order of words",
+    r"(?<!\w)--by\b|\bby=": "who",
+}
+
+
+def named(pages, but):
+    wanted = [page for page in pages if page not in [DOCS / name for name in but]]
+    return pytest.mark.parametrize("page", wanted, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def sentences(text):
+    """Words of each sentence, heading, item and cell of a page; a piece of code is one word."""
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
+    text = re.sub(r"^(`{3,}).*?^\1`*$", "\n", text, flags=re.S | re.M)
+    text = re.sub(r"\$\$.*?\$\$|^:.*?$", "\n", text, flags=re.S | re.M)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"`[^`]*`|\$[^$]*\$", "code", text)
+    text = re.sub(r"^(\s*([-*>]|\d+\.) |#+ )", "\n\n", text, flags=re.M)
+    for block in re.split(r"\n\s*\n|\|", text):
+        for sentence in re.split(r"(?<=[.!?])\**\s+", block):
+            if words := [word for word in sentence.split() if re.search(r"\w", word)]:
+                yield words
+
+
+def too_long(page):
+    found = sentences(page.read_text(encoding="utf-8"))
+    return [" ".join(words) for words in found if len(words) > 30]
+
+
+@named(GUIDES, but=TOO_LONG)
+def test_a_guide_has_at_most_900_words(page):
+    assert len(page.read_text(encoding="utf-8").split()) <= 900
+
+
+@named(LANDING + GUIDES, but=LONG_SENTENCES)
+def test_sentences_of_landing_pages_and_guides_have_at_most_30_words(page):
+    assert too_long(page) == []
+
+
+def messages():
+    """Texts of the errors and warnings of the code, with … for what is filled in."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            call = node.exc if isinstance(node, ast.Raise) else node
+            warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn")
+            if isinstance(call, ast.Call) and call.args and (call is not node or warns):
+                text = call.args[0]
+                if isinstance(text, ast.Constant):
+                    yield str(text.value)
+                elif isinstance(text, ast.JoinedStr):
+                    parts = text.values
+                    yield "".join(p.value if isinstance(p, ast.Constant) else "…" for p in parts)
+
+
+def test_sentences_of_errors_and_warnings_have_at_most_30_words():
+    texts = list(messages())
+    assert len(texts) > 400
+    assert [t for t in texts if any(len(words) > 30 for words in sentences(t))] == []
+
+
+def test_every_exception_is_still_needed():
+    assert [name for name in TOO_LONG if len((DOCS / name).read_text().split()) <= 900] == []
+    assert [name for name in LONG_SENTENCES if not too_long(DOCS / name)] == []
+    assert [name for name in OTHER_WORDS if not other_words(DOCS / name)] == []
+
+
+def other_words(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    return {
+        match[0]: instead
+        for wrong, instead in REPLACEMENTS.items()
+        for match in re.finditer(wrong, prose)
+    }
+
+
+@named(PAGES, but=OTHER_WORDS)
+def test_one_word_for_one_thing(page):
+    assert other_words(page) == {}
+
+
+def test_the_glossary_explains_each_word_that_has_one_meaning():
+    page = (DOCS / "guide" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\*\*(.*?)\*\*", page, re.M)
+    assert words == sorted(words, key=str.lower)
+    wanted = {"Anchor", "Group", "Kind", "Mode", "Place", "Reference", "Strength", "Who"}
+    assert wanted <= set(words)
+
+
+def test_sentences_are_counted_as_a_reader_would():
+    page = "# A title\n\nOne two. Three `a b c` [four](x.md)!\n\n- five\n- six\n\n| a | b c |\n"
+    counts = [len(words) for words in sentences(page)]
+    assert counts == [2, 2, 3, 1, 1, 1, 2]
