@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mdaml._choosing import show_choices
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
@@ -14,6 +15,7 @@ from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.local_basis import Learned, basis_of, learn, learn_more, learned_attributes
 
 
+@show_choices
 class LocalMDaML(WeakLearner):
     r"""Learn a distance from comparisons or labels, with a place for every mode.
 
@@ -96,6 +98,10 @@ class LocalMDaML(WeakLearner):
     See Also
     --------
     MDaML : One linear map.
+
+    Notes
+    -----
+    **Cost**: that of :class:`MDaML` with a feature for each column of the basis.
 
     Examples
     --------

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._choosing import show_choices
 from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import Supervision
@@ -21,6 +22,7 @@ from mdaml.holdout.rule import Gain
 from mdaml.solver.run import Run
 
 
+@show_choices
 class MDaML(WeakLearner):
     r"""Learn a distance from comparisons or labels, aware that classes may have several modes.
 

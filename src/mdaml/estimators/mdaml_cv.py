@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._choosing import show_choices
 from mdaml._progress import mute, report
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_magnitude, check_random_state, has_unit_rows
@@ -77,6 +78,7 @@ FROM_COMPARISONS: dict[str, list[Params]] = {
 }
 
 
+@show_choices
 class MDaMLCV(WeakLearner):
     """MDaML with all parameters chosen on held-out data: modes, weight, sampling, ridge.
 

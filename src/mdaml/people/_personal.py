@@ -9,6 +9,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from mdaml._choosing import show_choices
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_integer, check_number, ignore_warnings
@@ -32,6 +33,7 @@ from mdaml.people._scores import PersonalScores
 _FORMS = ("triplets", "quadruplets")
 
 
+@show_choices
 class PersonalMetrics(PersonalScores, MahalanobisTransformer):
     r"""Learn metrics of kinds of persons, and of each person, from answers with known authors.
 

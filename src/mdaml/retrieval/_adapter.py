@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 
+from mdaml._choosing import show_choices
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_choice, check_integer, check_number
@@ -26,6 +27,7 @@ from mdaml.stores.choice import find_device
 _ROUGHER = 3.0  # times tol: enough to compare strengths
 
 
+@show_choices
 class QueryAdapter(AdapterHandover, BaseEstimator):
     r"""Learn a linear map of query vectors from pairs of queries and relevant documents.
 
