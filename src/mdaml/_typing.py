@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     BoolArray: TypeAlias = npt.NDArray[np.bool_]
     Dtype: TypeAlias = np.dtype[Any]
     Rng: TypeAlias = np.random.RandomState
-    Matrix: TypeAlias = Any  # an array, or a sparse one of SciPy, which has no types
+    Matrix: TypeAlias = Any  # an array, or what stands for one: sparse, in blocks, a tensor
     Params: TypeAlias = dict[str, Any]  # by name: parameters, or learned attributes
 else:
     ArrayLike = NewType("ArrayLike", object)

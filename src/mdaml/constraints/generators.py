@@ -125,8 +125,6 @@ def from_neighbors(
         raise ValueError(
             f"y must hold one label for each of the {len(X)} rows of X, got shape {labels.shape}."
         )
-    n_similar = check_count("n_similar", n_similar)
-    n_dissimilar = check_count("n_dissimilar", n_dissimilar)
     triplets = neighbor_triplets(X, labels, n_similar, n_dissimilar)
     return cls(triplets=triplets, n_points=len(X))
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 from sklearn.utils import check_array
 
-from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Rng
 from mdaml._validation import warn
+from mdaml.constraints.checks import check_count
 from mdaml.constraints.names import to_array
 from mdaml.io.messages import describe_twins, is_no_answer
 from mdaml.kernels.neighbors import nearest
@@ -130,16 +130,13 @@ def neighbor_triplets(
 
 
 def _check_partners(n_similar: object, n_dissimilar: object, pairing: object) -> None:
-    for name, value in (("n_similar", n_similar), ("n_dissimilar", n_dissimilar)):
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"{name} must be an integer of at least 1, got {value!r}.")
-        if not 1 <= int(value) < _MOST_PARTNERS:
-            raise ValueError(f"{name} must be from 1 to {_MOST_PARTNERS - 1}, got {value}.")
+    check_count("n_similar", n_similar, _MOST_PARTNERS)
+    check_count("n_dissimilar", n_dissimilar, _MOST_PARTNERS)
     if pairing not in ("grid", "zip"):
         raise ValueError(f"pairing must be 'grid' or 'zip', got {pairing!r}.")
 
 
-_MOST_PARTNERS = 1_000_000
+_MOST_PARTNERS = 999_999
 
 
 def _repeated(found: IntArray) -> IntArray:
@@ -242,6 +239,16 @@ def distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntAr
         top = top + enough
     rng.permuted(drawn, axis=1, out=drawn)
     return drawn
+
+
+def random_triples(n_points: int, n: int, rng: Rng) -> IntArray:
+    """Draw n times three different points, (n, 3)."""
+    # The k-th is drawn among those left, and moved past the others.
+    one, two, three = (rng.randint(0, n_points - taken, n) for taken in range(3))
+    two += two >= one
+    three += three >= np.minimum(one, two)
+    three += three >= np.maximum(one, two)
+    return np.column_stack([one, two, three])
 
 
 def _combine(

@@ -8,7 +8,7 @@ from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, Rng
 from mdaml._validation import check_random_state
-from mdaml.constraints.labels import Classes, to_labels
+from mdaml.constraints.labels import Classes, random_triples, to_labels
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
 # in the plane it costs Euclidean 3-NN some six points of accuracy.
@@ -263,7 +263,7 @@ def _triplets_from_distances(
         raise ValueError(f"X must have at least 3 rows to compare, got {len(Z)}.")
     found, n_missing = [], n_triplets
     while n_missing > 0:
-        triplets = _distinct_rows(len(Z), min(max(n_missing, 1000), _BLOCK), rng)
+        triplets = random_triples(len(Z), min(max(n_missing, 1000), _BLOCK), rng)
         anchor, one, other = (Z[rows] for rows in triplets.T)
         one, other = np.sum((anchor - one) ** 2, axis=1), np.sum((anchor - other) ** 2, axis=1)
         triplets = np.where((one > other)[:, None], triplets[:, [0, 2, 1]], triplets)
@@ -276,15 +276,6 @@ def _triplets_from_distances(
         found.append(triplets)
         n_missing -= len(triplets)
     return np.concatenate(found)
-
-
-def _distinct_rows(n_rows: int, n: int, rng: Rng) -> NDArray[np.int64]:
-    """Draw n times three different rows."""
-    one, two, three = (rng.randint(n_rows - taken, size=n, dtype=np.int64) for taken in range(3))
-    two += two >= one
-    three += three >= np.minimum(one, two)
-    three += three >= np.maximum(one, two)
-    return np.column_stack([one, two, three])
 
 
 def _project(X: NDArray[np.float64], components: ArrayLike | None) -> NDArray[np.float64]:

@@ -32,19 +32,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of these
-    __getattr__, __dir__ = attach(
-        __name__,
-        {
-            "DMLMJ": "mdaml.estimators.dmlmj",
-            "GMML": "mdaml.estimators.gmml",
-            "KISSME": "mdaml.estimators.kissme",
-            "LFDA": "mdaml.estimators.lfda",
-            "LMNN": "mdaml.estimators.lmnn",
-            "LocalMDaML": "mdaml.estimators.local",
-            "DMLdc": "mdaml.estimators.dml_dc",
-            "DMLeig": "mdaml.estimators.dml_eig",
-            "Euclidean": "mdaml.estimators.euclidean",
-            "MDaML": "mdaml.estimators.mdaml",
-            "MDaMLCV": "mdaml.estimators.mdaml_cv",
-        },
-    )
+    _files = {name: name.lower() for name in __all__}
+    _files |= {"DMLdc": "dml_dc", "DMLeig": "dml_eig", "LocalMDaML": "local", "MDaMLCV": "mdaml_cv"}
+    _homes = {name: f"mdaml.estimators.{file}" for name, file in _files.items()}
+    __getattr__, __dir__ = attach(__name__, _homes)

@@ -226,12 +226,8 @@ class LargeMargin:
         self, X: FloatArray, classes: Classes, targets: IntArray, push_weight: float
     ) -> None:
         self.pairs, self.groups, self.anchors = _target_pairs(targets)
-        self.X, self.bounds, self.targets, self.push_weight = (
-            X,
-            classes.bounds,
-            targets,
-            push_weight,
-        )
+        self.X, self.bounds = X, classes.bounds
+        self.targets, self.push_weight = targets, push_weight
         self.scatter = _target_scatter(X, targets)
         self._listed: tuple[Comparisons, FloatArray, FloatArray] | None = None  # with Y and radii
         self._projected: tuple[FloatArray, FloatArray] | None = None  # L and Y

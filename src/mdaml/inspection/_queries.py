@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Rng
 from mdaml._validation import check_random_state
 from mdaml.constraints.forms.triplets import check_triplets
+from mdaml.constraints.labels import random_triples
 from mdaml.constraints.names import check_ids, get_index
 from mdaml.inspection import _model
 
@@ -145,13 +146,7 @@ def _draw(n_samples: int, n_triplets: int, rng: Rng) -> IntArray:
     if n_samples * (n_samples - 1) * (n_samples - 2) // 2 <= n_triplets:
         a, b, c = np.indices((n_samples,) * 3).reshape(3, -1)
         return np.column_stack([a, b, c])[(b < c) & (a != b) & (a != c)]
-    # Distinct by construction: the k-th is drawn among those left and moved past the others.
-    a, b, c = (rng.randint(0, n_samples - k, n_triplets) for k in range(3))
-    b = b + (b >= a)
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    c = c + (c >= low)
-    c = c + (c >= high)
-    return np.column_stack([a, b, c])
+    return random_triples(n_samples, n_triplets, rng)
 
 
 def _keys(triplets: IntArray, n_samples: int) -> IntArray:

@@ -15,12 +15,11 @@ from functools import cache
 from itertools import pairwise
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any, TypeAlias
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, Matrix
 from mdaml.kernels.prefetch import empty_lines
 from mdaml.kernels.threads import share
 
@@ -30,8 +29,6 @@ _ROWS_PER_BLOCK, _MAX_BLOCKS = 2048, 16
 _ROWS_AT_ONCE = 256  # at least
 # A block of rows of about this size stays in the cache of a core.
 BLOCK_BYTES = 2**20
-
-TallMatrix: TypeAlias = Any  # an array, or what stands for one, as above
 
 
 def rows_per_block(n_columns: int, itemsize: int) -> int:
@@ -85,7 +82,7 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def rows_times(Y: TallMatrix, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
+def rows_times(Y: Matrix, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
     A = A.astype(Y.dtype, copy=False)
     out = empty_lines((len(Y), A.shape[1]), Y.dtype) if out is None else out
@@ -111,12 +108,12 @@ def _blocks_times(begin, end, Y, A, out, n_rows):
             np.matmul(Y[first:last], A, out=out[first:last])
 
 
-def transposed_times(Y: TallMatrix, V: TallMatrix) -> FloatArray:
+def transposed_times(Y: Matrix, V: Matrix) -> FloatArray:
     """``Y.T @ V`` for tall Y and V, in double precision."""
     return _blockwise(Y, V, None)
 
 
-def weighted_gram(Y: TallMatrix, weights: FloatArray) -> FloatArray:
+def weighted_gram(Y: Matrix, weights: FloatArray) -> FloatArray:
     """``Y.T @ diag(weights) @ Y`` for a tall Y, in double precision."""
     return _blockwise(Y, Y, weights)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module, util
 from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -98,14 +99,9 @@ class Gallery:
         return search.among(everyone, slice(n, None)).cpu().numpy() - n
 
 
-@dataclass(frozen=True)
-class CenterCells:
-    """Samples around centres."""
-
-    order: torch.Tensor  # (n,) samples by cell
-    starts: IntArray  # (n_cells + 1,) where in this order each cell begins
-    of: torch.Tensor  # (n,) cell of each sample
-    ranks: torch.Tensor  # (n_cells, n_cells) cells by distance from each, the nearest first
+# Samples around centres: (n,) samples by cell, (n_cells + 1,) where in this order each cell begins,
+# (n,) cell of each sample, (n_cells, n_cells) cells by distance from each, the nearest first.
+CenterCells: TypeAlias = tuple[torch.Tensor, IntArray, torch.Tensor, torch.Tensor]
 
 
 def make_cells(Y: torch.Tensor) -> CenterCells:
@@ -124,7 +120,7 @@ def make_cells(Y: torch.Tensor) -> CenterCells:
     order = torch.argsort(of, stable=True)
     counts = torch.bincount(of, minlength=n_cells).cpu().numpy()
     ranks = torch.cdist(centers, centers).argsort(dim=1)
-    return CenterCells(order, np.concatenate([[0], np.cumsum(counts)]), of, ranks)
+    return order, np.concatenate([[0], np.cumsum(counts)]), of, ranks
 
 
 @dataclass(frozen=True)
@@ -168,11 +164,12 @@ class DeviceSearch:
         """Look at pairs within the nearest cells; where these hold too few, at all."""
         n_cells = self._cells_needed(cells, recall)
         found = torch.full((len(self.Y), self.wanted), -1, device=self.Y.device)
-        nearest_cells = cells.ranks[:, :n_cells].tolist()
+        order, starts, _, ranks = cells
+        nearest_cells = ranks[:, :n_cells].tolist()
         for cell, ranges in enumerate(nearest_cells):
-            own = cells.order[cells.starts[cell] : cells.starts[cell + 1]]
+            own = order[starts[cell] : starts[cell + 1]]
             if len(own):
-                parts = [cells.order[cells.starts[c] : cells.starts[c + 1]] for c in ranges]
+                parts = [order[starts[c] : starts[c + 1]] for c in ranges]
                 found[own] = self.among(own, torch.cat(parts))
         size = self.bounds[:, 1] - self.bounds[:, 0]
         others = torch.tensor(size - 1 if self.same else len(self.Y) - size).to(self.of)
@@ -183,9 +180,9 @@ class DeviceSearch:
 
     def _cells_needed(self, cells: CenterCells, recall: float) -> int:
         """Return how many cells hold this share of the true neighbours of some samples."""
-        tried, true = self._tried
-        places = torch.argsort(cells.ranks, dim=1)  # of each cell, seen from each
-        at = places[cells.of[tried][:, None], cells.of[true.clamp(min=0)]]
+        (tried, true), (_, _, of, ranks) = self._tried, cells
+        places = torch.argsort(ranks, dim=1)  # of each cell, seen from each
+        at = places[of[tried][:, None], of[true.clamp(min=0)]]
         at = at[true >= 0].float()
         return 1 + int(torch.quantile(at, recall, interpolation="higher")) if len(at) else 1
 

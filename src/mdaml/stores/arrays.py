@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray, Rng
+from mdaml._typing import FloatArray, IntArray, Matrix, Rng
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import greedy_colors
-from mdaml.kernels.products import TallMatrix
 from mdaml.stores import mixture
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Turns:
 class ArrayStore(ABC):
     """Centred samples, and comparisons of them, in arrays of one library."""
 
-    rows: TallMatrix  # (N, d) centred, or a tensor
+    rows: Matrix  # (N, d) centred, or a tensor
     mean: FloatArray  # (d,) in the precision of X
     comparisons: Comparisons = field(repr=False, default=None)  # type: ignore[assignment]
     # One of several stores that together hold all samples: those of the first rows are its own, the

@@ -10,7 +10,7 @@ from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.utils.extmath import randomized_svd
 
-from mdaml._typing import Dtype, FloatArray, IntArray, Rng
+from mdaml._typing import Dtype, FloatArray, IntArray, Matrix, Rng
 from mdaml._validation import check_magnitude
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.labels import Classes
@@ -65,17 +65,13 @@ class MemoryStore(ArrayStore):
         parts = (self.comparisons, self.n_own, self.n_total)
         return MemoryStore(self.project(basis), np.zeros(0), *parts)
 
-    def times(self, Y: products.TallMatrix, A: FloatArray) -> FloatArray:
+    def times(self, Y: Matrix, A: FloatArray) -> FloatArray:
         return products.rows_times(Y, A)
 
-    def cross_sums(
-        self, Y: products.TallMatrix, V: products.TallMatrix, weights: FloatArray | None = None
-    ) -> FloatArray:
-        return (
-            products.transposed_times(Y, V)
-            if weights is None
-            else products.weighted_gram(Y, weights)
-        )
+    def cross_sums(self, Y: Matrix, V: Matrix, weights: FloatArray | None = None) -> FloatArray:
+        if weights is None:
+            return products.transposed_times(Y, V)
+        return products.weighted_gram(Y, weights)
 
     def column_sums(self, A: FloatArray) -> FloatArray:
         return A.sum(axis=0, dtype=np.float64)
@@ -229,11 +225,8 @@ def leading_axes(rows: FloatArray, n_axes: int, rng: Rng) -> tuple[FloatArray, F
             rows, min(n_axes, *rows.shape), n_iter=4, random_state=rng
         )
     variances = np.square(lengths.astype(np.float64)) / len(rows)
-    return (
-        axes.T.astype(np.float64, copy=False),
-        variances,
-        products.sum_of_squares(rows) / rows.size,
-    )
+    level = products.sum_of_squares(rows) / rows.size
+    return axes.T.astype(np.float64, copy=False), variances, level
 
 
 def group(supervision: Constraints, n_samples: int) -> Comparisons:

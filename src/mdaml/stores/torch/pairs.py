@@ -54,11 +54,8 @@ def group(
         weights=weights,
         n_samples=n_samples,
     )
-    by_far = (
-        bounds(far_sorted, len(keys)),
-        near.int()[order],
-        None if weights is None else weights[order],
-    )
+    of_far = None if weights is None else weights[order]
+    by_far = bounds(far_sorted, len(keys)), near.int()[order], of_far
     return comparisons, by_far, (bounds(second_sorted, n_samples), by_second.int())
 
 
