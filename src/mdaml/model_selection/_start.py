@@ -24,11 +24,13 @@ _FEWEST_UNITS = 8  # points; of fewer every case counts by itself
 def start_of(estimator: Any) -> Any:
     """Return what an estimator is before learning; of a pipeline, with its other steps.
 
-    The Euclidean distance or, of MDaML, the metric that it was given to start from.
+    The Euclidean distance or, of MDaML, the metric to start from that it was given, at its rank.
     """
     start, metric = clone(estimator), metric_of(estimator)
     learner = Euclidean()
-    if type(metric) is MDaML and not isinstance(metric.init_metric, str):
+    if type(metric) is MDaML and not (
+        isinstance(metric.init_metric, str) and metric.n_components is None
+    ):
         learner = clone(metric).set_params(shrinkage=1.0)
     if isinstance(start, Pipeline):
         return start.set_params(**{start.steps[-1][0]: learner})
