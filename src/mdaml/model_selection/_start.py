@@ -92,7 +92,8 @@ def _join_cases(attempts: Sequence[Attempt]) -> FloatArray:
 
 def number_rows(X: Any) -> IntArray:
     """Return the same number for rows that are the same, where they are numbers."""
-    samples = np.empty((X.shape[0], 0), object) if hasattr(X, "tocsr") else np.asarray(X)
-    if samples.ndim != 2 or samples.dtype.kind not in "fiub" or not np.isfinite(samples).all():
+    samples = np.empty((X.shape[0], 0)) if hasattr(X, "tocsr") else np.asarray(X)
+    is_number = samples.dtype.kind in "fiub" and samples.ndim == 2 and samples.size > 0
+    if not is_number or not np.isfinite(samples).all():
         return np.arange(X.shape[0])
     return same_rows(samples.astype(np.float64, copy=False), 0.0)
