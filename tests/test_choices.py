@@ -279,8 +279,10 @@ def count_asked(draw, seeds, make=MDaML):
 
 @pytest.mark.parametrize("make", [MDaML, lambda: MDaML(anchor=0.1)])
 def test_swapped_columns_with_a_weak_start_and_wrong_answers_are_asked_about(make):
-    """About 41 % hold before learning: the share alone does not tell."""
-    assert count_asked(lambda seed: answers_about(WEAK, 400, seed, 0.2), range(5), make) == [5, 0]
+    """About 41 to 45 % hold before learning: the share alone does not tell."""
+    for wrong in (0.2, 0.3):
+        draw = lambda seed, w=wrong: answers_about(WEAK, 400, seed, w)  # noqa: E731
+        assert count_asked(draw, range(2), make) == [2, 0]
 
 
 def test_a_search_asks_about_swapped_columns_with_a_weak_start():
@@ -301,9 +303,11 @@ def test_near_ties_that_are_right_are_not_asked_about():
 
 @pytest.mark.slow
 def test_swapped_columns_are_asked_about_in_all_of_fifty_cases_and_right_ones_in_none():
-    for wrong in (0.0, 0.2):
-        draw = lambda seed, w=wrong: answers_about(WEAK, 400, seed, w)  # noqa: E731
-        assert count_asked(draw, range(50)) == [50, 0]
+    for n, wrong, least in ((400, 0.0, 50), (400, 0.2, 50), (400, 0.3, 50), (150, 0.2, 46)):
+        draw = lambda seed, n=n, w=wrong: answers_about(WEAK, n, seed, w)  # noqa: E731
+        asked, by_mistake = count_asked(draw, range(50))
+        assert asked >= least
+        assert by_mistake == 0
     assert count_asked(lambda seed: near_ties(WEAK, 400, seed, 0.3), range(50))[1] == 0
 
 

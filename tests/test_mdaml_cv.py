@@ -164,7 +164,7 @@ def test_no_held_out_question_is_in_a_fit_and_no_held_out_point_its_reference(an
         warnings.simplefilter("ignore")  # made up: what is said of some pairs cannot be met
         fit(X, constraints=said)
     learned_from = [args[2] for args in watched["Fold"]]
-    held_out = [args[1] for args in watched["_score_of"]]
+    held_out = [args[1].held_out for args in watched["_score_of"]]
     assert len(learned_from) == len(held_out) == 3
     for train, valid in zip(learned_from, held_out, strict=True):
         known, asked = references(train), references(valid)

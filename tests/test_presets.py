@@ -419,6 +419,7 @@ def search(**options):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # only whether it runs is asked
 def test_a_search_hands_its_limit_on_to_where_no_context_is_inherited(monkeypatch):
     def in_empty_contexts(_n_jobs, **_options):
         return lambda jobs: (Context().run(call, *args, **more) for call, args, more in jobs)
@@ -431,6 +432,7 @@ def test_a_search_hands_its_limit_on_to_where_no_context_is_inherited(monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # only whether it runs is asked
 def test_processes_of_a_search_keep_the_limit(monkeypatch):
     with limit_memory("1 MB"), pytest.raises(ValueError, match=TIGHT):
         search(n_jobs=2).fit(X, Y)

@@ -101,8 +101,8 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     Notes
     -----
     The distance before learning is always a candidate: Euclidean or, of :class:`~mdaml.MDaML`, the
-    ``init_metric`` that is given. It is returned as it is unless a candidate leads it by more than
-    chance on the points or samples held out; with a callable `scoring`, over the splits.
+    ``init_metric`` that is given, at its rank. It is returned unless a candidate leads it by more
+    than chance on the points or samples held out; with a callable `scoring`, over the splits.
 
     Only warnings of the final fit are shown. A fit that fails ends the search with an error that
     names the parameters.

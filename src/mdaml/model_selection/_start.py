@@ -24,11 +24,13 @@ _FEWEST_UNITS = 8  # points; of fewer every case counts by itself
 def start_of(estimator: Any) -> Any:
     """Return what an estimator is before learning; of a pipeline, with its other steps.
 
-    The Euclidean distance or, of MDaML, the metric that it was given to start from.
+    The Euclidean distance or, of MDaML, the metric to start from that it was given, at its rank.
     """
     start, metric = clone(estimator), metric_of(estimator)
     learner = Euclidean()
-    if type(metric) is MDaML and not isinstance(metric.init_metric, str):
+    if type(metric) is MDaML and not (
+        isinstance(metric.init_metric, str) and metric.n_components is None
+    ):
         learner = clone(metric).set_params(shrinkage=1.0)
     if isinstance(start, Pipeline):
         return start.set_params(**{start.steps[-1][0]: learner})
@@ -90,7 +92,8 @@ def _join_cases(attempts: Sequence[Attempt]) -> FloatArray:
 
 def number_rows(X: Any) -> IntArray:
     """Return the same number for rows that are the same, where they are numbers."""
-    samples = np.empty((X.shape[0], 0), object) if hasattr(X, "tocsr") else np.asarray(X)
-    if samples.ndim != 2 or samples.dtype.kind not in "fiub" or not np.isfinite(samples).all():
+    samples = np.empty((X.shape[0], 0)) if hasattr(X, "tocsr") else np.asarray(X)
+    is_number = samples.dtype.kind in "fiub" and samples.ndim == 2 and samples.size > 0
+    if not is_number or not np.isfinite(samples).all():
         return np.arange(X.shape[0])
     return same_rows(samples.astype(np.float64, copy=False), 0.0)
