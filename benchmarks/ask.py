@@ -61,6 +61,7 @@ class Server:
         sizes = ["--items", str(given.items), "--features", str(given.features)]
         self._words = [sys.executable, __file__, "serve", "--place", place, *sizes]
         self.port, self.n_kills, self.n_learners, self.seconds_away = 0, 0, 0, 0.0
+        self.processor_seconds = 0.0  # of servers that have ended, without their learners
         self.start()
 
     def start(self) -> None:
@@ -71,11 +72,17 @@ class Server:
     def kill(self) -> None:
         """Kill the server, which takes its learner with it, and start it again."""
         began = time.monotonic()
-        self.process.kill()
-        self.process.wait()
+        self.stop(signal.SIGKILL)
         self.start()
         self.n_kills += 1
         self.seconds_away += time.monotonic() - began
+
+    def stop(self, how: signal.Signals) -> None:
+        times = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(times[11]) + int(times[12])
+        self.processor_seconds += ticks / os.sysconf("SC_CLK_TCK")
+        self.process.send_signal(how)
+        self.process.wait()
 
     def learners(self) -> list[int]:
         paths = Path(f"/proc/{self.process.pid}/task").glob("*/children")
@@ -194,8 +201,7 @@ def measure_load(given: argparse.Namespace) -> dict:
         try:
             visitors, found = asyncio.run(load_server(server, given))
         finally:
-            server.process.terminate()
-            server.process.wait()
+            server.stop(signal.SIGTERM)
         storage = Storage(place)
         stored = {a["answer"]: a["choice"] for a in storage.answers()}
         latest = storage.latest("answers", "model")
@@ -216,6 +222,9 @@ def measure_load(given: argparse.Namespace) -> dict:
         **{f"p{q} ms": round(float(np.percentile(taken, q)), 1) for q in (50, 95, 99)},
         "max ms": round(float(taken.max()), 1),
         **found,
+        "processor ms of the server per answer": round(
+            1000 * server.processor_seconds / len(confirmed), 1
+        ),
         "answers in the last model": len(latest["answers"]) if latest else 0,
     }
 

@@ -196,7 +196,7 @@ def test_places_for_answers_that_cannot_be_used_are_refused(tmp_path):
         Storage("mysql://somewhere/answers")
     text = tmp_path / "notes.txt"
     text.write_text("This is no database. " * 100)
-    with pytest.raises(ValueError, match="file is not a database"):
+    with pytest.raises(ValueError, match="this is not a database of answers"):
         Storage(text)
 
 

@@ -561,3 +561,29 @@ def test_kept_answers_belong_to_one_person_of_one_study(page, run):
     wait_stored(running, 1)
     page.wait_for_timeout(500)
     assert set(page.evaluate("Object.keys(localStorage)")) == set(keys)
+
+
+def test_two_studies_on_one_server_share_a_browser(page, tmp_path):
+    place = tmp_path / "answers.db"
+    sites = [make_site(place, demo(tmp_path), study=name) for name in ("birds", "fish")]
+    running = Running(*sites, port=0, learns=False)
+    running.start()
+    for site, person in zip(sites, ("ann", "bob"), strict=True):
+        page.goto(running.url)  # the list of studies
+        page.click(f"a[href='{site.path}/']")
+        page.fill("input[name=name]", person)
+        page.click("button[type=submit]")
+        ready(page)
+        assert page.locator(".card img").count() == 3
+        if person == "ann":  # her answer waits in the browser, beside those of the other study
+            page.route("**/s/birds/api/answers", lambda route: route.abort())
+        page.keyboard.press("1")
+        page.wait_for_selector("text=1 answer")
+        wait_true(page, "Object.keys(localStorage).length === 1")
+    assert [len(site.storage.answers()) for site in sites] == [0, 1]
+    page.unroute("**/s/birds/api/answers")
+    page.goto(f"{running.url}/s/birds/ask")
+    wait_true(page, "Object.keys(localStorage).length === 0")
+    assert page.inner_text(".who") == "ann"
+    assert [a["person"] for site in sites for a in site.storage.answers()] == ["ann", "bob"]
+    running.close()

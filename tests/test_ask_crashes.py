@@ -15,6 +15,7 @@ import pytest
 from ask_site import Browser, check_model, make_items, make_site, read_token
 
 from mdaml.ask.learner import Learner
+from mdaml.ask.running import Running
 from mdaml.ask.storage import Storage, list_studies
 
 pytestmark = [
@@ -162,6 +163,24 @@ def test_servers_and_learners_killed_at_random_lose_no_answer(start, tmp_path):
         pass
     check_model(storage, make_items())
     storage.close()
+
+
+def test_a_learner_that_is_killed_before_it_has_its_items_is_started_again(tmp_path):
+    """The items do not fit into the buffer of a pipe: a server must not wait for the dead."""
+    site = make_site(tmp_path / "answers.db", make_items(2000, 300))
+    running, killed = Running(site, port=0), set()
+    running.start()
+    end = time.monotonic() + 120
+    while site.storage.latest("report") is None:
+        assert time.monotonic() < end
+        process = running._learners[0]
+        if process is not None and process.pid is not None and len(killed) < 2:
+            killed.add(process.pid)
+            process.kill()
+        time.sleep(0.01)
+    assert len(killed) == 2
+    running.close()
+    assert not running._learners[0].is_alive()
 
 
 def test_a_learner_ends_with_its_server(start, tmp_path):

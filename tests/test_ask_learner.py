@@ -12,7 +12,7 @@ from mdaml.ask import Interview, learner, owner, persons
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
 from mdaml.ask.items import Items
 from mdaml.ask.learner import Learner
-from mdaml.ask.mapping import choose_items, describe_map, find_failures
+from mdaml.ask.mapping import describe_map, find_failures, list_mapped
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
@@ -241,11 +241,11 @@ def test_of_many_items_the_map_shows_those_whose_answers_fail():
     n_fails, n_answers = np.zeros((2, 1000), int)
     n_answers[::10] = 2
     n_fails[500:530:10] = 1
-    shown = choose_items(n_fails, n_answers)
+    shown = list_mapped(n_fails, n_answers)
     assert len(shown) == 200
     assert {500, 510, 520} < set(shown)
     assert set(np.flatnonzero(n_answers)) <= set(shown)
-    np.testing.assert_array_equal(shown, choose_items(n_fails, n_answers))
+    np.testing.assert_array_equal(shown, list_mapped(n_fails, n_answers))
 
 
 @pytest.mark.parametrize("form", ["odd", "pick"])

@@ -10,6 +10,8 @@ import os
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
@@ -237,19 +239,35 @@ def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | 
     return np.array([[rows[name] for name in items] for items in named]) if named else None
 
 
-def start(place: str, study: str, items: Items) -> BaseProcess:
-    """Start a process that learns until this one ends; return the process."""
+def start(place: str, study: str) -> tuple[BaseProcess, Connection]:
+    """Start a process that learns until this one ends; it waits for :func:`hand_over`."""
     context = multiprocessing.get_context("spawn")
-    given = (place, study, items)
+    receiver, sender = context.Pipe(duplex=False)
+    given = (place, study, receiver)
     process = context.Process(target=_run, args=given, name="mdaml-learner", daemon=True)
     process.start()
-    return process
+    receiver.close()
+    return process, sender
 
 
-def _run(place: str, study: str, items: Items) -> None:
+def hand_over(sender: Connection, items: Items) -> None:
+    """Send the items to a process that learns, unless it has ended.
+
+    As arguments they would be written to a pipe whose other end this process holds too: if the
+    other one were killed meanwhile, this one would wait for ever.
+    """
+    with sender, suppress(BrokenPipeError, ConnectionResetError):
+        sender.send(items)
+
+
+def _run(place: str, study: str, receiver: Connection) -> None:
     if hasattr(os, "nice"):
         os.nice(10)  # requests of people go first
     parent = multiprocessing.parent_process()
+    try:
+        items = receiver.recv()
+    except EOFError:  # the server has ended
+        return
     storage = Storage(place, study)
     n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is left for the server
     with threads_at_most(n_threads), threadpool_limits(n_threads):

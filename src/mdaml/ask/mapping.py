@@ -26,7 +26,7 @@ def describe_map(
     fails, (question, item) = find_failures(model, X, answers)
     n_answers = np.bincount(item, minlength=len(X))
     n_fails = np.bincount(item[fails[question]], minlength=len(X))
-    shown = choose_items(n_fails, n_answers)
+    shown = list_mapped(n_fails, n_answers)
     flat, plain = (_flatten(metric.transform(X[shown])) for metric in (model, euclidean))
     flat = flat @ orthogonal_procrustes(flat, plain)[0]
     places = _move_apart(flat / (np.abs(flat).max(axis=0) + 1e-12))
@@ -56,7 +56,7 @@ def find_failures(
     return share >= 0.5, pairs
 
 
-def choose_items(n_fails: IntArray, n_answers: IntArray) -> IntArray:
+def list_mapped(n_fails: IntArray, n_answers: IntArray) -> IntArray:
     """Return the rows of items to show: failures first, then answers, then by chance."""
     chance = np.random.default_rng(0).permutation(len(n_fails))
     order = np.lexsort((chance, n_answers == 0, -n_fails))

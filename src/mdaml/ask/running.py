@@ -121,11 +121,13 @@ class Running:
             time.sleep(_WATCH)
 
     def _start_learner(self, number: int) -> None:
-        storage = self.sites[number].storage
+        site = self.sites[number]
         with self._starting:
-            if self._learns:
-                started = learner.start(storage.url, storage.study, self.sites[number].items)
-                self._learners[number] = started
+            if not self._learns:
+                return
+            process, sender = learner.start(site.storage.url, site.storage.study)
+            self._learners[number] = process
+        learner.hand_over(sender, site.items)
 
     def _stop(self) -> None:
         with self._starting:
