@@ -11,7 +11,6 @@ from sklearn.utils import check_array
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.names import to_array
-from mdaml.io.messages import describe_twins, is_no_answer
 from mdaml.kernels.neighbors import nearest
 from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
 
@@ -333,6 +332,8 @@ def warn_of_odd_labels(labels: Array) -> None:
     """Warn of classes that are probably meant as others, or as no label."""
     if labels.dtype.kind not in "UO":
         return
+    from mdaml.io.messages import describe_twins, is_no_answer  # few labels are texts
+
     texts = [label for label in labels.tolist() if isinstance(label, str)]
     distinct = set(texts)
     no_label = [text for text in distinct if is_no_answer(text)]
@@ -374,7 +375,7 @@ def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
         hint = ""
         if len(rows) < len(y):
             hint = (
-                " Rows with label -1, and those without any, count as unlabelled: use other "
+                " Rows with label -1 count as unlabelled, as do those without any: use other "
                 "labels, such as 0 and 1."
             )
         raise ValueError(
