@@ -283,14 +283,10 @@ def to_labels(y: object) -> Array:
     if labels.dtype.kind == "T":
         labels = labels.astype(object)
     missing: Array = np.zeros(labels.shape, bool) | hidden
-    if labels.dtype.kind == "f":
-        missing |= np.isnan(labels)
-    elif labels.dtype.kind in "mM":
-        missing |= np.isnat(labels)
-    elif labels.dtype.kind in "US":
-        missing |= np.strings.str_len(np.strings.strip(labels)) == 0
-    elif labels.dtype.kind == "O":
-        missing |= np.array([_is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
+    if labels.dtype.kind in "fmM":
+        missing |= labels != labels  # NaN and NaT alone
+    elif labels.dtype.kind in "USO":
+        missing |= np.reshape([_is_missing(label) for label in labels.ravel()], labels.shape)
     if not missing.any():
         return labels
     if labels.dtype.kind in "iuf":
@@ -299,9 +295,7 @@ def to_labels(y: object) -> Array:
         )
     if labels.dtype.kind in "mM":
         labels = labels.astype(f"{labels.dtype.kind}8[us]")  # becomes dates, not numbers
-    filled = labels.astype(object)
-    filled[missing] = -1
-    return filled
+    return np.where(missing, -1, labels.astype(object))
 
 
 def _is_missing(label: object) -> bool:
@@ -374,10 +368,7 @@ def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
     if n_classes < 2:
         hint = ""
         if len(rows) < len(y):
-            hint = (
-                " Rows with label -1 count as unlabelled, as do those without any: use other "
-                "labels, such as 0 and 1."
-            )
+            hint = " Rows with label -1 count as unlabelled: use other labels, such as 0 and 1."
         raise ValueError(
             f"{caller} needs at least two classes in y, got {n_classes} class(es): without a "
             f"second class nothing is dissimilar.{hint}"
