@@ -340,6 +340,16 @@ def test_a_made_up_preparation_is_refused(model):
         assert "preparation_" in run("score", "odd.mdaml", "birds.csv", code=1).stderr
 
 
+@pytest.mark.parametrize(
+    "odd", [3, {"rows": 3}, {"rows": {"hashes": np.ones(2), "is_whole": True}}]
+)
+def test_a_made_up_list_of_what_was_fitted_is_refused(model, odd):
+    model.fitted_to_ = odd
+    model.save("odd.mdaml")
+    with pytest.raises(ValueError, match="its fitted_to_ is not one that mdaml fit writes"):
+        load("odd.mdaml")
+
+
 def test_help_of_a_flag_says_flag():
     page = run("fit", "--help").output
     assert "<" not in page.replace("\n", " ")

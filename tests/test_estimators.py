@@ -645,7 +645,9 @@ def test_labels_that_a_classifier_would_misread_are_said(toy_answers):
     X, y, T = toy_answers
     partly = np.where(np.arange(len(y)) % 3, y, -1)
     pipeline = make_pipeline(LFDA(), KNeighborsClassifier(3))
-    with pytest.warns(UserWarning, match="100 labels are -1, .* takes -1 for one more class"):
+    with pytest.warns(
+        UserWarning, match="100 labels are -1 or missing, .* takes -1 for one more class"
+    ):
         pipeline.fit(X, partly)
     LFDA().fit(X, partly)  # no classifier behind it
     known = partly != -1

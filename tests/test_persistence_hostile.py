@@ -25,7 +25,7 @@ def original(tmp_path_factory):
     partners = mdaml.Partners(n_similar=1, n_dissimilar=2)
     model = mdaml.MDaML(n_modes=2, partners=partners, shrinkage=0.0, random_state=0).fit(X, y)
     path = tmp_path_factory.mktemp("models") / "small.mdaml"
-    model.save(path)
+    model.save(path, compact=False)
     return path.read_bytes()
 
 

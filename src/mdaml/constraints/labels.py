@@ -11,7 +11,6 @@ from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Rng
 from mdaml._validation import warn
 from mdaml.constraints.checks import check_count
 from mdaml.constraints.names import to_array
-from mdaml.io.messages import describe_twins, is_no_answer
 from mdaml.kernels.neighbors import nearest
 from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
 
@@ -291,14 +290,10 @@ def to_labels(y: object) -> Array:
     if labels.dtype.kind == "T":
         labels = labels.astype(object)
     missing: Array = np.zeros(labels.shape, bool) | hidden
-    if labels.dtype.kind == "f":
-        missing |= np.isnan(labels)
-    elif labels.dtype.kind in "mM":
-        missing |= np.isnat(labels)
-    elif labels.dtype.kind in "US":
-        missing |= np.strings.str_len(np.strings.strip(labels)) == 0
-    elif labels.dtype.kind == "O":
-        missing |= np.array([_is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
+    if labels.dtype.kind in "fmM":
+        missing |= labels != labels  # NaN and NaT alone
+    elif labels.dtype.kind in "USO":
+        missing |= np.reshape([_is_missing(label) for label in labels.ravel()], labels.shape)
     if not missing.any():
         return labels
     if labels.dtype.kind in "iuf":
@@ -307,9 +302,7 @@ def to_labels(y: object) -> Array:
         )
     if labels.dtype.kind in "mM":
         labels = labels.astype(f"{labels.dtype.kind}8[us]")  # becomes dates, not numbers
-    filled = labels.astype(object)
-    filled[missing] = -1
-    return filled
+    return np.where(missing, -1, labels.astype(object))
 
 
 def _is_missing(label: object) -> bool:
@@ -340,6 +333,8 @@ def warn_of_odd_labels(labels: Array) -> None:
     """Warn of classes that are probably meant as others, or as no label."""
     if labels.dtype.kind not in "UO":
         return
+    from mdaml.io.messages import describe_twins, is_no_answer  # few labels are texts
+
     texts = [label for label in labels.tolist() if isinstance(label, str)]
     distinct = set(texts)
     no_label = [text for text in distinct if is_no_answer(text)]
@@ -380,10 +375,7 @@ def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
     if n_classes < 2:
         hint = ""
         if len(rows) < len(y):
-            hint = (
-                " Rows with label -1, and those without any, count as unlabelled: use other "
-                "labels, such as 0 and 1."
-            )
+            hint = " Rows with label -1 count as unlabelled: use other labels, such as 0 and 1."
         raise ValueError(
             f"{caller} needs at least two classes in y, got {n_classes} class(es): without a "
             f"second class nothing is dissimilar.{hint}"

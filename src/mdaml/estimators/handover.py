@@ -85,6 +85,13 @@ class Handover(ABC):
         are_features = array.dtype.kind in "fiub" and known.categories
         return X if are_features or issparse(array) else known.apply(array)
 
+    def _front(self, X: FloatArray) -> FloatArray:
+        """Return checked samples after the steps before the map; there are none but folded ones."""
+        return X
+
+    def _steps(self) -> list[dict[str, Any]]:
+        return getattr(self, "front_", [])
+
     def _preparation(self) -> "Preparation | None":
         """Return how columns of a table become features, if the model knows."""
         plain = getattr(self, "preparation_", None)
@@ -247,7 +254,8 @@ class Handover(ABC):
         self._require_linear("to_faiss")
         from mdaml.io.export import make_faiss_index
 
-        return make_faiss_index(self.components_, None if X is None else self._check(X))
+        inner = None if X is None else self._front(self._check(X))
+        return make_faiss_index(self.components_, inner, front=self._steps())
 
     def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
@@ -281,7 +289,9 @@ class Handover(ABC):
         self._require_linear("to_onnx")
         from mdaml.io.export import make_onnx_model
 
-        return make_onnx_model(self.components_, path, dtype=dtype, known=self._preparation())
+        return make_onnx_model(
+            self.components_, path, dtype=dtype, front=self._steps(), known=self._preparation()
+        )
 
     def to_torch(self, *, dtype: Any = "float32") -> Any:
         """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
@@ -309,4 +319,6 @@ class Handover(ABC):
         self._require_linear("to_torch")
         from mdaml.io.export import make_torch_layer
 
-        return make_torch_layer(self.components_, dtype=dtype, known=self._preparation())
+        return make_torch_layer(
+            self.components_, dtype=dtype, front=self._steps(), known=self._preparation()
+        )

@@ -1,6 +1,5 @@
 """Pipelines that end in a metric as one model, which can be saved and exported."""
 
-import os
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NoReturn
@@ -25,7 +24,6 @@ from mdaml.estimators.folding import (
     refuse,
 )
 from mdaml.estimators.local import LocalMDaML
-from mdaml.io import export
 
 
 def fold_pipeline(pipeline: Pipeline) -> Any:
@@ -239,122 +237,11 @@ class FoldedMetric(MahalanobisTransformer):
         distances: FloatArray = np.linalg.norm(a - b, axis=1)
         return distances
 
-    def get_mahalanobis_matrix(self) -> NoReturn:
-        """Refuse: there is no such matrix.
-
-        Examples
-        --------
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from sklearn.preprocessing import Normalizer
-        >>> from mdaml import Euclidean, fold_pipeline
-        >>> X = [[3.0, 4.0], [0.0, 2.0]]
-        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
-        >>> model.get_mahalanobis_matrix()
-        Traceback (most recent call last):
-        TypeError: A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance.
-        """
-        raise TypeError(
-            "A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance."
-        )
-
-    def get_metric(self) -> NoReturn:
-        """Refuse: there is no such function; ``pair_distance`` takes many pairs at once.
-
-        Examples
-        --------
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from sklearn.preprocessing import Normalizer
-        >>> from mdaml import Euclidean, fold_pipeline
-        >>> X = [[3.0, 4.0], [0.0, 2.0]]
-        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
-        >>> model.get_metric()
-        Traceback (most recent call last):
-        TypeError: A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance.
-        """
-        self.get_mahalanobis_matrix()
-
-    def to_faiss(self, X: ArrayLike | None = None) -> Any:
-        """Return a faiss index that takes vectors as they are; see :meth:`mdaml.MDaML.to_faiss`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or None
-            Samples to add.
-
-        Returns
-        -------
-        index : faiss.IndexPreTransform
-            Steps and the map before a flat index; rows of length "l2" only.
-
-        Examples
-        --------
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from sklearn.preprocessing import Normalizer
-        >>> from mdaml import Euclidean, fold_pipeline
-        >>> X = [[3.0, 4.0], [0.0, 2.0]]
-        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
-        >>> import numpy as np
-        >>> model.to_faiss(X).search(np.array([[6, 8]], dtype=np.float32), 1)[1]
-        array([[0]])
-        """
-        inner = None if X is None else self._front(self._check(X))
-        return export.make_faiss_index(self.components_, inner, front=self.front_)
-
-    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
-        """Return ``transform`` as an ONNX model; see :meth:`mdaml.MDaML.to_onnx`.
-
-        Parameters
-        ----------
-        path : str or path or None
-            A file to write as well.
-        dtype : {"float32", "float64"} or dtype, default="float32"
-            Of input and output.
-
-        Returns
-        -------
-        model : onnx.ModelProto
-            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
-
-        Examples
-        --------
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from sklearn.preprocessing import Normalizer
-        >>> from mdaml import Euclidean, fold_pipeline
-        >>> X = [[3.0, 4.0], [0.0, 2.0]]
-        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
-        >>> [node.op_type for node in model.to_onnx().graph.node]
-        ['ReduceL2', 'Max', 'Div', 'MatMul']
-        """
-        return export.make_onnx_model(
-            self.components_, path, dtype=dtype, front=self.front_, known=self._preparation()
-        )
-
-    def to_torch(self, *, dtype: Any = "float32") -> Any:
-        """Return ``transform`` as a ``torch.nn.Sequential``, frozen.
-
-        Parameters
-        ----------
-        dtype : {"float32", "float64"} or dtype of NumPy or torch, default="float32"
-            Of the weights.
-
-        Returns
-        -------
-        layers : torch.nn.Sequential
-            The steps and the map.
-
-        Examples
-        --------
-        >>> from sklearn.pipeline import make_pipeline
-        >>> from sklearn.preprocessing import Normalizer
-        >>> from mdaml import Euclidean, fold_pipeline
-        >>> X = [[3.0, 4.0], [0.0, 2.0]]
-        >>> model = fold_pipeline(make_pipeline(Normalizer(), Euclidean()).fit(X))
-        >>> model.to_torch()[-1]
-        Linear(in_features=2, out_features=2, bias=False)
-        """
-        return export.make_torch_layer(
-            self.components_, dtype=dtype, front=self.front_, known=self._preparation()
-        )
+    def _require_linear(self, name: str) -> None:
+        if not name.startswith("to_"):  # exports have the steps inside
+            raise TypeError(
+                "A metric behind a Normalizer is no Mahalanobis distance of X. Take pair_distance."
+            )
 
     def _front(self, X: FloatArray) -> FloatArray:
         for step in self.front_:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mdaml._typing import FloatArray
+from mdaml._typing import BoolArray, FloatArray
 from mdaml.io.formats import is_fraction
 from mdaml.io.messages import Naming, join_names, name_argument, shorten, suggest_name
 from mdaml.io.preparation import MISSING, Preparation
@@ -63,6 +63,13 @@ class Table:
     preparation: Preparation | None = None
     changes: Mapping[str, int] = field(default_factory=dict)
     naming: Naming = name_argument
+
+    def select(self, keep: BoolArray, what: str) -> "Table":
+        """Return some of the rows; the number of others is added to the changes."""
+        ids, labels = (None if part is None else part[keep] for part in (self.ids, self.labels))
+        texts = {name: cells[keep] for name, cells in self.texts.items()}
+        X, changes = np.asarray(self.X)[keep], {**self.changes, what: int(np.sum(~keep))}
+        return replace(self, X=X, ids=ids, labels=labels, texts=texts, changes=changes)
 
     def get_name(self, row: int) -> str:
         """Return the id of a row, or its number."""

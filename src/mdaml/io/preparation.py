@@ -132,8 +132,10 @@ class Preparation:
 
         Columns of a frame are found by their names if the preparation knows them.
         """
+        if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" and not self.categories:
+            self._check_shape(X)
+            return X.astype(X.dtype if X.dtype == np.float32 else np.float64, copy=False)
         cells = zip(self.columns, self._take_columns(X), strict=True)
-        single = getattr(X, "dtype", None) == np.float32
         return np.column_stack(
             [
                 self._to_places(name, map(to_text, column.tolist()))
@@ -141,7 +143,7 @@ class Preparation:
                 else _to_numbers(name, column)
                 for name, column in cells
             ]
-        ).astype(np.float32 if single else np.float64, copy=False)
+        )
 
     def apply(self, X: Any) -> FloatArray:
         """Return the features of a data frame, or of an array of these columns; see `read`."""
@@ -209,19 +211,23 @@ class Preparation:
         """Return the columns of a frame or array, in our order."""
         names = _list_names(X)
         if names is None or not self.is_named:
-            shape = np.shape(X)
-            if len(shape) != 2 or shape[1] != len(self.columns):
-                wanted = shorten(", ".join(self.columns))
-                raise ValueError(
-                    f"X must have the {len(self.columns)} columns of the fit ({wanted}), got shape "
-                    f"{shape}."
-                )
+            self._check_shape(X)
             return [_take(X, place) for place in range(len(self.columns))]
+        places = {name: place for place, name in enumerate(names)}
         for name in self.columns:
-            if name not in names:
+            if name not in places:
                 meant = suggest_name(name, names)
                 raise ValueError(f"X has no column {name!r}, which the model needs.{meant}")
-        return [_take(X, names.index(name)) for name in self.columns]
+        return [_take(X, places[name]) for name in self.columns]
+
+    def _check_shape(self, X: Any) -> None:
+        shape = np.shape(X)
+        if len(shape) != 2 or shape[1] != len(self.columns):
+            wanted = shorten(", ".join(self.columns))
+            raise ValueError(
+                f"X must have the {len(self.columns)} columns of the fit ({wanted}), got shape "
+                f"{shape}."
+            )
 
     def _indicated(self, name: str) -> Sequence[str]:
         known = self.categories[name]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mdaml._typing import Array, BoolArray
+from mdaml._typing import Array
 from mdaml.io.columns import Table, Wanted, choose_columns
 from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix, is_date, is_number
 from mdaml.io.messages import check_readable
@@ -118,7 +118,7 @@ def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
             numbers = np.arange(n_before, n_before + len(block.X))
             block = replace(block, ids=numbers.astype(str).astype(object))
         gaps = preparation.find_gaps(block.X, block.texts)
-        block = _select(block, ~gaps, "rows left out")
+        block = block.select(~gaps, "rows left out")
     changes = dict(block.changes)
     cells = preparation.join(block.X, block.texts)
     cells, changes["cells filled in"] = preparation.fill(cells)
@@ -180,24 +180,15 @@ def _check_repeats(block: Table, wanted: Wanted, seen: set[str]) -> Table:
     """Return the block without rows whose id was there before, or refuse them."""
     if not wanted.distinct_ids or block.ids is None:
         return block
-    n_before = len(seen)
     ids = block.ids.tolist()
-    # A set has no element twice: the first row of an id is the one that makes it grow.
-    keep = [name not in seen and seen.add(name) is None for name in ids]  # type: ignore[func-returns-value]
-    n_again = len(ids) - (len(seen) - n_before)
-    if n_again and wanted.duplicates == "error":
-        raise ValueError(f"the id {ids[keep.index(False)]!r} is there twice")
-    return _select(block, np.array(keep), "rows of repeated ids left out") if n_again else block
-
-
-def _select(block: Table, keep: BoolArray, what: str) -> Table:
-    """Return some rows of a block; the number of others is noted."""
-    ids, labels = (None if part is None else part[keep] for part in (block.ids, block.labels))
-    texts = {name: cells[keep] for name, cells in block.texts.items()}
-    changes = {**block.changes, what: int(np.sum(~keep))}
-    return replace(
-        block, X=np.asarray(block.X)[keep], ids=ids, labels=labels, texts=texts, changes=changes
-    )
+    first = {name: row for row, name in reversed(list(enumerate(ids))) if name not in seen}
+    seen.update(first)
+    if len(first) == len(ids):
+        return block
+    keep = np.isin(np.arange(len(ids)), list(first.values()))
+    if wanted.duplicates == "error":
+        raise ValueError(f"the id {ids[keep.argmin()]!r} is there twice")
+    return block.select(keep, "rows of repeated ids left out")
 
 
 def _detect(path: Path) -> TextFormat:
