@@ -225,11 +225,11 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
         with show(self):
             # Where persons contradict each other, what all share may be hardly more than the start.
             with ignore_warnings(UserWarning):
-                learn = partial(_learn, metric, X)
+                shared = _learn(metric, X, said)
+                learn = partial(_learn, _with_choices_of(shared, metric), X)
                 points = same_rows(samples, 0.0)
                 asked = (self.n_kinds, self.pull)
                 chosen = choose_size(said, persons, points, learn, samples, asked)
-                shared = learn(said)
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
             found = fit_all(shared, samples, said, persons, chosen.size, **options)
         self._keep(found, chosen)
@@ -508,6 +508,22 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
 
 def _learn(metric: Any, X: ArrayLike, said: Constraints) -> Any:
     return clone(metric).fit(X, constraints=said)
+
+
+def _with_choices_of(fitted: Any, metric: Any) -> Any:
+    """Return the metric with what its fit to all answers chose, for fits to some of them.
+
+    The start, if that was kept, is not a choice that these can repeat.
+    """
+    if getattr(fitted, "start_kept_", False):
+        return metric
+    params = metric.get_params(deep=False)
+    chosen = {
+        name: getattr(fitted, f"{name}_")
+        for name in ("anchor", "n_places", "n_maps")
+        if isinstance(params.get(name), str) and hasattr(fitted, f"{name}_")
+    }
+    return clone(metric).set_params(**chosen)
 
 
 def _check_persons(said: Constraints, who: Any) -> Persons:
