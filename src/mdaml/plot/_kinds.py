@@ -62,7 +62,7 @@ def plot_kinds(model: PersonalMetrics, X: ArrayLike, *, ax: "Axes | None" = None
     ax.set_yticks(range(len(features)), features)
     ax.invert_yaxis()
     ax.set_xlabel("share of the squared distance")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     return ax
 
 
@@ -110,5 +110,5 @@ def plot_persons(model: PersonalMetrics, *, ax: "Axes | None" = None) -> "Axes":
         ax.set_xticks(range(len(order)), names, rotation=90)
     ax.grid(visible=False, axis="x")
     ax.set(xlabel="person", ylabel="probability of the kind", ylim=(0.0, 1.0))
-    ax.legend(frameon=True, loc="lower left")
+    ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     return ax
