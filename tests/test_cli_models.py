@@ -623,7 +623,7 @@ def test_audit_judges_persons_by_a_column(model, X, T, ids):
 def test_kinds_of_persons_from_the_shell(X, T, ids):
     said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
     said.assign(who=[f"p{n % 6}" for n in range(len(T))]).to_csv("said.csv", index=False)
-    fit = ("fit", "items.csv", "--triplets", "said.csv", "--out", "people.mdaml")
+    fit = ("fit", "items.csv", "--triplets", "said.csv", "--drop", "class", "--out", "people.mdaml")
     document = run_json(*fit, "--who", "who", "--kinds", "2")
     assert sum(document["kinds"]["persons"]) == 6
     score = ("score", "people.mdaml", "items.csv", "--triplets", "said.csv")
