@@ -1,5 +1,6 @@
 """One metric for all persons, metrics of kinds of persons, and one for each person."""
 
+import os
 from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -19,6 +20,7 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.holdout.units import same_rows
+from mdaml.io.model_file import write_model
 from mdaml.people._choice import (
     Chosen,
     choose_size,
@@ -400,6 +402,38 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
         metric = self.metric_ if shared else self.metric_for(who, kind=kind)
         mapped: FloatArray = metric.transform(X)
         return mapped
+
+    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
+        """Write the fitted model to a file, which :func:`mdaml.load` reads.
+
+        The file holds the names of the persons, and ``metric_``; the parameter ``metric``, an
+        estimator that is not fitted, is None in the loaded model.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; ``.mdaml`` is usual, no suffix is added.
+        compact : bool, default=False
+            Leave out what describes the training data.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import mdaml
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(mdaml.Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder, "people.mdaml"))
+        ...     mdaml.load(Path(folder, "people.mdaml")).persons_.tolist()
+        ['ann', 'bob']
+        """
+        check_is_fitted(self, "coefficients_")
+        written = copy(self)
+        written.metric = None
+        write_model(path, written, compact=compact)
 
     @property
     def kinds_(self) -> list[Any]:
