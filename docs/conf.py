@@ -81,7 +81,7 @@ GUIDES = {
     "mdaml.inspection": ("inspection",),
     "mdaml.io.export": ("deployment",),
     "mdaml.model_selection": ("model_selection",),
-    "mdaml.people": ("guide/collecting",),
+    "mdaml.people": ("guide/several_people",),
     "mdaml.plot": ("inspection",),
     "mdaml.retrieval": ("guide/adapting_embeddings", "guide/vector_stores"),
     "mdaml.verification": ("inspection",),

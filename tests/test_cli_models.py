@@ -620,6 +620,53 @@ def test_audit_judges_persons_by_a_column(model, X, T, ids):
     assert "always answers left" in run(*arguments, "--left", "side").stdout
 
 
+def test_kinds_of_persons_from_the_shell(X, T, ids):
+    said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
+    said.assign(who=[f"p{n % 6}" for n in range(len(T))]).to_csv("said.csv", index=False)
+    fit = ("fit", "items.csv", "--triplets", "said.csv", "--drop", "class", "--out", "people.mdaml")
+    document = run_json(*fit, "--who", "who", "--kinds", "2")
+    assert sum(document["kinds"]["persons"]) == 6
+    score = ("score", "people.mdaml", "items.csv", "--triplets", "said.csv")
+    scores = run_json(*score, "--who", "who")["scores"]
+    model = mdaml.load("people.mdaml")
+    for metric in (model, model.metric_):
+        metric.__dict__.pop("feature_names_in_", None)
+    own = model.score_triplets(X, T, who=[f"p{n % 6}" for n in range(len(T))])
+    assert scores["comparisons, by who gave them"]["learned"] == pytest.approx(own)
+    assert "comparisons, by who gave them" not in run_json(*score)["scores"]
+    assert "give --who COLUMN too" in run(*fit, "--kinds", "2", code=2).stderr
+    assert "must be a number or auto" in run(*fit, "--who", "who", "--kinds", "x", code=2).stderr
+    weighed = run_json(*fit, "--who", "who")
+    assert "kinds" not in weighed
+
+
+@pytest.mark.usefixtures("model")
+def test_answers_are_scored_as_what_they_are(X, ids):
+    rng = np.random.default_rng(0)
+    rows = np.array([rng.permutation(len(X))[:5] for _ in range(30)])
+    names = np.array(ids)[rows]
+    odd = pd.DataFrame(names[:, :3], columns=["item1", "item2", "item3"]).assign(odd=names[:, 0])
+    odd.to_csv("odd_one_out.csv", index=False)
+    lists = {"shown": names[:, 1:], "picked": names[:, 1:3]}
+    picks = {"anchor": names[:, 0]} | {k: [";".join(row) for row in v] for k, v in lists.items()}
+    pd.DataFrame(picks).to_csv("picks.csv", index=False)
+    ranked = pd.DataFrame(names, columns=["anchor", *(f"rank{n}" for n in range(1, 5))])
+    ranked.to_csv("rankings.csv", index=False)
+    given = {
+        "odd_one_out": (rows[:, :3], rows[:, 0]),
+        "picks": (rows[:, 0], rows[:, 1:], rows[:, 1:3]),
+        "rankings": (rows[:, 0], rows[:, 1:]),
+    }
+    model = mdaml.load("model.mdaml")
+    model.__dict__.pop("feature_names_in_")
+    for form, answers in given.items():
+        arguments = ("--constraints", f"{form}.csv", "--form", form)
+        scores = run_json("score", "model.mdaml", "items.csv", *arguments)["scores"]
+        wanted = getattr(model, f"score_{form}")(X, *answers)
+        found = [by["learned"] for name, by in scores.items() if "triplets" not in name]
+        assert found == [pytest.approx(wanted)], form
+
+
 @pytest.mark.usefixtures("model")
 def test_audit_names_a_column_that_is_not_there():
     arguments = ("audit", "model.mdaml", "items.csv", *FIT[4:6])

@@ -8,6 +8,7 @@ from mdaml.inspection._explanation import (
     feature_relevance,
     mode_map,
 )
+from mdaml.inspection._kinds import describe_kinds
 from mdaml.inspection._labels import audit_labels
 from mdaml.inspection._queries import suggest_queries
 from mdaml.inspection._verification import PairVerifier
@@ -18,6 +19,7 @@ __all__ = [
     "PairVerifier",
     "audit",
     "audit_labels",
+    "describe_kinds",
     "effective_rank",
     "explain_distance",
     "feature_relevance",

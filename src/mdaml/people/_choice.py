@@ -25,9 +25,9 @@ from mdaml.people._mixture import (
     place_persons,
 )
 
-_N_PARTS = 4
-_MOST_ANSWERS = 20_000  # for a choice: those of some persons, beyond
-_MOST_ANSWERS_OF_KINDS = 200_000
+_N_PARTS, _N_PARTS_OF_FEW, _FEW = 4, 8, 2_000  # the second up to so many answers
+_MOST_ANSWERS = 10_000  # for a choice: those of some persons, beyond
+_MOST_ANSWERS_OF_KINDS = 30_000
 _MOST_KINDS = 6
 _N_DRAWS = 40
 _LEVEL_OF_MORE = 0.2  # of a test whether there is one kind more, once there are two
@@ -126,7 +126,8 @@ def choose_size(
     said, persons = some_persons(said, persons, _MOST_ANSWERS)
     n_kinds, pull = given
     start = Size(0 if n_kinds == "auto" else n_kinds, None if pull == "auto" else pull)
-    parts = hold_out_points(said, _N_PARTS, np.random.RandomState(0), points)
+    n_parts = _N_PARTS if said.n_constraints > _FEW else _N_PARTS_OF_FEW
+    parts = hold_out_points(said, n_parts, np.random.RandomState(0), points)
     parts = parts[:1] if tells_enough(said, parts[:1]) else parts
     if not parts or len(persons) < 2:
         return Chosen(start, None, [])

@@ -1,17 +1,15 @@
 """One metric for all persons, metrics of kinds of persons, and one for each person."""
 
-from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._choosing import show_choices
 from mdaml._progress import show
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_integer, check_number, ignore_warnings
 from mdaml.constraints.arguments import check_supervision, constraints_of, persons_of
 from mdaml.constraints.names import get_index
@@ -26,7 +24,7 @@ from mdaml.people._choice import (
     fit_all,
     warn_of_persons,
 )
-from mdaml.people._coordinates import Coordinates
+from mdaml.people._handover import PersonalHandover
 from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
 from mdaml.people._scores import PersonalScores
 
@@ -34,7 +32,7 @@ _FORMS = ("triplets", "quadruplets")
 
 
 @show_choices
-class PersonalMetrics(PersonalScores, MahalanobisTransformer):
+class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     r"""Learn metrics of kinds of persons, and of each person, from answers with known authors.
 
     People come in kinds, who look at different things. A metric of all answers comes first. A kind
@@ -114,7 +112,7 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
     -----
     **Cost**: a round takes :math:`O(K n q^2)` for n answers. Metrics of up to 12 features may
     differ in all directions; of more, in the 12 that the answers ask for most. The choice looks
-    at 20 000 answers at most, EM at 200 000, of persons drawn at random; the others are placed.
+    at 10 000 answers at most, EM at 30 000, of persons drawn at random; the others are placed.
 
     Examples
     --------
@@ -134,23 +132,11 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
     True
     """
 
-    _doc_link_module = "mdaml"
     _doc_link_template = page_of("people.PersonalMetrics")
-    default_grid: ClassVar = [{}]
 
-    metric_: Any
-    persons_: npt.NDArray[Any]
-    n_kinds_: int
     pull_: float | None
-    kind_probabilities_: FloatArray
-    kind_shares_: FloatArray
-    kind_coefficients_: FloatArray
     kind_draws_: FloatArray
-    coefficients_: FloatArray
     errors_: FloatArray
-    axes_: FloatArray
-    unit_: float
-    start_kept_: bool
 
     def __init__(
         self,
@@ -227,11 +213,11 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
         with show(self):
             # Where persons contradict each other, what all share may be hardly more than the start.
             with ignore_warnings(UserWarning):
-                learn = partial(_learn, metric, X)
+                shared = _learn(metric, X, said)
+                learn = partial(_learn, _with_choices_of(shared, metric), X)
                 points = same_rows(samples, 0.0)
                 asked = (self.n_kinds, self.pull)
                 chosen = choose_size(said, persons, points, learn, samples, asked)
-                shared = learn(said)
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
             found = fit_all(shared, samples, said, persons, chosen.size, **options)
         self._keep(found, chosen)
@@ -327,96 +313,6 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
         probabilities: FloatArray = place_persons(heard, self._get_kinds()).of_person[0]
         return probabilities
 
-    def metric_for(self, who: Any = None, *, kind: int | None = None) -> Any:
-        """Return the metric of a person or a kind as an estimator of its own.
-
-        Parameters
-        ----------
-        who : str or int, optional
-            A person. None, or one who gave no answer, has the mean of the kinds.
-        kind : int, optional
-            A kind instead.
-
-        Returns
-        -------
-        metric : estimator
-            A copy of ``metric_`` with other ``components_``. Its unit is such that an answer is
-            right with the probability ``sigmoid(d2(far) - d2(near))``, if it is not turned round.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> from mdaml.people import PersonalMetrics
-        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
-        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
-        >>> model.metric_for("ann").get_mahalanobis_matrix().shape
-        (2, 2)
-        """
-        check_is_fitted(self, "coefficients_")
-        if who is not None and kind is not None:
-            raise ValueError("Pass either who or kind, not both.")
-        if kind is not None and not 0 <= kind < self.n_kinds_:
-            raise ValueError(
-                f"kind must be below {self.n_kinds_}, the number of kinds; got {kind}."
-            )
-        place = -1 if who is None else self._find_places(np.asarray([who]))[0]
-        if self.start_kept_:
-            return copy(self.metric_)  # bit for bit
-        if kind is not None:
-            return self._make(self.kind_coefficients_[kind])
-        return self._make(
-            self.coefficients_[place] if place >= 0 else self.kind_shares_ @ self.kind_coefficients_
-        )
-
-    def transform(self, X: ArrayLike, who: Any = None, *, kind: int | None = None) -> FloatArray:
-        """Map samples so that Euclidean distance is the distance of a person or a kind.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-        who : str or int, optional
-            A person. None is the metric of all answers, ``metric_``; one who gave no answer has
-            the mean of the kinds.
-        kind : int, optional
-            A kind instead.
-
-        Returns
-        -------
-        X_new : array of shape (n_samples, n_components)
-            The mapped samples.
-
-        Examples
-        --------
-        >>> from mdaml import Euclidean
-        >>> from mdaml.people import PersonalMetrics
-        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
-        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
-        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
-        >>> model.transform(X, who="bob").shape
-        (3, 2)
-        """
-        check_is_fitted(self, "coefficients_")
-        shared = who is None and kind is None
-        metric = self.metric_ if shared else self.metric_for(who, kind=kind)
-        mapped: FloatArray = metric.transform(X)
-        return mapped
-
-    @property
-    def kinds_(self) -> list[Any]:
-        """The metric of each kind, an estimator of its own."""
-        if not hasattr(self, "coefficients_"):
-            raise AttributeError("This PersonalMetrics has no kinds_: it is not fitted yet.")
-        return [self.metric_for(kind=kind) for kind in range(self.n_kinds_)]
-
-    @property
-    def kind_of_person_(self) -> IntArray:
-        """The most probable kind of each person, (n_persons,)."""
-        if not hasattr(self, "kind_probabilities_"):
-            raise AttributeError("This PersonalMetrics has no kind_of_person_: not fitted yet.")
-        return self.kind_probabilities_.argmax(axis=1)
-
     def _check_parameters(self) -> MahalanobisTransformer:
         """Refuse bad parameters; return the metric to learn first."""
         check_integer(self, "max_iter", self.max_iter, 1)
@@ -433,22 +329,10 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
             )
         return metric
 
-    @property
-    def _coordinates(self) -> Coordinates:
-        return Coordinates(self.axes_, self.unit_)
-
     def _get_kinds(self) -> Kinds:
         return Kinds(
             self.kind_coefficients_, self.kind_shares_, self.errors_, self.kind_probabilities_
         )
-
-    def _make(self, coefficients: FloatArray) -> Any:
-        """Return a copy of the shared metric with the map of other coefficients."""
-        L = self.metric_.components_
-        metric = copy(self.metric_)
-        found = self._coordinates.components(coefficients, L.astype(np.float64))
-        metric.components_ = found.astype(L.dtype, copy=False)
-        return metric
 
     def _hear(
         self,
@@ -468,26 +352,6 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
         Y = self.metric_._map(samples).astype(np.float64, copy=False)
         features = self._coordinates.features(Y, said.comparisons())
         return Heard.of(features, said.weights, persons)
-
-    def _find_places(self, names: Any) -> IntArray:
-        """Return the place of each name among the persons, -1 of those who are new."""
-        if names.dtype.kind != self.persons_.dtype.kind and "U" in (
-            names.dtype.kind + self.persons_.dtype.kind
-        ):
-            raise TypeError(
-                f"who must be a name like those of fit, such as {self.persons_[0]!r}; got "
-                f"{names[0]!r}."
-            )
-        places = np.searchsorted(self.persons_, names).clip(max=len(self.persons_) - 1)
-        return np.where(self.persons_[places] == names, places, -1)
-
-    def _map(self, X: Any) -> FloatArray:
-        mapped: FloatArray = self.metric_._map(X)
-        return mapped
-
-    def _require_linear(self, name: str) -> None:
-        check_is_fitted(self, "coefficients_")
-        self.metric_._require_linear(name)
 
     def _keep(self, found: Any, chosen: Chosen) -> None:
         """Set all that was learned."""
@@ -510,6 +374,22 @@ class PersonalMetrics(PersonalScores, MahalanobisTransformer):
 
 def _learn(metric: Any, X: ArrayLike, said: Constraints) -> Any:
     return clone(metric).fit(X, constraints=said)
+
+
+def _with_choices_of(fitted: Any, metric: Any) -> Any:
+    """Return the metric with what its fit to all answers chose, for fits to some of them.
+
+    The start, if that was kept, is not a choice that these can repeat.
+    """
+    if getattr(fitted, "start_kept_", False):
+        return metric
+    params = metric.get_params(deep=False)
+    chosen = {
+        name: getattr(fitted, f"{name}_")
+        for name in ("anchor", "n_places", "n_maps")
+        if isinstance(params.get(name), str) and hasattr(fitted, f"{name}_")
+    }
+    return clone(metric).set_params(**chosen)
 
 
 def _check_persons(said: Constraints, who: Any) -> Persons:

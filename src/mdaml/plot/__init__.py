@@ -4,6 +4,7 @@ Every function draws into ``ax``, or into a new figure if ``ax`` is None, and re
 """
 
 from mdaml.plot._comparisons import plot_audit, plot_roc
+from mdaml.plot._kinds import plot_kinds, plot_persons
 from mdaml.plot._metric import (
     plot_distance_explanation,
     plot_feature_relevance,
@@ -18,8 +19,10 @@ __all__ = [
     "plot_distance_explanation",
     "plot_feature_relevance",
     "plot_history",
+    "plot_kinds",
     "plot_metric_ellipse",
     "plot_modes",
+    "plot_persons",
     "plot_places",
     "plot_roc",
     "plot_spectrum",
