@@ -125,6 +125,28 @@ def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
             getattr(local, name)()
 
 
+@pytest.mark.needs("onnxruntime", "torch")
+@pytest.mark.parametrize("folded", [False, True])
+def test_onnx_and_torch_map_samples_alike(tmp_path, data, folded):
+    import onnxruntime
+    import torch
+
+    X, _, triplets = data
+    X = X * 3.0 + 100.0
+    model = LocalMDaML(n_places=12, n_maps=0, random_state=0)
+    if folded:
+        steps = make_pipeline(StandardScaler(), model).fit(X, localmdaml__triplets=triplets)
+        model = mdaml.fold_pipeline(steps)
+    else:
+        model.fit(X, triplets=triplets)
+    Y = model.transform(X)
+    np.testing.assert_allclose(model.to_torch(dtype="float64")(torch.tensor(X)), Y, atol=1e-8)
+    model.to_onnx(tmp_path / "local.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "local.onnx")
+    found = session.run(None, {"X": X.astype(np.float32)})[0]
+    np.testing.assert_allclose(found, Y, atol=1e-3 * np.abs(Y).max())
+
+
 def test_it_can_be_saved_pickled_and_loaded(tmp_path, data, local):
     local.save(tmp_path / "local.mdaml")
     for again in (mdaml.load(tmp_path / "local.mdaml"), pickle.loads(pickle.dumps(local))):

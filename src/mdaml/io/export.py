@@ -205,7 +205,7 @@ def make_faiss_index(
     >>> index.search(np.zeros((1, 2), np.float32), 1)
     (array([[1.]], dtype=float32), array([[0]]))
     """
-    faiss = _import("faiss")
+    faiss = import_extra("faiss")
     from mdaml.io.front import prepend_faiss_front
 
     n_components, n_features = components.shape
@@ -255,21 +255,39 @@ def make_onnx_model(
     >>> [node.op_type for node in model.graph.node]
     ['MatMul']
     """
-    precision = _check_precision(dtype)
-    onnx = _import("onnx")
+    precision = check_precision(dtype)
+    onnx = import_extra("onnx")
     from mdaml.io.front import n_inputs, onnx_front
 
     helper = onnx.helper
     weight = cast(components.T, precision)
-    element = helper.np_dtype_to_tensor_dtype(precision)
     nodes, constants, last = onnx_front(onnx, front, precision)
     n_features, n_components = n_inputs(front, len(weight)), weight.shape[1]
+    nodes = [*nodes, helper.make_node("MatMul", [last, "components"], ["embedding"])]
+    constants = [*constants, onnx.numpy_helper.from_array(weight, "components")]
+    return save_onnx_model(onnx, nodes, constants, (n_features, n_components), precision, path)
+
+
+def save_onnx_model(
+    onnx: ModuleType,
+    nodes: Sequence[Exported],
+    constants: Sequence[Exported],
+    shape: tuple[int, int],
+    precision: Precision,
+    path: str | os.PathLike[str] | None,
+) -> Exported:
+    """Return a checked model of nodes from ``X`` to ``embedding``, and write it to a path, if any.
+
+    ``shape`` is (n_features, n_components).
+    """
+    helper = onnx.helper
+    element = helper.np_dtype_to_tensor_dtype(precision)
     graph = helper.make_graph(
-        [*nodes, helper.make_node("MatMul", [last, "components"], ["embedding"])],
+        nodes,
         "mdaml",
-        [helper.make_tensor_value_info("X", element, ["n_samples", n_features])],
-        [helper.make_tensor_value_info("embedding", element, ["n_samples", n_components])],
-        [*constants, onnx.numpy_helper.from_array(weight, "components")],
+        [helper.make_tensor_value_info("X", element, ["n_samples", shape[0]])],
+        [helper.make_tensor_value_info("embedding", element, ["n_samples", shape[1]])],
+        constants,
         doc_string="Euclidean distance of rows of the embedding is the learned distance.",
     )
     opsets = [helper.make_opsetid("", _OPSET)]
@@ -307,8 +325,8 @@ def make_torch_layer(
     >>> make_torch_layer(np.diag([1.0, 2.0]))
     Linear(in_features=2, out_features=2, bias=False)
     """
-    precision = _check_precision(dtype)
-    torch = _import("torch")
+    precision = check_precision(dtype)
+    torch = import_extra("torch")
     from mdaml.io.front import torch_front
 
     n_components, n_features = components.shape
@@ -318,7 +336,8 @@ def make_torch_layer(
     return torch.nn.Sequential(*torch_front(torch, front, precision), layer) if front else layer
 
 
-def _check_precision(dtype: Any) -> Precision:
+def check_precision(dtype: Any) -> Precision:
+    """Return single or double precision, or refuse another."""
     try:
         # torch's own dtypes are known by their names only: it need not be imported for this.
         name = str(dtype).removeprefix("torch.")
@@ -330,7 +349,8 @@ def _check_precision(dtype: Any) -> Precision:
     return precision
 
 
-def _import(library: str) -> ModuleType:
+def import_extra(library: str) -> ModuleType:
+    """Import an optional package, or say which extra has it."""
     try:
         return import_module(library)
     except ImportError as error:
