@@ -32,7 +32,8 @@ def make_onnx_places(
 ) -> Exported:
     """Return an ONNX model that maps ``X`` to ``embedding``, and write it to a path, if any."""
     precision, onnx = check_precision(dtype), import_extra("onnx")
-    nodes, constants = [], []
+    nodes: list[Exported] = []
+    constants: list[Exported] = []
 
     def constant(value: Any, of: Any = precision) -> str:
         constants.append(
