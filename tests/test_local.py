@@ -1,6 +1,7 @@
 """LocalMDaML: a place for every mode, on the metric of MDaML."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -345,3 +346,29 @@ def test_modes_are_drawn_with_an_arrow_each(data, local):
         plot_modes(local, X)
     with pytest.raises(TypeError, match="needs a LocalMDaML with places"):
         plot_places(MDaML().fit(X, triplets=triplets), X)
+
+
+def test_without_barrier_directions_that_are_not_needed_vanish():
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    triplets, _ = mdaml.datasets.make_triplets(
+        X, n_triplets=1000, components=np.eye(6)[:1], random_state=0
+    )
+    ratios = []
+    for barrier in (True, False):
+        preset = replace(mdaml.PRESETS["comparisons"], measure=False, barrier=barrier)
+        model = MDaML(goal=preset, n_components=3, anchor=1.0, max_iter=20, random_state=0)
+        model.fit(X, triplets=triplets)
+        assert np.all(np.diff(model.history_) <= 1e-9 * np.abs(model.history_[:-1]))
+        lengths = np.linalg.svd(model.components_, compute_uv=False)
+        ratios.append(lengths[-1] / lengths[0])
+    assert ratios[1] < 0.2 * ratios[0]
+
+
+@pytest.mark.needs("torch")
+def test_a_device_finds_the_same_places(data):
+    X, _, triplets = data
+    here = LocalMDaML(n_places=12, n_maps=0, random_state=0).fit(X, triplets=triplets)
+    there = LocalMDaML(n_places=12, n_maps=0, device="cpu", random_state=0)
+    there.fit(X, triplets=triplets)
+    gap = abs(there.score_triplets(X, triplets) - here.score_triplets(X, triplets))
+    assert gap < 0.02
