@@ -497,7 +497,7 @@ CHOICES = {
     "the strength of an adapter": "mdaml.retrieval._choice.choose_strength",
     "candidates of MetricSearchCV": "mdaml.model_selection._start.compare_with_start",
     "kinds of people": "mdaml.people._choice.choose_size",
-    "how many places": "mdaml.holdout.places.choose_size",
+    "whether there are places": "mdaml.holdout.places.choose_candidate",
     "whether a model of mdaml ask leads": "mdaml.ask.owner.describe_learning",
 }
 # Others, and why they do not go through it.
@@ -542,7 +542,7 @@ OTHERS = {
     "mdaml.cli.search._choose_grids": "candidates for MetricSearchCV",
     "mdaml.constraints.forms.layout.choose_layout": "reads a table",
     "mdaml.estimators.chunks.choose": "keeps a choice, or calls that of the anchor anew",
-    "mdaml.estimators.local_basis.choose_basis": "calls that of the places",
+    "mdaml.estimators.local_basis.choose": "calls that of the places",
     "mdaml.estimators.mdaml_cv._choose": "called by the search of MDaMLCV",
     "mdaml.estimators.posing.choose": "calls that of the anchor or of the shrinkage",
     "mdaml.estimators.posing.choose_row": "the row of the table of presets, by what was passed",

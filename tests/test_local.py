@@ -1,6 +1,7 @@
 """LocalMDaML: a place for every mode, on the metric of MDaML."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,6 +124,28 @@ def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
     for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss", "to_onnx", "to_torch"):
         with pytest.raises(TypeError, match=r"12 places and 2 maps\. Use "):
             getattr(local, name)()
+
+
+@pytest.mark.needs("onnxruntime", "torch")
+@pytest.mark.parametrize("folded", [False, True])
+def test_onnx_and_torch_map_samples_alike(tmp_path, data, folded):
+    import onnxruntime
+    import torch
+
+    X, _, triplets = data
+    X = X * 3.0 + 100.0
+    model = LocalMDaML(n_places=12, n_maps=0, random_state=0)
+    if folded:
+        steps = make_pipeline(StandardScaler(), model).fit(X, localmdaml__triplets=triplets)
+        model = mdaml.fold_pipeline(steps)
+    else:
+        model.fit(X, triplets=triplets)
+    Y = model.transform(X)
+    np.testing.assert_allclose(model.to_torch(dtype="float64")(torch.tensor(X)), Y, atol=1e-8)
+    model.to_onnx(tmp_path / "local.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "local.onnx")
+    found = session.run(None, {"X": X.astype(np.float32)})[0]
+    np.testing.assert_allclose(found, Y, atol=1e-3 * np.abs(Y).max())
 
 
 def test_it_can_be_saved_pickled_and_loaded(tmp_path, data, local):
@@ -323,3 +346,29 @@ def test_modes_are_drawn_with_an_arrow_each(data, local):
         plot_modes(local, X)
     with pytest.raises(TypeError, match="needs a LocalMDaML with places"):
         plot_places(MDaML().fit(X, triplets=triplets), X)
+
+
+def test_without_barrier_directions_that_are_not_needed_vanish():
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    triplets, _ = mdaml.datasets.make_triplets(
+        X, n_triplets=1000, components=np.eye(6)[:1], random_state=0
+    )
+    ratios = []
+    for barrier in (True, False):
+        preset = replace(mdaml.PRESETS["comparisons"], measure=False, barrier=barrier)
+        model = MDaML(goal=preset, n_components=3, anchor=1.0, max_iter=20, random_state=0)
+        model.fit(X, triplets=triplets)
+        assert np.all(np.diff(model.history_) <= 1e-9 * np.abs(model.history_[:-1]))
+        lengths = np.linalg.svd(model.components_, compute_uv=False)
+        ratios.append(lengths[-1] / lengths[0])
+    assert ratios[1] < 0.2 * ratios[0]
+
+
+@pytest.mark.needs("torch")
+def test_a_device_finds_the_same_places(data):
+    X, _, triplets = data
+    here = LocalMDaML(n_places=12, n_maps=0, random_state=0).fit(X, triplets=triplets)
+    there = LocalMDaML(n_places=12, n_maps=0, device="cpu", random_state=0)
+    there.fit(X, triplets=triplets)
+    gap = abs(there.score_triplets(X, triplets) - here.score_triplets(X, triplets))
+    assert gap < 0.02

@@ -1,5 +1,6 @@
 """A metric with a place for every mode."""
 
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
 
@@ -312,6 +313,87 @@ class LocalMDaML(WeakLearner):
                 "",
                 describe_gain(self),
             ]
+        )
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
+        """Return ``transform`` as an ONNX model; see :meth:`MDaML.to_onnx`.
+
+        Parameters
+        ----------
+        path : str or path or None
+            A file to write as well; it is replaced only once the new one is complete.
+        dtype : {"float32", "float64"} or dtype, default="float32"
+            Of input and output.
+
+        Returns
+        -------
+        model : onnx.ModelProto
+            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
+
+        Examples
+        --------
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> LocalMDaML(n_places=8, n_maps=0).fit(X, y).to_onnx().graph.output[0].name
+        'embedding'
+        """
+        check_is_fitted(self, "components_")
+        if self.is_linear:
+            return super().to_onnx(path, dtype=dtype)
+        from mdaml.io.places import make_onnx_places
+
+        steps, known = self._places_map("to_onnx"), self._preparation()
+        return make_onnx_places(steps, path, dtype=dtype, known=known)
+
+    def to_torch(self, *, dtype: Any = "float32") -> Any:
+        """Return ``transform`` as a module of torch, frozen; without places a linear layer.
+
+        Parameters
+        ----------
+        dtype : {"float32", "float64"} or dtype of NumPy or torch, default="float32"
+            Of the weights.
+
+        Returns
+        -------
+        module : torch.nn.Module
+            It maps rows to the learned space.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from mdaml import LocalMDaML
+        >>> from mdaml.datasets import make_multimodal
+        >>> X, y = make_multimodal(random_state=0)
+        >>> model = LocalMDaML(n_places=8, n_maps=0).fit(X, y)
+        >>> bool(abs(model.to_torch()(torch.tensor(X).float()) - model.embed(X)).max() < 1e-3)
+        True
+        """
+        check_is_fitted(self, "components_")
+        if self.is_linear:
+            return super().to_torch(dtype=dtype)
+        from mdaml.io.places import make_torch_places
+
+        steps, known = self._places_map("to_torch"), self._preparation()
+        return make_torch_places(steps, dtype=dtype, known=known)
+
+    def _places_map(self, name: str) -> Any:
+        """Return all that transform does, for another library; maps are refused."""
+        if self.n_maps_:
+            self._require_linear(name)
+        from mdaml.io.places import Closeness, PlacesMap
+
+        basis, d = basis_of(self), len(self.mean_)
+        modes = basis.modes()
+        assert basis.landmarks is not None
+        A, a = self.front_matrix_, self.front_offset_
+        return PlacesMap(
+            np.eye(d) if A is None else A,
+            np.zeros(d) if a is None else a,
+            Closeness(basis.landmarks.centers, basis.landmarks.width),
+            self.landmark_map_,
+            Closeness(modes.centers, modes.width),
+            self.components_,
         )
 
     def _require_linear(self, name: str) -> None:

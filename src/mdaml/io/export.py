@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -207,7 +207,7 @@ def make_faiss_index(
     >>> index.search(np.zeros((1, 2), np.float32), 1)
     (array([[1.]], dtype=float32), array([[0]]))
     """
-    faiss = _import("faiss")
+    faiss = import_extra("faiss")
     from mdaml.io.front import prepend_faiss_front
 
     n_components, n_features = components.shape
@@ -223,6 +223,17 @@ def make_faiss_index(
         for start in range(0, len(X), step):
             index.add(cast(X[start : start + step]))
     return prepend_faiss_front(faiss, index, front)
+
+
+class OnnxColumns(NamedTuple):
+    """How an ONNX model makes features of its inputs: the columns of a table, or X itself."""
+
+    known: Preparation | None
+    precision: Precision
+    inputs: list[Exported]
+    nodes: list[Exported]
+    constants: list[Exported]
+    output: str  # the name of the features
 
 
 def make_onnx_model(
@@ -261,22 +272,37 @@ def make_onnx_model(
     >>> [node.op_type for node in model.graph.node]
     ['MatMul']
     """
-    precision = _check_precision(dtype)
-    onnx = _import("onnx")
+    precision = check_precision(dtype)
+    onnx = import_extra("onnx")
     from mdaml.io.front import n_inputs, onnx_columns, onnx_front
 
-    helper = onnx.helper
     weight = cast(components.T, precision)
-    element = helper.np_dtype_to_tensor_dtype(precision)
-    n_features, n_components = n_inputs(front, len(weight)), weight.shape[1]
-    inputs, first, values, last = onnx_columns(onnx, known, n_features, precision)
-    nodes, constants, last = onnx_front(onnx, front, precision, last)
+    columns = onnx_columns(onnx, known, n_inputs(front, len(weight)), precision)
+    nodes, constants, last = onnx_front(onnx, front, precision, columns.output)
+    nodes = [*nodes, onnx.helper.make_node("MatMul", [last, "components"], ["embedding"])]
+    constants = [*constants, onnx.numpy_helper.from_array(weight, "components")]
+    return save_onnx_model(onnx, columns, (nodes, constants), weight.shape[1], path)
+
+
+def save_onnx_model(
+    onnx: ModuleType,
+    columns: OnnxColumns,
+    parts: tuple[Sequence[Exported], Sequence[Exported]],
+    n_components: int,
+    path: str | os.PathLike[str] | None,
+) -> Exported:
+    """Return a checked model from columns to ``embedding``, and write it to a path, if any.
+
+    ``parts`` are nodes and constants from the output of the columns on.
+    """
+    helper, known = onnx.helper, columns.known
+    element = helper.np_dtype_to_tensor_dtype(columns.precision)
     graph = helper.make_graph(
-        [*first, *nodes, helper.make_node("MatMul", [last, "components"], ["embedding"])],
+        [*columns.nodes, *parts[0]],
         "mdaml",
-        inputs,
+        columns.inputs,
         [helper.make_tensor_value_info("embedding", element, ["n_samples", n_components])],
-        [*values, *constants, onnx.numpy_helper.from_array(weight, "components")],
+        [*columns.constants, *parts[1]],
         doc_string="Euclidean distance of rows of the embedding is the learned distance.",
     )
     opsets = [helper.make_opsetid("", _OPSET)]
@@ -285,8 +311,8 @@ def make_onnx_model(
     model = helper.make_model(graph, opset_imports=opsets, producer_name="mdaml")
     if known is not None:
         texts = [name for name in known.columns if name in known.categories]
-        columns = {"X": list(known.numeric)} | ({"categories": texts} if texts else {})
-        helper.set_model_props(model, {"columns": json.dumps(columns)})
+        names = {"X": list(known.numeric)} | ({"categories": texts} if texts else {})
+        helper.set_model_props(model, {"columns": json.dumps(names)})
     model.ir_version = _IR_VERSION
     onnx.checker.check_model(model)
     if path is not None:
@@ -327,8 +353,8 @@ def make_torch_layer(
     >>> make_torch_layer(np.diag([1.0, 2.0]))
     Linear(in_features=2, out_features=2, bias=False)
     """
-    precision = _check_precision(dtype)
-    torch = _import("torch")
+    precision = check_precision(dtype)
+    torch = import_extra("torch")
     from mdaml.io.front import torch_front
 
     n_components, n_features = components.shape
@@ -339,7 +365,8 @@ def make_torch_layer(
     return torch.nn.Sequential(*before, layer) if before else layer
 
 
-def _check_precision(dtype: Any) -> Precision:
+def check_precision(dtype: Any) -> Precision:
+    """Return single or double precision, or refuse another."""
     try:
         # torch's own dtypes are known by their names only: it need not be imported for this.
         name = str(dtype).removeprefix("torch.")
@@ -351,7 +378,8 @@ def _check_precision(dtype: Any) -> Precision:
     return precision
 
 
-def _import(library: str) -> ModuleType:
+def import_extra(library: str) -> ModuleType:
+    """Import an optional package, or say which extra has it."""
     try:
         return import_module(library)
     except ImportError as error:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
-from mdaml.io.export import Exported, Precision, Step, cast
+from mdaml.io.export import Exported, OnnxColumns, Precision, Step, cast
 from mdaml.io.preparation import MISSING, Preparation
 
 _ML = "ai.onnx.ml"  # operators of ONNX for texts
@@ -40,8 +40,8 @@ def prepend_faiss_front(faiss: ModuleType, index: Exported, front: Sequence[Step
 
 def onnx_columns(
     onnx: ModuleType, known: Preparation | None, n_features: int, precision: Precision
-) -> tuple[list[Exported], list[Exported], list[Exported], str]:
-    """Return inputs, nodes and constants that make features of columns, and what comes out.
+) -> OnnxColumns:
+    """Return inputs, nodes and constants that make features of columns.
 
     Numbers are the input X; columns of categories, if there are any, another one of texts.
     """
@@ -51,7 +51,7 @@ def onnx_columns(
     n_numbers = n_features if known is None else len(known.numeric)
     inputs = [describe("X", kind, ["n_samples", n_numbers])] if n_numbers else []
     if known is None or not (known.fills or known.categories):
-        return inputs, [], [], "X"
+        return OnnxColumns(known, precision, inputs, [], [], "X")
     fills = dict(zip(known.columns, known.fill_values().tolist(), strict=True))
     nodes, constants, parts = [], [], list[str]()
     if n_numbers:
@@ -80,7 +80,7 @@ def onnx_columns(
     constants.append(constant(np.array(order), "order"))
     nodes.append(make("Concat", parts, ["joined"], axis=1))
     nodes.append(make("Gather", ["joined", "order"], ["features"], axis=1))
-    return inputs, nodes, constants, "features"
+    return OnnxColumns(known, precision, inputs, nodes, constants, "features")
 
 
 def onnx_front(

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
+from mdaml.io.places import PlacesMap
 from mdaml.io.preparation import Preparation
 
 
@@ -50,3 +52,29 @@ class RowNorm(torch.nn.Module):
         """Return the rows at length one."""
         tiny = torch.finfo(X.dtype).tiny
         return torch.nn.functional.normalize(X, p=self.power, dim=-1, eps=tiny)
+
+
+class Places(torch.nn.Module):
+    """``[x, g(u(k(x)))] L^T`` of rows ``x = X A^T + a``; see :mod:`mdaml.io.places`."""
+
+    def __init__(self, steps: PlacesMap, precision: np.dtype[np.floating]) -> None:
+        super().__init__()
+        self.widths = steps.landmarks.width, steps.modes.width
+        parts = {"A": steps.A, "a": steps.a, "U": steps.U, "L": steps.L}
+        for name, of in (("landmarks", steps.landmarks), ("modes", steps.modes)):
+            parts[f"{name}_middle"] = of.centers.mean(axis=0)
+            parts[name] = of.centers - parts[f"{name}_middle"]
+        for name, value in parts.items():
+            self.register_buffer(name, torch.tensor(np.ascontiguousarray(value, precision)))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Return the rows in the learned space."""
+        x = X @ self.A.T + self.a
+        near = _closeness(x - self.landmarks_middle, self.landmarks, self.widths[0])
+        g = _closeness(near @ self.U.T - self.modes_middle, self.modes, self.widths[1])
+        return torch.cat([x, g], dim=-1) @ self.L.T
+
+
+def _closeness(rows: torch.Tensor, centers: torch.Tensor, width: float) -> torch.Tensor:
+    squares = rows.square().sum(-1, keepdim=True) + centers.square().sum(-1)
+    return torch.exp((squares - 2.0 * rows @ centers.T).clamp(min=0.0) / -width)
