@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from mdaml.retrieval._frame import Frame, make_frame
 from mdaml.retrieval._judges import ClickJudge, Judge, SearchJudge
 from mdaml.retrieval._objective import Anchored, Rule, minimise
 from mdaml.retrieval._relevance import Relevance
+from mdaml.retrieval._search import Values
 
 NDCG, LIKELIHOOD = "nDCG@10", "log-likelihood of clicks"  # by which strengths are compared
 STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
@@ -89,7 +90,7 @@ class AdapterFit:
         pairs: Relevance,
         plan: AdapterPlan,
         start: FloatArray,
-        rng: Any,
+        rng: np.random.Generator,
         frame: Frame | None = None,
     ) -> None:
         self.collection, self.plan, self._rng = collection, plan, rng
@@ -100,7 +101,7 @@ class AdapterFit:
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
         self.map = start
-        self._point: Any = None
+        self._point: Values = None
         self._given = frame
         self.refresh()
 
@@ -148,7 +149,7 @@ class AdapterFit:
         self.map = arrays.fetch(self._anchor + frame.lift(function.map_of(self._point) - origin))
         return history
 
-    def _start(self, function: Anchored) -> Any:
+    def _start(self, function: Anchored) -> Values:
         """Return the point of the map to start from."""
         arrays = self.collection.arrays
         if self.frame.documents is not None:
