@@ -179,7 +179,8 @@ def choose_strength(
     By the rule for every choice, for candidates in a fixed order: the weakest strength is taken
     that leads the anchor with all before it, and is among the best. The whole data bear a weaker
     anchor than the part that the folds learn from. ``fit`` is left at a map that is near that of
-    all data. ``clicks`` are a log and the weights of its positions, if the pairs come from one.
+    all data. ``clicks`` are a log and the weights of its positions, if the pairs come from one: the
+    strength of the highest score is then taken, of those that lead.
     """
     rows = np.unique(pairs.queries) if clicks is None else clicks[0].find_telling()
     folds: list[QueryFold] = []
@@ -208,10 +209,13 @@ def choose_strength(
             yield judge.score(tried)
 
     walk = walk_from_start(base, try_in_turn(), units)
-    if walk.taken is not None:
-        fit.restart(maps[walk.taken])
+    taken = walk.taken
+    if taken is not None:
+        if clicks is not None:  # few clicks cannot tell a map that is too weakly held
+            taken = max(range(taken + 1), key=lambda place: float(walk.scores[place].mean()))
+        fit.restart(maps[taken])
     measure = NDCG if clicks is None else LIKELIHOOD
-    gain = measure_gain(measure, base, walk.scores[walk.taken or 0], units)
+    gain = measure_gain(measure, base, walk.scores[taken or 0], units)
     return HeldOut(
         list(STRENGTHS[: len(walk.scores)]),
         [float(scores.mean()) for scores in walk.scores],
@@ -220,7 +224,7 @@ def choose_strength(
         len(base),
         gain.after - gain.before,
         [gain.low, gain.high],
-        None if walk.taken is None else STRENGTHS[walk.taken],
+        None if taken is None else STRENGTHS[taken],
         measure,
     )
 
