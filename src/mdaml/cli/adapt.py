@@ -81,7 +81,7 @@ def adapt(
 
     with run_command(as_json) as screen, ExitStack() as resources:
         screen.document["command"] = "adapt"
-        said = _choose_supervision(relevant, clicks, propensities)
+        said = _check_supervision(relevant, clicks, propensities)
         files = (queries, documents, said)
         vectors = (query_vectors, document_vectors)
         part = resources.enter_context(_output(out, (*files, *vectors)))
@@ -109,7 +109,7 @@ def adapt(
         screen.print_facts()
 
 
-def _choose_supervision(
+def _check_supervision(
     relevant: Path | None, clicks: Path | None, propensities: str | None
 ) -> Path:
     """Return the file of pairs or of clicks; one of them is wanted."""
