@@ -16,7 +16,7 @@ Right documents are clicked with 0.8, others with a rate of stray clicks. ``gain
 ``QueryAdapter()``, ``best`` that of the best fixed strength in hindsight.
 
 ``python experiments/clicks.py run`` appends to results/clicks.jsonl and goes on where it was
-interrupted; ``python experiments/clicks.py report`` prints the tables of docs/clicks.md.
+interrupted; ``python experiments/clicks.py report`` prints the tables of docs/retrieval.md.
 """
 
 import argparse
@@ -38,8 +38,6 @@ STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)
 N_SHOWN = 10
 STRAY = (0.02, 0.05, 0.1)
 MODELS = ("position", "cascade", "trust")
-# Of the method, this was decided on: position, 5 % stray clicks, 1000 to 8000 queries.
-DECIDED = {("position", 0.05)}
 
 
 @lru_cache

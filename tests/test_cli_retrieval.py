@@ -236,3 +236,70 @@ def test_the_walkthrough_of_the_guide_ends_at_a_collection_that_answers_better(b
         for part in ("before", "after")
     ]
     assert right[1][is_new].sum() > right[0][is_new].sum() + 10
+
+
+def write_log(folder, name="log.csv"):
+    """Write what was shown for every query, by cosine: the right document is clicked if seen."""
+    Q, X = (np.load(folder / f"{name}.npy") for name in ("queries", "corpus"))
+    answers = dict(
+        line.split("\t")[:2] for line in (folder / "train.tsv").read_text().splitlines()[1:]
+    )
+    scores = (Q @ X.T) / np.linalg.norm(X, axis=1)
+    rows = ["session_id,query_id,doc_id,rank,clicked"]
+    for visit, (query, answer) in enumerate(answers.items()):
+        best = np.argsort(-scores[int(query[1:])])[:10]
+        rows += [f"{visit},{query},d{x},{k},{f'd{x}' == answer}" for k, x in enumerate(best, 1)]
+    (folder / name).write_text("\n".join(rows) + "\n")
+    return folder / name
+
+
+def test_a_log_is_learned_from_as_in_python(folder):
+    from mdaml.retrieval import QueryAdapter
+
+    log, out = write_log(folder), folder / "log.mdaml"
+    tables = files(folder)[:2]
+    shares = ",".join(f"{1 / k:.4f}" for k in range(1, 11))
+    result = invoke(
+        "adapt", *tables, "--clicks", log, "--propensities", shares, "--anchor", 0.03, "--out", out,
+        "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["clicks"] == {"rows": 1400, "queries": 140, "skipped": 0}
+    assert document["propensities"] == pytest.approx([1 / k for k in range(1, 11)], abs=1e-4)
+    ids = [f"q{n}" for n in range(200)], [f"d{n}" for n in range(120)]
+    Q, X = (np.load(folder / f"{name}.npy") for name in ("queries", "corpus"))
+    given = [float(share) for share in shares.split(",")]
+    model = QueryAdapter(anchor=0.03, random_state=0)
+    model.fit(Q, X, clicks=log, ids=ids, propensities=given)
+    assert np.array_equal(mdaml.load(out).components_, model.components_)
+
+
+def test_rows_of_unknown_documents_are_left_out_of_a_log_on_request(folder):
+    log, out = write_log(folder), folder / "log.mdaml"
+    log.write_text(log.read_text() + "999,q0,gone,3,0\n")
+    command = ("adapt", *files(folder)[:2], "--clicks", log, "--anchor", 0.1, "--out", out)
+    result = invoke(*command)
+    assert result.exit_code == 2
+    assert "'gone' is not in" in result.output
+    result = invoke(*command, "--skip-unknown")
+    assert result.exit_code == 0, result.output
+    assert "1400 rows of 140 queries; 1 row left out" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "Give either RELEVANT"),
+        (["train.tsv", "--clicks", "log.csv"], "Give either RELEVANT"),
+        (["train.tsv", "--propensities", "1,0.5"], "give --clicks too"),
+        (["--clicks", "log.csv", "--propensities", "1;0.5"], "numbers with commas"),
+        (["--clicks", "log.csv", "--propensities", "1,0.5"], "each of the 10 positions"),
+    ],
+)
+def test_options_of_a_log_are_checked(folder, options, message, monkeypatch):
+    monkeypatch.chdir(folder)
+    write_log(folder)
+    result = invoke("adapt", *files(folder)[:2], *options, "--out", "m.mdaml")
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())

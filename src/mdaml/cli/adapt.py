@@ -81,13 +81,12 @@ def adapt(
 
     with run_command(as_json) as screen, ExitStack() as resources:
         screen.document["command"] = "adapt"
-        said = _choose_supervision(relevant, clicks, propensities)
+        said = _check_supervision(relevant, clicks, propensities)
         files = (queries, documents, said)
         vectors = (query_vectors, document_vectors)
         part = resources.enter_context(_output(out, (*files, *vectors)))
         read = read_search if clicks is None else read_click_log
         asked, stored, rows = read(files, vectors, skip_unknown, screen)
-        learned = {"relevant": rows} if clicks is None else {"clicks": rows}
         model = QueryAdapter(
             rank,
             similarity,
@@ -98,7 +97,11 @@ def adapt(
         )
         start = time.perf_counter()
         with screen.follow_work("learning"), screen.collect_warnings(), convert_errors(ImportError):
-            model.fit(asked.X, stored.X, **learned, propensities=_split_numbers(propensities))
+            if clicks is None:
+                model.fit(asked.X, stored.X, rows)
+            else:
+                given = _split_numbers(propensities)
+                model.fit(asked.X, stored.X, clicks=rows, propensities=given)
         _describe(model, time.perf_counter() - start, screen)
         model.set_params(device=None)  # of no use to who loads it
         _write(model, part, out.suffix.lower())
@@ -106,7 +109,7 @@ def adapt(
         screen.print_facts()
 
 
-def _choose_supervision(
+def _check_supervision(
     relevant: Path | None, clicks: Path | None, propensities: str | None
 ) -> Path:
     """Return the file of pairs or of clicks; one of them is wanted."""

@@ -301,11 +301,13 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         )
         fit = AdapterFit(collection, pairs, plan, start, rng)
         held_out: dict[str, Any] = {}
-        strength: float | str | None = self.anchor
-        if self.anchor == "auto":
+        strength: float | None = None
+        if isinstance(self.anchor, str):
             held_out = asdict(choose_strength(fit, pairs, _ROUGHER * self.tol, rng, clicks))
             strength = held_out.pop("best")
             held_out |= {} if bias is None else {"bias": bias.source}
+        else:
+            strength = self.anchor
         fitted, history = anchor, [np.nan]
         if strength is not None:
             if fit.is_sampled:  # a rough map is enough to find hard documents under it

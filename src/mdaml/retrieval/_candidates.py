@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from mdaml.holdout.units import same_rows
 from mdaml.retrieval._objective import Block
 from mdaml.retrieval._relevance import Relevance
 from mdaml.retrieval._scores import scale_rows
-from mdaml.retrieval._search import Arrays, search
+from mdaml.retrieval._search import Arrays, Values, search
 
 _SCORES = 1 << 22  # of a block: 16 MB in single precision
 _ALL = 1 << 26  # scores of a pass, up to which every query competes for all documents
@@ -31,7 +30,7 @@ class Collection:
     documents: FloatArray  # (n_documents, d)
     own: IntArray  # (n_queries,) a document with the very vector of the query, or -1
     copies: "Copies"  # documents by the vector they hold
-    stored: Any  # the documents in arrays of the library
+    stored: Values  # the documents in arrays of the library
     arrays: Arrays
     by_distance: bool  # stored vectors are ranked by distance, not by product
 
@@ -120,7 +119,7 @@ def _share(pairs: Relevance) -> FloatArray:
 
 
 def _pair_documents(
-    pairs: Relevance, left_out: IntArray, limit: int, rng: Any
+    pairs: Relevance, left_out: IntArray, limit: int, rng: np.random.Generator
 ) -> tuple[IntArray, Relevance]:
     """Return documents of which another is relevant for the same query, and these others."""
     shared = np.flatnonzero(np.diff(pairs.starts) > 1)
@@ -145,7 +144,11 @@ def _pair_documents(
 
 
 def make_blocks(
-    collection: Collection, lessons: Lessons, n_candidates: int, W: FloatArray, rng: Any
+    collection: Collection,
+    lessons: Lessons,
+    n_candidates: int,
+    W: FloatArray,
+    rng: np.random.Generator,
 ) -> list[Block]:
     """Return all lessons in blocks; with sampled documents, hard ones are those under the map W.
 
@@ -174,7 +177,7 @@ def make_blocks(
     return blocks
 
 
-def _take(collection: Collection, rows: IntArray) -> Any:
+def _take(collection: Collection, rows: IntArray) -> Values:
     return collection.stored[collection.arrays.put(rows)]
 
 
@@ -187,7 +190,9 @@ def choose_n_negatives(n_negatives: int | str, n_queries: int, n_documents: int)
     return min(n_documents, max(512, min(2048, _ALL // n_queries)))
 
 
-def _find_hard(collection: Collection, lessons: Lessons, W: FloatArray, rng: Any) -> IntArray:
+def _find_hard(
+    collection: Collection, lessons: Lessons, W: FloatArray, rng: np.random.Generator
+) -> IntArray:
     """Return the two best documents of each query, among some, that are not relevant."""
     n_documents, known = len(collection.documents), lessons.known
     mined = np.sort(rng.choice(known, min(_MINED, len(known)), replace=False))
@@ -209,7 +214,7 @@ def _find_hard(collection: Collection, lessons: Lessons, W: FloatArray, rng: Any
 
 
 def _make_block(
-    collection: Collection, lessons: Lessons, rows: IntArray, pool: IntArray, stored: Any
+    collection: Collection, lessons: Lessons, rows: IntArray, pool: IntArray, stored: Values
 ) -> Block:
     arrays = collection.arrays
     pairs = lessons.pairs.of(rows)

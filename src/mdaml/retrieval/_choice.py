@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from mdaml.retrieval._frame import Frame, make_frame
 from mdaml.retrieval._judges import ClickJudge, Judge, SearchJudge
 from mdaml.retrieval._objective import Anchored, Rule, minimise
 from mdaml.retrieval._relevance import Relevance
+from mdaml.retrieval._search import Values
 
 NDCG, LIKELIHOOD = "nDCG@10", "log-likelihood of clicks"  # by which strengths are compared
 STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
@@ -89,7 +90,7 @@ class AdapterFit:
         pairs: Relevance,
         plan: AdapterPlan,
         start: FloatArray,
-        rng: Any,
+        rng: np.random.Generator,
         frame: Frame | None = None,
     ) -> None:
         self.collection, self.plan, self._rng = collection, plan, rng
@@ -100,7 +101,7 @@ class AdapterFit:
             plan.n_negatives, len(self._lessons.vectors), len(self._lessons.known)
         )
         self.map = start
-        self._point: Any = None
+        self._point: Values = None
         self._given = frame
         self.refresh()
 
@@ -148,7 +149,7 @@ class AdapterFit:
         self.map = arrays.fetch(self._anchor + frame.lift(function.map_of(self._point) - origin))
         return history
 
-    def _start(self, function: Anchored) -> Any:
+    def _start(self, function: Anchored) -> Values:
         """Return the point of the map to start from."""
         arrays = self.collection.arrays
         if self.frame.documents is not None:
@@ -178,7 +179,8 @@ def choose_strength(
     By the rule for every choice, for candidates in a fixed order: the weakest strength is taken
     that leads the anchor with all before it, and is among the best. The whole data bear a weaker
     anchor than the part that the folds learn from. ``fit`` is left at a map that is near that of
-    all data. ``clicks`` are a log and the weights of its positions, if the pairs come from one.
+    all data. ``clicks`` are a log and the weights of its positions, if the pairs come from one: the
+    strength of the highest score is then taken, of those that lead.
     """
     rows = np.unique(pairs.queries) if clicks is None else clicks[0].find_telling()
     folds: list[QueryFold] = []
@@ -207,10 +209,13 @@ def choose_strength(
             yield judge.score(tried)
 
     walk = walk_from_start(base, try_in_turn(), units)
-    if walk.taken is not None:
-        fit.restart(maps[walk.taken])
+    taken = walk.taken
+    if taken is not None:
+        if clicks is not None:  # few clicks cannot tell a map that is too weakly held
+            taken = max(range(taken + 1), key=lambda place: float(walk.scores[place].mean()))
+        fit.restart(maps[taken])
     measure = NDCG if clicks is None else LIKELIHOOD
-    gain = measure_gain(measure, base, walk.scores[walk.taken or 0], units)
+    gain = measure_gain(measure, base, walk.scores[taken or 0], units)
     return HeldOut(
         list(STRENGTHS[: len(walk.scores)]),
         [float(scores.mean()) for scores in walk.scores],
@@ -219,7 +224,7 @@ def choose_strength(
         len(base),
         gain.after - gain.before,
         [gain.low, gain.high],
-        None if walk.taken is None else STRENGTHS[walk.taken],
+        None if taken is None else STRENGTHS[taken],
         measure,
     )
 

@@ -1,7 +1,7 @@
 """Logs of a search: what was shown for which query, where, and whether it was clicked."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -10,7 +10,7 @@ import numpy as np
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.io.beir import CLICK_COLUMNS, find_click_columns, read_click_columns
-from mdaml.retrieval._relevance import Ids, Relevance, find_rows
+from mdaml.retrieval._relevance import Ids, Relevance, find_rows, split_columns
 
 Clicks: TypeAlias = ArrayLike | str | os.PathLike[str]  # rows, a data frame or a file
 
@@ -43,10 +43,15 @@ class ClickLog:
         places = np.full(self.n_queries, -1)
         places[rows] = np.arange(len(rows))
         kept = places[self.queries] >= 0
-        parts = (part[kept] for part in (self.documents, self.positions, self.clicked))
         impressions = np.unique(self.impressions[kept], return_inverse=True)[1]
         return ClickLog(
-            places[self.queries[kept]], *parts, impressions, len(rows), self.n_documents
+            places[self.queries[kept]],
+            self.documents[kept],
+            self.positions[kept],
+            self.clicked[kept],
+            impressions,
+            len(rows),
+            self.n_documents,
         )
 
     def find_telling(self) -> IntArray:
@@ -91,26 +96,24 @@ def read_clicks(clicks: Clicks, ids: Ids | None, n_queries: int, n_documents: in
         visit = np.unique(columns["impression"].astype(str), return_inverse=True)[1]
     impressions = _find_impressions(query, visit, positions)
     order = np.lexsort([positions, impressions])
-    parts = (part[order] for part in (query, document, positions, clicked, impressions))
-    return ClickLog(*parts, n_queries, n_documents)
+    return ClickLog(
+        query[order],
+        document[order],
+        positions[order],
+        clicked[order],
+        impressions[order],
+        n_queries,
+        n_documents,
+    )
 
 
 def _to_columns(clicks: Clicks) -> Mapping[str, Array]:
     """Return the columns by their usual names."""
     if isinstance(clicks, str | os.PathLike):
         return {k: np.array(v, object) for k, v in read_click_columns(Path(clicks)).items()}
-    names = getattr(clicks, "columns", None)
-    if names is not None:  # a data frame, whose columns differ in type
-        found = find_click_columns([str(name) for name in names])
-        return {name: np.asarray(clicks[names[place]]) for name, place in found.items()}  # type: ignore[index, call-overload]
-    if isinstance(clicks, np.ndarray):
-        columns: Sequence[Array] = list(clicks.T) if clicks.ndim == 2 else []
-    else:
-        rows = [tuple(row) for row in clicks]  # type: ignore[union-attr, arg-type]
-        widths = sorted({len(row) for row in rows})
-        columns = (
-            [np.array(column) for column in zip(*rows, strict=True)] if widths[1:] == [] else []
-        )
+    names, columns = split_columns(clicks, _WANTED)
+    if names:  # of a data frame
+        return {name: columns[place] for name, place in find_click_columns(names).items()}
     if len(columns) not in (4, 5):
         shape = getattr(clicks, "shape", f"{len(columns)} columns")
         raise ValueError(f"{_WANTED}; got {shape}.")

@@ -1,13 +1,13 @@
 """Coordinates in which an adapter is fitted: few, and each with a curvature of its own."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.retrieval._objective import Block, Rule, contrast, score_block
-from mdaml.retrieval._search import Arrays
+from mdaml.retrieval._search import Arrays, Library, Values
 
 # A learned map separates better than the base, so scores may differ more than fits the base best.
 _SHARPER = 1.5
@@ -26,15 +26,15 @@ class Frame(NamedTuple):
     """
 
     rule: Rule
-    documents: Any = None  # (d, r) axes; None: the axes of the vectors
-    queries: Any = None  # (d, s) axes
-    curvature: Any = None  # (r, s) of the loss
+    documents: Values = None  # (d, r) axes; None: the axes of the vectors
+    queries: Values = None  # (d, s) axes
+    curvature: Values = None  # (r, s) of the loss
 
-    def project(self, W: Any) -> Any:
+    def project(self, W: Values) -> Values:
         """Return a map in these coordinates."""
         return W if self.documents is None else self.documents.T @ W @ self.queries
 
-    def lift(self, moved: Any) -> Any:
+    def lift(self, moved: Values) -> Values:
         """Return a difference of maps from its coordinates."""
         return moved if self.documents is None else self.documents @ moved @ self.queries.T
 
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
         i, j = (_count_small(part, _COARSE) for part in sizes)
         return Frame(self.rule, self.documents[:, i:], self.queries[:, j:], self.curvature[i:, j:])
 
-    def view(self, blocks: Sequence[Block], anchor: Any) -> list[Block]:
+    def view(self, blocks: Sequence[Block], anchor: Values) -> list[Block]:
         """Return blocks in these coordinates, with the scores of the anchor."""
         if self.documents is None:
             return list(blocks)
@@ -61,7 +61,7 @@ class Frame(NamedTuple):
 
 
 def make_frame(
-    blocks: Sequence[Block], anchor: Any, rule: Rule, arrays: Arrays, is_framed: bool
+    blocks: Sequence[Block], anchor: Values, rule: Rule, arrays: Arrays, is_framed: bool
 ) -> Frame:
     """Return the frame of lessons at the anchor, and the scale of their scores."""
     some, n = [], 0
@@ -80,7 +80,7 @@ def make_frame(
     return Frame(rule, documents, queries, sizes[:, None] * others)
 
 
-def _fit_scale(some: Sequence[tuple[Block, Any]], xp: Any) -> float:
+def _fit_scale(some: Sequence[tuple[Block, Values]], xp: Library) -> float:
     """Return the factor of scores at which their loss is smallest, half as large again."""
     spread = float(np.mean([float(S.std()) for _, S in some])) or 1.0
     factors = (np.geomspace(0.3, 30.0, 29) / spread).tolist()
@@ -95,12 +95,14 @@ def _fit_scale(some: Sequence[tuple[Block, Any]], xp: Any) -> float:
     return _SHARPER * factors[low]
 
 
-def _seen_from_mean(block: Block, rule: Rule) -> Any:
+def _seen_from_mean(block: Block, rule: Rule) -> Values:
     """Return the documents; by distance less their mean, which changes what all score alike."""
     return block.documents - block.documents.mean(0) if rule.by_distance else block.documents
 
 
-def _find_covariances(some: Sequence[tuple[Block, Any]], rule: Rule, xp: Any) -> tuple[Any, Any]:
+def _find_covariances(
+    some: Sequence[tuple[Block, Values]], rule: Rule, xp: Library
+) -> tuple[Values, Values]:
     """Return that of documents under the shares in the loss, times the scale, and of queries."""
     total, parts, scale = 0.0, [0.0, 0.0], rule.scale
     for block, S in some:
@@ -119,7 +121,7 @@ def _find_covariances(some: Sequence[tuple[Block, Any]], rule: Rule, xp: Any) ->
     return parts[0] / total, parts[1] / total
 
 
-def _find_axes(covariance: Any, arrays: Arrays) -> tuple[Any, Any]:
+def _find_axes(covariance: Values, arrays: Arrays) -> tuple[Values, Values]:
     """Return the larger eigenvalues of a covariance, and their axes as columns."""
     sizes, axes = arrays.xp.linalg.eigh(covariance)
     first = _count_small(arrays.fetch(sizes), _FINE)

@@ -5,19 +5,6 @@ from typing import Any
 
 from mdaml._validation import warn
 
-_FROM_PAIRS = (
-    "too few different queries, wrong or random pairs, queries and documents of different "
-    "encoders, or vectors that rank well already. Check some pairs by hand and collect pairs of "
-    "more different queries; anchor=0.1 learns without this test"
-)
-_FROM_CLICKS = (
-    "too few different queries with clicks, clicks that follow the position or are random, queries "
-    "and documents of different encoders, or vectors that rank well already. What was not shown "
-    "cannot be judged by a log. Collect more queries, show two neighbours of a list in random "
-    "order for a part of the visits, pass propensities= if the position bias is known, or pass "
-    "judged pairs as relevant=; anchor=0.1 learns without this test"
-)
-
 
 def describe_gain(held_out: Mapping[str, Any]) -> str:
     """Return the score before and after with the interval of the change; empty if not known."""
@@ -51,9 +38,23 @@ def warn_unimproved(held_out: Mapping[str, Any], kept: str) -> None:
             f"QueryAdapter returns {kept}: {n_queries} different queries with {found} are too few "
             "to hold some out. Collect more, or set anchor=0.1 to learn without a test."
         )
-        return
-    warn(
-        f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat them "
-        f"beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). Likely causes: "
-        f"{_FROM_CLICKS if is_log else _FROM_PAIRS}."
-    )
+    elif is_log:
+        warn(
+            f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat "
+            f"them beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). "
+            "Likely causes: too few different queries with clicks, clicks that follow the position "
+            "or are random, queries and documents of different encoders, or vectors that rank well "
+            "already; what was not shown cannot be judged by a log. Collect more queries, show two "
+            "neighbours of a list in random order on some visits, pass propensities= if the "
+            "position bias is known, or judged pairs as relevant=; anchor=0.1 learns without this "
+            "test."
+        )
+    else:
+        warn(
+            f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat "
+            f"them beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). "
+            "Likely causes: too few different queries, wrong or random pairs, queries and "
+            "documents of different encoders, or vectors that rank well already. Check some pairs "
+            "by hand and collect pairs of more different queries; anchor=0.1 learns without this "
+            "test."
+        )

@@ -98,7 +98,8 @@ class ClickJudge:
         ]
         scores /= max(float(scores.std()), 1e-12)
         values = self._weights * self._log_shares(self._find_factor(scores) * scores)
-        return np.bincount(log.queries, values, log.n_queries)
+        sums: FloatArray = np.bincount(log.queries, values, log.n_queries).astype(np.float64)
+        return sums
 
     def _find_factor(self, scores: FloatArray) -> float:
         """Return the factor of centred scores that fits the clicks best, exactly 0 if none does."""

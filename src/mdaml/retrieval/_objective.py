@@ -1,9 +1,10 @@
 """What an adapter minimises, and how; in one text for NumPy and torch."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mdaml._progress import report
+from mdaml.retrieval._search import Library, Values
 
 _MEMORY = 8  # steps that the solver remembers
 _SUFFICIENT = 1e-4  # of the decrease that the slope promises
@@ -13,12 +14,14 @@ _EMPTY = 1e-30  # stands for the sum over no document
 class Block(NamedTuple):
     """Queries that compete for one list of documents, in arrays of one library."""
 
-    queries: Any  # (n, d)
-    documents: Any  # (P, d)
-    near: tuple[Any, Any]  # rows and columns of relevant pairs
-    weights: Any  # of the relevant pairs; those of all blocks sum to one
-    banned: tuple[Any, Any]  # rows and columns that take no part: duplicates, a document itself
-    base: Any = None  # (n, P) scores of the anchor, if queries and documents are in a frame
+    queries: Values  # (n, d)
+    documents: Values  # (P, d)
+    near: tuple[Values, Values]  # rows and columns of relevant pairs
+    weights: Values  # of the relevant pairs; those of all blocks sum to one
+    banned: tuple[
+        Values, Values
+    ]  # rows and columns that take no part: duplicates, a document itself
+    base: Values = None  # (n, P) scores of the anchor, if queries and documents are in a frame
 
 
 class Rule(NamedTuple):
@@ -29,7 +32,7 @@ class Rule(NamedTuple):
     by_distance: bool = False  # less half of the squared length of the stored vector
 
 
-def contrast(S: Any, block: Block, xp: Any) -> tuple[float, Any]:
+def contrast(S: Values, block: Block, xp: Library) -> tuple[float, Values]:
     """Return the loss of scores and its derivative in them, which replaces them.
 
     ``sum_p weight_p log(1 + sum_z exp(S[q, z] - S[q, x]))`` over relevant pairs p = (q, x), with z
@@ -54,7 +57,7 @@ def contrast(S: Any, block: Block, xp: Any) -> tuple[float, Any]:
     return loss, S
 
 
-def score_block(W: Any, block: Block, rule: Rule) -> tuple[Any, Any, Any]:
+def score_block(W: Values, block: Block, rule: Rule) -> tuple[Values, Values, Values]:
     """Return mapped queries, documents as they are ranked, and scores without their scale.
 
     Scores by distance are minus half its square, up to a constant of the query, and both sides are
@@ -74,7 +77,9 @@ def score_block(W: Any, block: Block, rule: Rule) -> tuple[Any, Any, Any]:
     return queries, stored, S
 
 
-def value_and_gradient(W: Any, blocks: Sequence[Block], rule: Rule, xp: Any) -> tuple[float, Any]:
+def value_and_gradient(
+    W: Values, blocks: Sequence[Block], rule: Rule, xp: Library
+) -> tuple[float, Values]:
     """Return the mean loss under a map, and its gradient of the shape of the map."""
     value, gradient = 0.0, xp.zeros_like(W)
     for block in blocks:
@@ -101,18 +106,18 @@ class Anchored(NamedTuple):
     blocks: Sequence[Block]
     rule: Rule
     strength: float
-    anchor: Any  # (d, d)
-    identity: Any  # None at full rank
-    xp: Any
+    anchor: Values  # (d, d)
+    identity: Values  # None at full rank
+    xp: Library
 
-    def map_of(self, point: Any) -> Any:
+    def map_of(self, point: Values) -> Values:
         """Return the map of a point."""
         if self.identity is None:
             return point
         d = len(self.anchor)
         return self.identity + point[:d] @ point[d:].T
 
-    def evaluate(self, point: Any) -> tuple[float, Any]:
+    def evaluate(self, point: Values) -> tuple[float, Values]:
         """Return value and gradient at a point."""
         W = self.map_of(point)
         value, gradient = value_and_gradient(W, self.blocks, self.rule, self.xp)
@@ -126,13 +131,13 @@ class Anchored(NamedTuple):
 
 
 def minimise(
-    function: Callable[[Any], tuple[float, Any]],
-    point: Any,
+    function: Callable[[Values], tuple[float, Values]],
+    point: Values,
     *,
     max_iter: int,
     tol: float,
-    curvature: Any = None,
-) -> tuple[Any, list[float]]:
+    curvature: Values = None,
+) -> tuple[Values, list[float]]:
     """Return a lower point and the values on the way, which never rise.
 
     Limited-memory BFGS; a step is taken only if it lowers the value enough. Ends when one lowers it
@@ -141,7 +146,7 @@ def minimise(
     """
     value, gradient = function(point)
     history = [value]
-    steps: list[tuple[Any, Any, float]] = []
+    steps: list[tuple[Values, Values, float]] = []
     for _ in range(max_iter):
         direction = _descend(gradient, steps, curvature)
         slope = _inner(gradient, direction)
@@ -168,7 +173,9 @@ def minimise(
     return point, history
 
 
-def _descend(gradient: Any, steps: Sequence[tuple[Any, Any, float]], curvature: Any) -> Any:
+def _descend(
+    gradient: Values, steps: Sequence[tuple[Values, Values, float]], curvature: Values
+) -> Values:
     """Return the direction of limited-memory BFGS; the first step is short or of Newton's kind."""
     if not steps and curvature is None:
         norm = _inner(gradient, gradient) ** 0.5
@@ -189,5 +196,5 @@ def _descend(gradient: Any, steps: Sequence[tuple[Any, Any, float]], curvature: 
     return direction
 
 
-def _inner(a: Any, b: Any) -> float:
+def _inner(a: Values, b: Values) -> float:
     return float((a * b).sum())

@@ -63,7 +63,7 @@ def _check_given(given: ArrayLike, n: int) -> FloatArray:
     return values / values[:n].max()
 
 
-def _never_rising(values: FloatArray, weights: FloatArray) -> FloatArray:
+def _never_rising(values: FloatArray, weights: IntArray) -> FloatArray:
     """Return the nearest values that do not rise with the position, the first of them 1."""
     from sklearn.isotonic import isotonic_regression
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -103,20 +103,25 @@ def find_rows(
     return found
 
 
+def split_columns(rows: object, wanted: str) -> tuple[list[str], list[Array]]:
+    """Return the names of the columns of a data frame, none of other rows, and the columns."""
+    given: Any = rows  # a data frame of any library, or rows
+    if hasattr(rows, "columns"):
+        return [str(name) for name in given.columns], [np.asarray(given[c]) for c in given.columns]
+    if isinstance(rows, np.ndarray):
+        return [], list(rows.T) if rows.ndim == 2 else []
+    listed = [tuple(row) for row in given]
+    widths = sorted({len(row) for row in listed})
+    if len(widths) != 1:
+        got = f"rows of {widths[0]} and {widths[1]} entries" if widths else "no rows"
+        raise ValueError(f"{wanted}; got {got}.")
+    return [], [np.array(column) for column in zip(*listed, strict=True)]
+
+
 def _split(relevant: ArrayLike) -> list[Array]:
     """Return two or three columns of one length."""
     wanted = "relevant must have a row (query, document) or (query, document, grade) for each pair"
-    if hasattr(relevant, "columns"):  # a data frame, whose columns differ in type
-        columns = [relevant[name].to_numpy() for name in relevant.columns]
-    elif isinstance(relevant, np.ndarray):
-        columns = list(relevant.T) if relevant.ndim == 2 else []
-    else:
-        rows = [tuple(row) for row in relevant]
-        widths = sorted({len(row) for row in rows})
-        if len(widths) != 1:
-            got = f"rows of {widths[0]} and {widths[1]} entries" if widths else "no rows"
-            raise ValueError(f"{wanted}; got {got}.")
-        columns = [np.array(column) for column in zip(*rows, strict=True)]
+    _, columns = split_columns(relevant, wanted)
     if len(columns) not in (2, 3):
         shape = getattr(relevant, "shape", f"{len(columns)} columns")
         raise ValueError(f"{wanted}; got {shape}.")
@@ -162,8 +167,8 @@ def _check_rows(source: str, column: Array, what: str) -> IntArray:
         rows = rows.astype(np.int64)  # an array with grades that are no integers
     if rows.dtype.kind not in "iu":
         raise TypeError(
-            f"{source} must name {what} by row, an integer, got {rows.dtype}. For names pass "
-            "ids=(query_ids, document_ids)."
+            f"{source} must name each of the {what} by its row, an integer, got {rows.dtype}. For "
+            "names pass ids=(query_ids, document_ids)."
         )
     return rows.astype(np.int64)
 

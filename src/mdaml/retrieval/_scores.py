@@ -1,9 +1,9 @@
 """How well queries find their documents: recall, precision, hit rate, MRR, MAP and nDCG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils import check_array, check_random_state
@@ -11,10 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.kernels.products import blocks, rows_per_block
-from mdaml.retrieval._relevance import Relevance, read_relevance
+from mdaml.retrieval._relevance import Ids, Relevance, read_relevance
 from mdaml.retrieval._search import search
 from mdaml.stores.choice import find_device
 
+Mapping: TypeAlias = Callable[[FloatArray], FloatArray]
 SIMILARITIES = ("cosine", "dot", "euclidean")
 MEASURES = ("recall", "precision", "hit_rate", "mrr", "map", "ndcg")
 _BOOTSTRAP = 1 << 22  # entries of the drawn samples held at a time
@@ -77,10 +78,10 @@ def retrieval_scores(
     model_or_vectors: Any,
     queries: ArrayLike,
     documents: ArrayLike,
-    relevant: Any,
+    relevant: ArrayLike,
     k: int | Sequence[int] = (1, 5, 10),
     *,
-    ids: Any = None,
+    ids: Ids | None = None,
     similarity: str | None = None,
     n_bootstrap: int = 2000,
     n_lost: int = 10,
@@ -235,7 +236,10 @@ def _ideal_gains(pairs: Relevance, k: int) -> FloatArray:
 
 
 def _compare(
-    ours: dict[str, FloatArray], base: dict[str, FloatArray], rows: IntArray, settings: Any
+    ours: dict[str, FloatArray],
+    base: dict[str, FloatArray],
+    rows: IntArray,
+    settings: tuple[int, int, Any],
 ) -> RetrievalScores:
     n_bootstrap, n_lost, random_state = settings
     names = tuple(f"{m}@{n.split('@')[1]}" for n in base for m in MEASURES if n.startswith(m + "@"))
@@ -257,7 +261,7 @@ def _compare(
     )
 
 
-def _bootstrap(differences: FloatArray, n_samples: int, rng: Any) -> FloatArray:
+def _bootstrap(differences: FloatArray, n_samples: int, rng: np.random.RandomState) -> FloatArray:
     """Return 95 % bounds of the means of columns, of shape (2, n_columns)."""
     n = len(differences)
     step = max(1, _BOOTSTRAP // n)
@@ -268,7 +272,9 @@ def _bootstrap(differences: FloatArray, n_samples: int, rng: Any) -> FloatArray:
     return np.quantile(np.concatenate(means), [0.025, 0.975], axis=0)
 
 
-def _map(model: Any, Q: FloatArray, X: FloatArray, rows: IntArray, by_distance: bool) -> Any:
+def _map(
+    model: Any, Q: FloatArray, X: FloatArray, rows: IntArray, by_distance: bool
+) -> tuple[FloatArray, FloatArray] | None:
     """Return mapped queries, of some rows, and documents; None: as they are."""
     if model is None:
         return None
@@ -291,7 +297,7 @@ def _map(model: Any, Q: FloatArray, X: FloatArray, rows: IntArray, by_distance: 
 
 
 def _map_both(
-    map_queries: Any, map_documents: Any, Q: FloatArray, X: FloatArray, by_distance: bool
+    map_queries: Mapping, map_documents: Mapping, Q: FloatArray, X: FloatArray, by_distance: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return mapped vectors; where distances rank, seen from where the mean document is mapped to.
 
@@ -302,7 +308,7 @@ def _map_both(
         return map_queries(Q), map_documents(X)
     origin = np.asarray(map_documents(X.mean(axis=0, dtype=np.float64)[None]), np.float64)
 
-    def each(mapping: Any, A: FloatArray) -> FloatArray:
+    def each(mapping: Mapping, A: FloatArray) -> FloatArray:
         out = np.empty((len(A), origin.shape[1]), A.dtype)
         for begin, end in blocks(0, len(A), rows_per_block(A.shape[1], 8)):
             out[begin:end] = np.asarray(mapping(A[begin:end].astype(np.float64))) - origin
@@ -321,8 +327,8 @@ def _choose_similarities(model: Any, similarity: str | None) -> tuple[str, str]:
     return base, getattr(model, "search_similarity", base)
 
 
-def _check_depths(k: Any) -> list[int]:
-    depths = [k] if isinstance(k, Integral) else list(k)
+def _check_depths(k: int | Sequence[int]) -> list[int]:
+    depths = [k] if isinstance(k, int | np.integer) else list(k)
     for depth in depths:
         if not isinstance(depth, Integral) or isinstance(depth, bool) or depth < 1:
             raise ValueError(f"k must be integers of at least 1, got {k!r}.")
@@ -331,7 +337,7 @@ def _check_depths(k: Any) -> list[int]:
     return sorted({int(depth) for depth in depths})
 
 
-def _check_vectors(A: Any, name: str) -> FloatArray:
+def _check_vectors(A: ArrayLike, name: str) -> FloatArray:
     """Return finite vectors; half precision becomes single, all but single becomes double."""
     is_single = getattr(A, "dtype", None) in (np.float16, np.float32)
     return check_array(A, dtype=np.float32 if is_single else np.float64, input_name=name)

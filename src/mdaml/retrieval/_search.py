@@ -1,10 +1,13 @@
 """Exact search by inner products or distances, in blocks, with NumPy or on a device."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+
+Library: TypeAlias = Any  # numpy or torch, by functions that both have
+Values: TypeAlias = Any  # an array of either
 
 _LOOKED_AT = 4096  # documents by which their place is told
 _QUERIES, _DOCUMENTS = 1024, 8192  # scores of 32 MB in single precision are held at a time
@@ -16,22 +19,22 @@ class Arrays(NamedTuple):
     Code for both uses functions that they have in common.
     """
 
-    xp: Any
+    xp: Library
     device: str | None
 
-    def put(self, A: Any) -> Any:
+    def put(self, A: Values) -> Values:
         """Return an array of NumPy as one of this library."""
         return A if self.device is None else self.xp.as_tensor(A, device=self.device)
 
-    def fetch(self, A: Any) -> Any:
+    def fetch(self, A: Values) -> Values:
         """Return an array of this library as one of NumPy."""
         return A if self.device is None else A.cpu().numpy()
 
-    def arange(self, n: int) -> Any:
+    def arange(self, n: int) -> Values:
         """Return the integers below n."""
         return np.arange(n) if self.device is None else self.xp.arange(n, device=self.device)
 
-    def kth_largest(self, S: Any, k: int) -> Any:
+    def kth_largest(self, S: Values, k: int) -> Values:
         """Return the k-th largest entry of each row, as a column."""
         if self.device is None:
             return np.partition(S, -k, axis=1)[:, -k, None]
@@ -67,7 +70,7 @@ def search(
     scores = np.empty((len(queries), k), np.result_type(queries, documents))
     # Documents are moved to a device once; there is room for them where there is one.
     stored = documents if device is None else arrays.put(np.ascontiguousarray(documents))
-    center: Any = None
+    center: Values = None
     if by_distance:  # products of vectors far from the origin would round differences off
         near = _find_center(documents)
         queries, center = queries - near, arrays.put(near)
@@ -104,10 +107,10 @@ class _Best:
 
     def __init__(self, arrays: Arrays, k: int) -> None:
         self._arrays, self._k = arrays, k
-        self.rows: Any = None  # (n, at most k)
-        self.scores: Any = None
+        self.rows: Values = None  # (n, at most k)
+        self.scores: Values = None
 
-    def add(self, S: Any, first: int) -> None:
+    def add(self, S: Values, first: int) -> None:
         """Look at scores of the documents that begin with the row ``first``."""
         xp, k, n = self._arrays.xp, self._k, len(S)
         query, column = xp.where(self._passed(S))
@@ -128,7 +131,7 @@ class _Best:
         kept = order[self._arrays.arange(len(query)) - begins[query[order]] < k]
         self.rows, self.scores = rows[kept].reshape(n, width), values[kept].reshape(n, width)
 
-    def _passed(self, S: Any) -> Any:
+    def _passed(self, S: Values) -> Values:
         """Return which scores may be among the best: few, so that sorting them is cheap."""
         k = self._k
         passed = None
