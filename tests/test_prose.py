@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pages import text_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -73,12 +74,8 @@ def messages():
             call = node.exc if isinstance(node, ast.Raise) else node
             warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn")
             if isinstance(call, ast.Call) and call.args and (call is not node or warns):
-                text = call.args[0]
-                if isinstance(text, ast.Constant):
-                    yield str(text.value)
-                elif isinstance(text, ast.JoinedStr):
-                    parts = text.values
-                    yield "".join(p.value if isinstance(p, ast.Constant) else "…" for p in parts)
+                if isinstance(call.args[0], ast.Constant | ast.JoinedStr):
+                    yield text_of(call.args[0])
 
 
 def test_sentences_of_errors_and_warnings_have_at_most_30_words():
