@@ -33,6 +33,9 @@ REPLACEMENTS = {
 }
 
 
+WRITTEN_HERE = (ast.Constant, ast.JoinedStr)  # a name is a message that is handed on
+
+
 def named(pages, but):
     wanted = [page for page in pages if page not in [DOCS / name for name in but]]
     return pytest.mark.parametrize("page", wanted, ids=lambda page: str(page.relative_to(ROOT)))
@@ -73,9 +76,10 @@ def messages():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             call = node.exc if isinstance(node, ast.Raise) else node
             warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn")
-            if isinstance(call, ast.Call) and call.args and (call is not node or warns):
-                if isinstance(call.args[0], ast.Constant | ast.JoinedStr):
-                    yield text_of(call.args[0])
+            said = (
+                call.args[:1] if isinstance(call, ast.Call) and (call is not node or warns) else []
+            )
+            yield from (text_of(text) for text in said if isinstance(text, WRITTEN_HERE))
 
 
 def test_sentences_of_errors_and_warnings_have_at_most_30_words():
