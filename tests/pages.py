@@ -1,5 +1,6 @@
-"""Run the examples of a page; a number shown with decimals may differ a little."""
+"""Run the examples of a page, where numbers may differ a little; read messages of the code."""
 
+import ast
 import doctest
 import re
 from pathlib import Path
@@ -34,6 +35,14 @@ class Runner(doctest.DocTestRunner):
         if package := missing_package(exc_info[1]):
             skip_without([package])
         super().report_unexpected_exception(out, test, example, exc_info)
+
+
+def text_of(node: ast.expr) -> str:
+    """Return the text of a string in the code, with … for what is filled in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    assert isinstance(node, ast.JoinedStr), "a message is written where it is raised"
+    return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
 
 
 def run_page(page: Path) -> doctest.TestResults:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import TolerantChecker, run_page
+from pages import TolerantChecker, run_page, text_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -55,14 +55,6 @@ def leads(page, target):
     if anchor and file.suffix == ".md":
         return file.exists() and anchor in anchors(file)
     return file.exists()
-
-
-def text_of(node):
-    """The text of a string in the code, with … for what is filled in."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    assert isinstance(node, ast.JoinedStr), "a message is written where it is raised"
-    return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
 
 
 def warnings_of_the_code():
