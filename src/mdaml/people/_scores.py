@@ -48,6 +48,15 @@ class PersonalScores:
     def score_quadruplets(self, X: ArrayLike, quadruplets: ArrayLike, *, who: Any = None) -> float:
         """Return the share of quadruplets that hold; see :meth:`score_triplets`.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        quadruplets : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
         Returns
         -------
         score : float
@@ -70,6 +79,15 @@ class PersonalScores:
     ) -> float:
         """Return the area under the ROC curve of pairs; see :meth:`score_triplets`.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        pairs, pair_labels : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
         Returns
         -------
         score : float
@@ -91,6 +109,15 @@ class PersonalScores:
         self, X: ArrayLike, items: ArrayLike, odd: ArrayLike, *, who: Any = None
     ) -> float:
         """Return how often the odd one is the farthest; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        items, odd : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
 
         Returns
         -------
@@ -120,6 +147,15 @@ class PersonalScores:
     ) -> float:
         """Return the share of picks among the nearest; see :meth:`score_triplets`.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        anchors, shown, picked : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
         Returns
         -------
         score : float
@@ -141,6 +177,15 @@ class PersonalScores:
         self, X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike, *, who: Any = None
     ) -> float:
         """Return the share of ranked couples in the right order; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        anchors, rankings : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
 
         Returns
         -------
@@ -164,6 +209,15 @@ class PersonalScores:
     ) -> float:
         """Return the share of votes for the nearer point; see :meth:`score_triplets`.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        questions, votes : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
         Returns
         -------
         score : float
@@ -186,6 +240,15 @@ class PersonalScores:
     ) -> float:
         """Return the rank correlation of grades with nearness; see :meth:`score_triplets`.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        pairs, grades : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
         Returns
         -------
         score : float
@@ -207,6 +270,15 @@ class PersonalScores:
         """Return how often the second of a pair is nearer than others; see :meth:`score_triplets`.
 
         With several persons the mean of their scores, each counted by the number of answers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        pairs : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
 
         Returns
         -------
