@@ -27,7 +27,7 @@ from mdaml.people._mixture import (
 
 _N_PARTS, _N_PARTS_OF_FEW, _FEW = 4, 8, 2_000  # the second up to so many answers
 _MOST_ANSWERS = 10_000  # for a choice: those of some persons, beyond
-_MOST_ANSWERS_OF_KINDS = 30_000
+_MOST_ANSWERS_OF_KINDS = 20_000
 _MOST_KINDS = 6
 _N_DRAWS = 40
 _LEVEL_OF_MORE = 0.2  # of a test whether there is one kind more, once there are two

@@ -112,7 +112,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     -----
     **Cost**: a round takes :math:`O(K n q^2)` for n answers. Metrics of up to 12 features may
     differ in all directions; of more, in the 12 that the answers ask for most. The choice looks
-    at 10 000 answers at most, EM at 30 000, of persons drawn at random; the others are placed.
+    at 10 000 answers at most, EM at 20 000, of persons drawn at random; the others are placed.
 
     Examples
     --------

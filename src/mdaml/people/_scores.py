@@ -46,19 +46,94 @@ class PersonalScores:
         return self._score("score_triplets", X, (triplets,), (), who)
 
     def score_quadruplets(self, X: ArrayLike, quadruplets: ArrayLike, *, who: Any = None) -> float:
-        """Return the share of quadruplets that hold; see :meth:`score_triplets`."""
+        """Return the share of quadruplets that hold; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        quadruplets : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_quadruplets(X, [[0, 1, 0, 2]], who=["ann"])
+        1.0
+        """
         return self._score("score_quadruplets", X, (quadruplets,), (), who)
 
     def score_pairs(
         self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike, *, who: Any = None
     ) -> float:
-        """Return the area under the ROC curve of pairs; see :meth:`score_triplets`."""
+        """Return the area under the ROC curve of pairs; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        pairs, pair_labels : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_pairs(X, [[0, 1], [0, 2]], [1, -1], who=["ann"] * 2)
+        1.0
+        """
         return self._score("score_pairs", X, (pairs,), (pair_labels,), who)
 
     def score_odd_one_out(
         self, X: ArrayLike, items: ArrayLike, odd: ArrayLike, *, who: Any = None
     ) -> float:
-        """Return how often the odd one is the farthest; see :meth:`score_triplets`."""
+        """Return how often the odd one is the farthest; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        items, odd : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_odd_one_out(X, [[0, 1, 2]], [2], who=["ann"])
+        1.0
+        """
         return self._score("score_odd_one_out", X, (items, odd), (), who)
 
     def score_picks(
@@ -70,31 +145,155 @@ class PersonalScores:
         *,
         who: Any = None,
     ) -> float:
-        """Return the share of picks among the nearest; see :meth:`score_triplets`."""
+        """Return the share of picks among the nearest; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        anchors, shown, picked : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_picks(X, [0], [[1, 2]], [[1]], who=["ann"])
+        1.0
+        """
         return self._score("score_picks", X, (anchors, shown, picked), (), who)
 
     def score_rankings(
         self, X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike, *, who: Any = None
     ) -> float:
-        """Return the share of ranked couples in the right order; see :meth:`score_triplets`."""
+        """Return the share of ranked couples in the right order; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        anchors, rankings : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_rankings(X, [0], [[1, 2]], who=["ann"])
+        1.0
+        """
         return self._score("score_rankings", X, (anchors, rankings), (), who)
 
     def score_votes(
         self, X: ArrayLike, questions: ArrayLike, votes: ArrayLike, *, who: Any = None
     ) -> float:
-        """Return the share of votes for the nearer point; see :meth:`score_triplets`."""
+        """Return the share of votes for the nearer point; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        questions, votes : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_votes(X, [[0, 1, 2]], [[3, 1]], who=["ann"])
+        0.75
+        """
         return self._score("score_votes", X, (questions,), (votes,), who)
 
     def score_grades(
         self, X: ArrayLike, pairs: ArrayLike, grades: ArrayLike, *, who: Any = None
     ) -> float:
-        """Return the rank correlation of grades with nearness; see :meth:`score_triplets`."""
+        """Return the rank correlation of grades with nearness; see :meth:`score_triplets`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        pairs, grades : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> round(model.score_grades(X, [[0, 1], [0, 2]], [7, 2], who="ann"), 6)
+        1.0
+        """
         return self._score("score_grades", X, (pairs,), (grades,), who)
 
     def score_positives(self, X: ArrayLike, pairs: ArrayLike, *, who: Any = None) -> float:
         """Return how often the second of a pair is nearer than others; see :meth:`score_triplets`.
 
         With several persons the mean of their scores, each counted by the number of answers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples that the answers index.
+        pairs : array-like
+            The answers, as for the same score of other metrics.
+        who : str, int or array-like of shape (n_answers,), optional
+            One person, or one for each answer. None is the metric of all answers.
+
+        Returns
+        -------
+        score : float
+            As of the other metrics.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> model.score_positives(X, [[0, 1]], who=["ann"])
+        1.0
         """
         if who is None or np.ndim(who) == 0:
             return self._score("score_positives", X, (pairs,), (), who)
