@@ -404,7 +404,7 @@ def test_pairs_are_scored_by_the_area_under_the_curve():
 
 
 def answer_in_parts(site, error):
-    learning = Learner(site.storage, site.items)
+    learning = Learner(site.storage, site.items, patience=0)  # however long a fit takes
     for seed in range(6):
         answer(site, 40, error=error, seed=seed)
         learning.step()
@@ -450,7 +450,8 @@ def test_who_answers_at_random_is_told_and_counts_less(site, tmp_path):
         answer(site, 80, "careless", error=0.5, seed=seed + 10)
     Learner(site.storage, site.items).step()
     careful, careless = site.storage.latest("report")["report"]["persons"]
-    assert (careful["remark"], careless["remark"]) == ("", "answers at random")
+    assert careful["remark"] == ""
+    assert careless["remark"].startswith("answers at random: agrees with no kind (")
     assert careful["error"] < 0.15 < 0.35 < careless["error"]
     weights = load(site, tmp_path).persons_["weight"]
     assert weights[0] > 2 * weights[1]

@@ -1,9 +1,9 @@
-"""What a metric is linear in: features, memberships in modes, features within a few modes."""
+"""What a metric is linear in: features, closeness to modes, features within a few modes."""
 
 import numpy as np
 import pytest
 
-from mdaml.basis import Basis, Gates, find_basis
+from mdaml.basis import Basis, Gates, find_landmarks, find_maps, find_places, mean_sq_dist
 
 
 @pytest.fixture(name="X")
@@ -12,75 +12,106 @@ def make_rows():
     return rng.normal(size=(200, 3)) + 6.0 * rng.integers(3, size=(200, 1))
 
 
+@pytest.fixture(name="basis")
+def make_basis(X):
+    """Five places in a learned space of two dimensions, and two maps."""
+    seen = Basis(
+        landmarks=find_landmarks(X),
+        landmark_map=np.random.default_rng(1).normal(size=(2, len(X))),
+        maps=find_maps(X, 2),
+    )
+    return find_places(X, seen, 5)
+
+
+def literal_closeness(X, centers, width):
+    return np.array([[np.exp(-((x - c) ** 2).sum() / width) for c in centers] for x in X])
+
+
 def test_without_modes_the_basis_is_the_identity(X):
-    basis = find_basis(X, 0, 0)
-    assert basis.is_identity
-    assert basis.transform(X) is X
-    assert basis.width(3) == 3
+    assert Basis().is_identity
+    assert Basis().transform(X) is X
+    assert Basis().width(3) == 3
 
 
-def test_memberships_are_the_softmax_of_the_nearest_centres(X):
-    centers = X[:6]
-    gates = Gates(centers, 2.0, 2)
-    found = gates.memberships(X).toarray()
-    for x, row in zip(X, found, strict=True):
-        sq_dists = ((x - centers) ** 2).sum(axis=1)
-        nearest = np.argsort(sq_dists, kind="stable")[:2]
-        shares = np.exp(-(sq_dists[nearest] - sq_dists.min()) / 2.0)
-        wanted = np.zeros(6)
-        wanted[nearest] = shares / shares.sum()
-        np.testing.assert_allclose(row, wanted, atol=1e-12)
+def test_closeness_is_one_at_a_centre_and_falls_with_the_squared_distance(X):
+    gates = Gates(X[:6], 2.0)
+    found = gates.closeness(X)
+    np.testing.assert_allclose(found, literal_closeness(X, X[:6], 2.0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.diag(found[:6]), 1.0, rtol=1e-12)
+    shares = gates.shares(X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    np.testing.assert_allclose(shares, found / found.sum(axis=1, keepdims=True), atol=1e-12)
 
 
-def test_memberships_are_few_and_sum_to_one(X):
-    found = find_basis(X, 20, 0, 4).places.memberships(X)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert found.nnz == 4 * len(X)
-    assert found.min() >= 0.0
+def test_closeness_far_from_the_origin_is_that_near_it(X):
+    far = Gates(X[:6] + 1e7, 2.0).closeness(X + 1e7)
+    np.testing.assert_allclose(far, Gates(X[:6], 2.0).closeness(X), atol=1e-6)
 
 
-def test_columns_are_features_memberships_and_features_of_each_map(X):
-    basis = find_basis(X, 5, 2)
+def test_a_conditioner_makes_columns_whose_products_are_the_kernel():
+    """Of centres: ``(G + jitter)^-1`` is ``T^T T``, so that columns ``G T^T`` give G again."""
+    gates = Gates(np.random.default_rng(0).normal(size=(8, 3)), 4.0)
+    gram, T = gates.closeness(gates.centers), gates.conditioner()
+    columns = gram @ T.T
+    np.testing.assert_allclose(columns @ columns.T, gram, atol=1e-3)
+
+
+def test_columns_are_features_closeness_and_features_of_each_map(X, basis):
     columns = basis.transform(X)
     assert columns.shape == (200, basis.width(3)) == (200, 3 + 5 + 2 * 3)
     np.testing.assert_array_equal(columns[:, :3], X)
-    places = basis.scale * basis.places.memberships(X).toarray()
-    np.testing.assert_allclose(columns[:, 3:8], places)
-    shares = basis.maps.memberships(X).toarray()
+    u = literal_closeness(X, basis.landmarks.centers, basis.landmarks.width) @ basis.landmark_map.T
+    centers = (
+        literal_closeness(basis.places.centers, basis.landmarks.centers, basis.landmarks.width)
+        @ basis.landmark_map.T
+    )
+    wanted = literal_closeness(u, centers, basis.places.width)
+    np.testing.assert_allclose(columns[:, 3:8], wanted, rtol=1e-7, atol=1e-10)
+    shares = basis.maps.shares(X)
     for k in range(2):
         inside = shares[:, [k]] * (X - X.mean(axis=0))
         np.testing.assert_allclose(columns[:, 8 + 3 * k : 11 + 3 * k], inside)
 
 
-def test_the_length_of_a_membership_follows_the_scale_of_the_features(X):
-    wide, narrow = find_basis(100.0 * X, 5, 0), find_basis(X, 5, 0)
-    np.testing.assert_allclose(wide.scale, 100.0 * narrow.scale)
-    np.testing.assert_allclose(wide.transform(100.0 * X), 100.0 * narrow.transform(X), rtol=1e-9)
+def test_columns_can_be_mapped_block_by_block(X, basis):
+    T = np.random.default_rng(2).normal(size=(4, basis.width(3)))
+    np.testing.assert_allclose(basis.transform(X, T), basis.transform(X) @ T.T, rtol=1e-9)
 
 
-def test_a_row_has_the_same_columns_alone_and_among_others(X):
-    basis = find_basis(X, 12, 2)
+def test_modes_with_a_place_are_rows_of_the_samples(X, basis):
+    rows = {tuple(row) for row in X}
+    assert {tuple(center) for center in basis.places.centers} <= rows
+    assert len(np.unique(basis.places.centers, axis=0)) == 5
+
+
+def test_widths_follow_the_scale_of_the_features(X):
+    np.testing.assert_allclose(mean_sq_dist(100.0 * X), 1e4 * mean_sq_dist(X))
+    near, far = find_landmarks(X), find_landmarks(100.0 * X)
+    np.testing.assert_allclose(near.closeness(X), far.closeness(100.0 * X), rtol=1e-9, atol=1e-12)
+
+
+def test_a_row_has_the_same_columns_alone_and_among_others(X, basis):
     one_by_one = np.concatenate([basis.transform(row[None]) for row in X])
-    np.testing.assert_allclose(one_by_one, basis.transform(X), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(one_by_one, basis.transform(X), rtol=1e-8, atol=1e-12)
 
 
-def test_single_precision_stays_single(X):
-    basis = find_basis(X.astype(np.float32), 5, 2)
+def test_single_precision_stays_single(X, basis):
     assert basis.transform(X.astype(np.float32)).dtype == np.float32
 
 
-def test_rows_that_coincide_have_memberships_too():
+def test_rows_that_coincide_are_close_to_modes_too():
     X = np.ones((10, 3))
-    columns = find_basis(X, 3, 2).transform(X)
-    assert np.all(np.isfinite(columns))
-    np.testing.assert_allclose(columns[:, 3:6].sum(axis=1), 1.0)
+    basis = find_places(X, Basis(landmarks=find_landmarks(X), landmark_map=np.ones((1, 10))), 3)
+    columns = basis.transform(X)
+    np.testing.assert_array_equal(columns[:, 3:], 1.0)
 
 
 def test_the_same_rows_give_the_same_modes(X):
-    one, other = find_basis(X, 8, 2), find_basis(X.copy(), 8, 2)
+    one, other = (find_places(rows, Basis(), 8) for rows in (X, X.copy()))
     np.testing.assert_array_equal(one.transform(X), other.transform(X))
 
 
 def test_a_basis_of_maps_alone_has_no_places(X):
-    assert isinstance(find_basis(X, 0, 2), Basis)
-    assert find_basis(X, 0, 2).places is None
+    basis = Basis(maps=find_maps(X, 2), mean=X.mean(axis=0))
+    assert basis.places is None
+    assert basis.width(3) == 9

@@ -222,7 +222,8 @@ def test_no_array_of_features_by_features(anchor):
     n, d = 150, 1500
     X, _, triplets = planted(n, d, 300)
     options = {"anchor": anchor, "n_components": 4, "max_iter": 2, "random_state": 0}
-    MDaML(**options).fit(X[:, :10], triplets=triplets)  # compiles
+    small, _, answers = planted(n, 10, 300)
+    MDaML(**options).fit(small, triplets=answers)  # compiles
     tracemalloc.start()
     model = MDaML(**options).fit(X, triplets=triplets)
     peak = tracemalloc.get_traced_memory()[1]

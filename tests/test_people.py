@@ -444,3 +444,17 @@ def test_a_number_of_groups_is_used_in_any_case_and_warned_of():
         )
     assert not model.start_kept_
     assert model.gain_["high"] < 0.0
+
+
+@pytest.mark.parametrize("n_persons", [1, 2, 3, 4])
+def test_few_persons_are_no_reason_to_fail(n_persons):
+    X, T = np.random.default_rng(0).normal(size=(40, 3)), []
+    for seed in range(n_persons):
+        axes = np.diag(np.roll([1.0, 0.1, 0.1], seed))
+        T.append(make_triplets(X, n_triplets=120, components=axes, random_state=seed)[0])
+    who = np.repeat([f"p{k}" for k in range(n_persons)], 120)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Nothing was learned of single persons")
+        model = PersonalMetrics(Euclidean()).fit(X, triplets=np.concatenate(T), who=who)
+    assert model.n_kinds_ <= max(1, n_persons // 2)
+    assert len(mdaml.audit(Euclidean().fit(X), X, triplets=np.concatenate(T), who=who)) == n_persons

@@ -199,7 +199,7 @@ class Own(mdaml.GMML):
     ("change", "error", "message"),
     [
         (lambda m: m.set_params(prior=np.array([object()])), TypeError, "prior is a ndarray of dt"),
-        (lambda m: m.set_params(prior=np.array(["a"])), TypeError, "ndarray of dtype <U1"),
+        (lambda m: m.set_params(prior=np.array([["a"]])), TypeError, "ndarray of dtype <U1"),
         (lambda m: m.set_params(prior=np.ma.array([1.0])), TypeError, "MaskedArray"),
         (lambda m: m.set_params(prior={1: 2}), TypeError, "is a dict"),
         (lambda m: m.set_params(prior=np.longdouble(1)), TypeError, "longdouble"),

@@ -305,7 +305,7 @@ def is_refused_or_same(path, content, original):
     path.write_bytes(content)
     error = refusal(path)
     if error is None:
-        load(path).save(path)
+        load(path).save(path, compact=False)
         assert path.read_bytes() == original
         return False
     assert type(error) is ValueError

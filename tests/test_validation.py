@@ -139,7 +139,6 @@ BAD_LABELS = {
     "continuous": (X[:, 0], "class labels, got continuous values.*cut the values into classes"),
     "too few": (Y[:10], r"inconsistent numbers of samples: \[30, 10\]"),
     "none": ([], r"inconsistent numbers of samples: \[30, 0\]"),
-    "missing": (with_value(Y, np.nan), "y contains NaN"),
     "infinite": (with_value(Y, np.inf), "y contains infinity"),
     "two columns": (np.column_stack([Y, Y]), r"y must be one label per row.*\(30, 2\)"),
     "a number": (3, "y should be a 1d array"),

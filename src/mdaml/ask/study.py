@@ -70,8 +70,8 @@ def open_study(
         listed = "\n".join(f"- {line}" for line in found.lines)
         raise ValueError(
             f"{storage.name} holds another study, or this one has changed:\n{listed}\n"
-            "Nothing was changed. Pass --accept-changes to go on with these answers, --new-study "
-            "to begin a study in a file of its own, --study NAME to begin one beside it in this "
+            "Nothing was changed. To go on with these answers, pass --accept-changes. To begin "
+            "another study, pass --new-study for a file of its own, --study NAME for this "
             "database, or name another place by --answers."
         )
     with storage.write() as change:

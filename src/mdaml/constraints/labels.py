@@ -57,8 +57,8 @@ def sample_triplets(
     >>> sample_triplets([0, 0, 1, 1], 1, 2, random_state=0).shape
     (8, 3)
     """
-    classes = Classes.from_labels("sample_triplets", y)
     _check_partners(n_similar, n_dissimilar, pairing)
+    classes = Classes.from_labels("sample_triplets", y)
     rng = np.random.default_rng(random_state)
     return classes.random_triplets(n_similar, n_dissimilar, pairing, rng)
 
@@ -116,11 +116,11 @@ def neighbor_triplets(
            [2, 3, 1],
            [3, 2, 1]])
     """
-    classes = Classes.from_labels("neighbor_triplets", y)
+    _check_partners(n_similar, n_dissimilar, pairing)
     X = check_array(X, dtype=[np.float64, np.float32], input_name="X")
     if len(X) != len(np.asarray(y)):
         raise ValueError(f"X has {len(X)} rows, but y has {len(np.asarray(y))} labels.")
-    _check_partners(n_similar, n_dissimilar, pairing)
+    classes = Classes.from_labels("neighbor_triplets", y)
     if not 0.0 < recall <= 1.0:
         raise ValueError(f"recall must be above 0 and at most 1, got {recall!r}.")
     wanted = n_similar, n_dissimilar

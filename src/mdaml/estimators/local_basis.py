@@ -17,7 +17,6 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
 from mdaml.estimators.presets import PRESETS
-from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 from mdaml.kernels.products import rows_times
 from mdaml.solver.start import ANCHOR_SQ_DIST
 
@@ -181,6 +180,8 @@ class _Rounds:
 
     def choose(self, anchors: Sequence[float]) -> "_Choice":
         """Choose on held-out points between one linear map and places, and how to learn these."""
+        from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
+
         linear = _linear_anchor(self.model, self.X, self.said)
         with ignore_warnings(UserWarning):
             several = partial(choose_candidate, self.X, self.said)

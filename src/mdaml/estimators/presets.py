@@ -72,8 +72,6 @@ class Preset:
         How strongly the metric is kept near its start. Of several values, strongest first, the best
         is chosen on held-out points; the start stays if none leads it by more than chance. "by
         amount": 0.1, more with few comparisons, 10 for rows of unit length; or the start.
-    barrier : bool
-        Whether the anchor keeps directions of a metric of low rank from vanishing.
     floor : float
         Share of its weight that a comparison keeps whatever the modes, from 0 to 1.
     shrinkage : float or tuple of float
@@ -91,6 +89,8 @@ class Preset:
         Look for groups that the comparisons follow, and learn from these as from labels.
     measure : bool
         Measure on held-out points or samples what is gained.
+    barrier : bool
+        Whether the anchor keeps directions of a metric of low rank from vanishing.
 
     See Also
     --------

@@ -203,8 +203,11 @@ def _walk(
     start = _best_leader(score, SHARED._replace(pull=pull), [Size(1, pull)], units, weights)
     one = max(start, Size(1, pull), key=lambda size: float(score(size) @ weights))
     best = one
-    while best.n_kinds < most:
-        ahead = [Size(max(best.n_kinds, 1) + k, pull) for k in (1, 2)]
+    while ahead := [
+        Size(n, pull)
+        for n in range(max(best.n_kinds, 1) + 1, max(best.n_kinds, 1) + 3)
+        if n <= most
+    ]:
         if best == one and _best_leader(score, one, ahead, units, weights) == one:
             return start
         tests = [
@@ -215,7 +218,7 @@ def _walk(
         if not better:
             break
         best = better[0]
-    return best
+    return start if best == one else best
 
 
 def _best_leader(

@@ -107,6 +107,7 @@ def fit_kinds(
     those of kinds are pulled to.
     """
     n_persons = len(heard.persons)
+    n_kinds = min(n_kinds, n_persons)  # of some persons all answers may be held out
     one = _begin(center, np.ones((n_persons, 1)))
     one = improve(heard, center, one, _FIRST_ROUNDS if n_kinds > 1 else max_iter)
     if n_kinds == 1:

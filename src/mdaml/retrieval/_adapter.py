@@ -241,10 +241,12 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             Vectors of the new queries.
         documents : array-like of shape (n_documents, n_features)
             Vectors of the documents, which may have changed.
-        relevant, clicks, propensities : array-like
+        relevant, clicks : array-like
             As for ``fit``, of the new queries.
         ids : pair of sequences, default=None
             Names of the new queries and of the documents, if they are named.
+        propensities : array-like, default=None
+            As for ``fit``.
 
         Returns
         -------

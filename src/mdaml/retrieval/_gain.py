@@ -44,8 +44,8 @@ def warn_unimproved(held_out: Mapping[str, Any], kept: str) -> None:
             f"them beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). "
             "Likely causes: too few different queries with clicks, clicks that follow the position "
             "or are random, queries and documents of different encoders, or vectors that rank well "
-            "already; what was not shown cannot be judged by a log. Collect more queries, show two "
-            "neighbours of a list in random order on some visits, pass propensities= if the "
+            "already. A log cannot judge what was not shown. Collect more queries, or show two "
+            "neighbours of a list in random order on some visits. Pass propensities= if the "
             "position bias is known, or judged pairs as relevant=; anchor=0.1 learns without this "
             "test."
         )
