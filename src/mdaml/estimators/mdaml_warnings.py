@@ -183,12 +183,13 @@ def _some(
     X: FloatArray, supervision: Constraints
 ) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
     """Return rows, near and far pairs of them, and weights, of at most 20 000 comparisons."""
+    step = max(1, supervision.n_constraints // _N_CHECKED)
+    if step > 1:
+        supervision = supervision.select(np.arange(0, supervision.n_constraints, step))
     compared, weights = supervision.comparisons(), supervision.weights
     if len(supervision.pairs):  # which are no comparisons
         first = len(supervision.triplets)
         weights = np.delete(weights, slice(first, first + len(supervision.pairs)))
-    some = slice(None, None, max(1, len(compared) // _N_CHECKED))
-    compared, weights = compared[some], weights[some]
     if len(X) <= compared.size:
         return X, compared[:, :2].copy(), compared[:, 2:].copy(), weights
     named, places = np.unique(compared, return_inverse=True)  # map only those that are named
