@@ -173,3 +173,21 @@ def test_speeds_of_the_landing_page_are_those_of_the_records():
     large = json.loads((results / "gpu.json").read_text(encoding="utf-8"))["large"]
     assert (large["N"], large["d"], large["T"]) == (10**6, 128, 10**7)
     assert facts()[2].startswith(f"{large['fit_seconds']:.1f} seconds on a GPU")
+
+
+def test_figures_of_the_readme_are_those_of_the_landing_page():
+    """Which are those of the records: see above; and agreement with places is that of its study."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    accuracy, speed, seconds = (facts()[k] for k in range(3))
+    shown = re.search(r"on 24 data sets: ([\d.]+ %).*?([\d.]+ %).*?NCA ([\d.]+ %)", page)
+    assert list(shown.groups()) == re.findall(r"[\d.]+ %", accuracy)[:3]
+    assert f"{speed.split(' times')[0]} times sooner" in page
+    assert f"10^7 triplets in {seconds.split(' seconds')[0]} s on an H200" in page
+    agreement = defaultdict(list)
+    lines = (ROOT / "results" / "local.jsonl").read_text(encoding="utf-8").splitlines()
+    for record in map(json.loads, lines):
+        if record["study"] == "kinds" and record["case"][:2] == [10_000, 0.0]:
+            agreement[record["method"]].append(record["share"])
+    means = [100 * np.mean(agreement[name]) for name in ("LocalMDaML()", "MDaML()", "network")]
+    found = re.search(r"(\d+) % of new ones hold, with one map (\d+) %, .*? (\d+) %", page)
+    assert [f"{mean:.0f}" for mean in means] == list(found.groups())
