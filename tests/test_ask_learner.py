@@ -27,12 +27,12 @@ def site(tmp_path):
     made.close()
 
 
-def answer(site, n, person="ann", error=0.0, seed=0):
-    """Answer as somebody who looks at the first feature alone."""
+def answer(site, n, person="ann", error=0.0, seed=0, feature=0):
+    """Answer as somebody who looks at one feature alone."""
     rng, events = np.random.default_rng(seed), []
     for k in range(n):
         question = site.collector.submit(person, events).result()["questions"][0]
-        a, b, c = (site.items.X[site.items.rows[name]][0] for name in question["items"])
+        a, b, c = (site.items.X[site.items.rows[name]][feature] for name in question["items"])
         right = abs(a - b) < abs(a - c)
         choice = [1] if right != (rng.random() < error) else [2]
         event = {"id": f"{person} {seed} {k:03}", "question": question["id"], "seconds": 1.0}
@@ -442,6 +442,19 @@ def test_a_score_that_grows_by_chance_promises_no_gain(monkeypatch):
         columns = {"question": [f"q{n}" for n in range(60)]}
         held = Constraints(triplets=said, n_points=40, columns=columns)
         assert owner.describe_learning([(10, first)], Euclidean().fit(X), X, held)["gain"] == gain
+
+
+def test_kinds_of_people_are_counted_and_nobody_is_blamed_for_another_view(site):
+    for number in range(12):
+        answer(site, 50, f"p{number}", error=0.05, seed=number, feature=2 if number < 5 else 0)
+    Learner(site.storage, site.items).step()
+    report = site.storage.latest("report")["report"]
+    assert sorted(report["kinds"]) == [5, 7]
+    for person in report["persons"]:
+        size = 5 if person["who"] in {f"p{number}" for number in range(5)} else 7
+        assert person["remark"].startswith("agrees with kind"), person
+        assert person["remark"].endswith(f"{size} persons")
+        assert person["error"] < 0.2
 
 
 def test_who_answers_at_random_is_told_and_counts_less(site, tmp_path):

@@ -1,5 +1,6 @@
 """Who answers, and how often each person errs, for the owner's page."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,13 +22,15 @@ class Verdict(NamedTuple):
     chances: FloatArray  # (n,) probability of each comparison under the metric
     weights: FloatArray  # (n,) of the comparisons; those of one answer sum to one
     remark: str
+    kind: int | None = None  # of persons who answer alike, if there are several
+    error: float | None = None  # judged by that kind
 
 
 NO_VERDICT = Verdict(np.empty(0), np.empty(0), "")
 
 
 def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None = None) -> Row:
-    """Return the number of answers, and a row for each person."""
+    """Return the number of answers, a row for each person, and how many are of each kind."""
     by_person: dict[str, list[Row]] = {}
     for answer in answers:
         by_person.setdefault(answer["person"], []).append(answer)
@@ -37,7 +40,12 @@ def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None
         _describe_person(who, own, by_question, verdicts.get(who, NO_VERDICT))
         for who, own in by_person.items()
     ]
-    return {"n_answers": sum(a["outcome"] != "skip" for a in answers), "persons": persons}
+    kinds = Counter(verdict.kind for verdict in verdicts.values() if verdict.kind is not None)
+    return {
+        "n_answers": sum(a["outcome"] != "skip" for a in answers),
+        "persons": persons,
+        "kinds": [kinds[kind] for kind in sorted(kinds)],
+    }
 
 
 def _describe_person(
@@ -53,6 +61,10 @@ def _describe_person(
     caught = [a["choice"] == a["expected"] for a in decided if a["source"] == "catch"]
     times = [a["seconds"] for a in own if a["seconds"] is not None]
     sided = [a["choice"] == [1] for a in decided if a["form"] in ("triplet", "same")]
+    # By the kind of persons they are of: others who see it differently are no evidence.
+    error = verdict.error
+    if verdict.kind is None:
+        error = estimate_error(caught, [*agreed[True], *agreed[False]], verdict)
     return {
         "who": who,
         "answers": sum(a["outcome"] != "skip" for a in own),
@@ -63,7 +75,7 @@ def _describe_person(
         "same_again": _share(agreed[True]),
         "as_others": _share(agreed[False]),
         "catch": _share(caught),
-        "error": estimate_error(caught, [*agreed[True], *agreed[False]], verdict),
+        "error": error,
         "remark": verdict.remark,
     }
 
@@ -108,7 +120,7 @@ def judge(
 
     The sharpness of the metric is estimated from the better half of the persons, because the errors
     of the others would make it look blunt. Pairs give no probabilities: each person has their own
-    threshold.
+    threshold. Where there are kinds of persons, a metric of all says nothing of a single one.
     """
     decided = [a for a in answers if a["outcome"] == "answer"]
     supervision = to_constraints(decided, ids)
@@ -119,6 +131,12 @@ def judge(
     if all(a["form"] == "triplet" for a in decided) and supervision.n_constraints == len(decided):
         left = [a["choice"] == [1] for a in decided]
     frame = audit(model, X, constraints=supervision, training_rows=False, who="who", left=left)
+    if "kind" in frame:
+        columns = (frame[name] for name in ("who", "remark", "kind", "error"))
+        return {
+            who: Verdict(np.empty(0), np.empty(0), remark, int(kind), float(error))
+            for who, remark, kind, error in zip(*columns, strict=True)
+        }
     Y, T = model.transform(X), supervision.triplets
     who = supervision.columns["who"][: len(T)]
     margins = relative_margins(*(pair_sq_dists(Y, T[:, pair]) for pair in ([0, 1], [0, 2])))

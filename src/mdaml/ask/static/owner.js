@@ -128,6 +128,7 @@ function drawMap(report) {
 function show(report) {
   const learned = report.curve && report.curve.length ? report.curve[report.curve.length - 1] : null;
   const figures = [["Answers", report.n_answers], ["Persons", report.persons.length]];
+  if (report.kinds && report.kinds.length > 1) figures.push(["Kinds of people", report.kinds.join(" and ")]);
   if (learned) {
     figures.push(["Learned metric", percent(learned[1])], ["Euclid", percent(report.euclid[0])]);
     figures.push(["Held-out answers", report.n_held_out]);
