@@ -75,14 +75,10 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         Their names, sorted.
     n_kinds_, pull_ : int, and float or None
         The values used.
-    kind_of_person_ : array of shape (n_persons,)
-        The most probable kind. Kind 0 has the most persons.
-    kind_probabilities_ : array of shape (n_persons, n_kinds)
-        Of each person.
-    kinds_ : list of estimators
-        The metric of each kind: copies of ``metric_`` with other ``components_``.
-    kind_shares_ : array of shape (n_kinds,)
-        Share of the persons.
+    kind_of_person_, kind_probabilities_ : arrays of shape (n_persons,) and (n_persons, n_kinds)
+        The most probable kind of each person, and how probable each is. Kind 0 has most persons.
+    kinds_, kind_shares_ : list of estimators, and array of shape (n_kinds,)
+        The metric of each kind, a copy of ``metric_`` with other ``components_``; and its share.
     errors_ : array of shape (n_persons,)
         Estimated share of wrong answers of each person.
     kind_coefficients_, coefficients_ : arrays of shape (n_kinds, q) and (n_persons, q)
