@@ -99,7 +99,7 @@ def check_step(step: Any) -> None:
         raise refuse(step, "clip=True is not linear.")
 
 
-class _Column(NamedTuple):
+class _FoldedColumn(NamedTuple):
     """A cell of the table as it is, or a sum of features by column and place, and a number."""
 
     raw: str | None
@@ -107,18 +107,18 @@ class _Column(NamedTuple):
     offset: float
 
 
-def _add(parts: Sequence[_Column], scales: Sequence[float], offset: float) -> _Column:
+def _add(parts: Sequence[_FoldedColumn], scales: Sequence[float], offset: float) -> _FoldedColumn:
     """Return a weighted sum of columns, without what weighs nothing."""
     weights: dict[tuple[str, int], float] = {}
     for part, scale in zip(parts, scales, strict=True):
         offset += scale * part.offset
         for key, weight in part.weights.items() if scale else ():
             weights[key] = weights.get(key, 0.0) + scale * weight
-    return _Column(None, weights, float(offset))
+    return _FoldedColumn(None, weights, float(offset))
 
 
 @dataclass
-class _Table:
+class _FoldedTable:
     """What the steps so far say about the columns of a table."""
 
     names: list[str]
@@ -128,7 +128,7 @@ class _Table:
     unknown: str = "ignore"
 
     @singledispatchmethod
-    def follow(self, step: Any, columns: list[_Column]) -> list[_Column]:
+    def follow(self, step: Any, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         """Return the columns behind a step."""
         if not isinstance(step, LINEAR):
             raise refuse(step)
@@ -142,22 +142,22 @@ class _Table:
         return [_add(inner, row, b) for row, b in zip(matrix, offsets, strict=True)]
 
     @follow.register(Pipeline)
-    def _(self, step: Pipeline, columns: list[_Column]) -> list[_Column]:
+    def _(self, step: Pipeline, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         for _, part in step.steps:
             if part is not None and part != "passthrough":
                 columns = self.follow(part, columns)
         return columns
 
     @follow.register(FunctionTransformer)
-    def _(self, step: FunctionTransformer, columns: list[_Column]) -> list[_Column]:
+    def _(self, step: FunctionTransformer, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         if step.func is not None:
             raise refuse(step, "a function of your own is not known to be linear.")
         return columns
 
     @follow.register(ColumnTransformer)
-    def _(self, step: ColumnTransformer, columns: list[_Column]) -> list[_Column]:
+    def _(self, step: ColumnTransformer, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         names = list(getattr(step, "feature_names_in_", ()))
-        found = list[_Column]()
+        found = list[_FoldedColumn]()
         for name, part, chosen in step.transformers_:
             if isinstance(part, str) and part == "drop":
                 continue
@@ -171,13 +171,13 @@ class _Table:
         return found
 
     @follow.register(SimpleImputer)
-    def _(self, step: SimpleImputer, columns: list[_Column]) -> list[_Column]:
+    def _(self, step: SimpleImputer, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         check_is_fitted(step)
         if step.add_indicator:
             raise refuse(step, "add_indicator=True adds columns that no preparation has.")
         if to_text(step.missing_values):
             raise refuse(step, f"missing_values={step.missing_values!r} marks gaps in its own way.")
-        found = list[_Column]()
+        found = list[_FoldedColumn]()
         for column, value in zip(columns, step.statistics_.tolist(), strict=True):
             if not to_text(value):
                 continue  # the column was empty, and is left out
@@ -192,7 +192,7 @@ class _Table:
 
     @follow.register(OneHotEncoder)
     @follow.register(OrdinalEncoder)
-    def _(self, step: Any, columns: list[_Column]) -> list[_Column]:
+    def _(self, step: Any, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         check_is_fitted(step)
         if any(column.raw is None for column in columns):
             raise refuse(step, "it must come before steps that compute with its columns.")
@@ -200,7 +200,7 @@ class _Table:
         self.unknown = "error" if refuses else self.unknown
         base = [values[0] for values in step.categories_]
         at_base = _encode(step, base)
-        sums = [_Column(None, {}, float(b)) for b in at_base]
+        sums = [_FoldedColumn(None, {}, float(b)) for b in at_base]
         for place, (column, values) in enumerate(zip(columns, step.categories_, strict=True)):
             name = str(column.raw)
             self._list_categories(step, name, list(map(to_text, values.tolist())))
@@ -217,13 +217,13 @@ class _Table:
             ]
         return sums
 
-    def _as_number(self, column: _Column) -> _Column:
+    def _as_number(self, column: _FoldedColumn) -> _FoldedColumn:
         if column.raw is None:
             return column
         if column.raw in self.categories:
             raise TypeError(_TWICE.format(column.raw))
         self.numbers.add(column.raw)
-        return _Column(None, {(column.raw, _NUMBER): 1.0}, 0.0)
+        return _FoldedColumn(None, {(column.raw, _NUMBER): 1.0}, 0.0)
 
     def _list_categories(self, step: Any, name: str, known: list[str]) -> None:
         if name in self.numbers or self.categories.get(name, known) != known:
@@ -242,7 +242,7 @@ class _Table:
         if self.fills.setdefault(name, value) != value:
             raise refuse(step, f"column {name!r} is filled in two ways.")
 
-    def finish(self, columns: list[_Column], is_named: bool) -> tuple[Preparation, Affine]:
+    def finish(self, columns: list[_FoldedColumn], is_named: bool) -> tuple[Preparation, Affine]:
         """Return how the table is prepared, and the linear map behind."""
         columns = [self._as_number(column) for column in columns]
         if is_named:
@@ -290,8 +290,8 @@ def fold_columns(steps: Sequence[Any], names: Sequence[str] | None) -> tuple[Pre
     is_named = names is not None
     if names is None:
         names = [f"x{n}" for n in range(steps[0].n_features_in_)]
-    table = _Table(list(names))
-    columns = [_Column(name, {}, 0.0) for name in names]
+    table = _FoldedTable(list(names))
+    columns = [_FoldedColumn(name, {}, 0.0) for name in names]
     for step in steps:
         columns = table.follow(step, columns)
     return table.finish(columns, is_named)

@@ -178,7 +178,7 @@ class _Rounds:
         columns = rows_times(near, np.ascontiguousarray(conditioner.T))
         return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
 
-    def choose(self, anchors: Sequence[float]) -> "_Choice":
+    def choose(self, anchors: Sequence[float]) -> "_ChosenPlaces":
         """Choose on held-out points between one linear map and places, and how to learn these."""
         from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 
@@ -189,7 +189,7 @@ class _Rounds:
                 [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
             )
             if found is None:
-                return _Choice(self, None)
+                return _ChosenPlaces(self, None)
             taken, scores, gain = found
             numbers = [(0, 0, linear or 0.0, 1.0)]
             numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
@@ -208,7 +208,7 @@ class _Rounds:
             dict(zip(names, (*each, score, k == taken), strict=True))
             for k, (each, score) in enumerate(zip(numbers, scores, strict=True))
         )
-        return _Choice(best, anchor, tried, gain)
+        return _ChosenPlaces(best, anchor, tried, gain)
 
     def _map(self, anchor: float, said: Constraints) -> FloatArray:
         """Return where rows are after short rounds."""
@@ -229,7 +229,7 @@ class _Rounds:
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _ChosenPlaces:
     """Rounds to make with an anchor, or with None a linear map; and what was tried."""
 
     rounds: _Rounds

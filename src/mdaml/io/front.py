@@ -115,9 +115,9 @@ def torch_front(
     """Return the layers before a map, frozen."""
     layers = list[Exported]()
     if known is not None and (known.fills or known.categories):
-        from mdaml.io.torch_layers import Columns
+        from mdaml.io.torch_layers import TableColumns
 
-        layers.append(Columns(known, torch.tensor(known.fill_values().astype(precision))))
+        layers.append(TableColumns(known, torch.tensor(known.fill_values().astype(precision))))
     if not front:
         return layers
     from mdaml.io.torch_layers import RowNorm

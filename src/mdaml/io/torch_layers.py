@@ -9,7 +9,7 @@ from mdaml.io.places import PlacesMap
 from mdaml.io.preparation import Preparation
 
 
-class Columns(torch.nn.Module):
+class TableColumns(torch.nn.Module):
     """Make features of the columns of a table: fill empty cells, and tell categories apart.
 
     The input has one number for each cell, as :meth:`read` returns it.

@@ -50,7 +50,7 @@ SHARED = Size(0, None)
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class AnswerSpace:
     """Answers in the coordinates of a metric of all of them."""
 
     metric: Any
@@ -59,7 +59,9 @@ class Space:
     center: FloatArray  # (q,) the multiple of the metric that suits the answers
 
     @classmethod
-    def of(cls, metric: Any, samples: FloatArray, said: Constraints, persons: Persons) -> "Space":
+    def of(
+        cls, metric: Any, samples: FloatArray, said: Constraints, persons: Persons
+    ) -> "AnswerSpace":
         """Return coordinates for a fitted metric, and the features of answers."""
         Y, asked = metric._map(samples).astype(np.float64, copy=False), said.comparisons()
         coordinates = Coordinates.of(Y, asked)
@@ -81,10 +83,10 @@ class Space:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class KindsTrial:
     """One part: kinds learned from the rest, and margins of what is held out."""
 
-    space: Space
+    space: AnswerSpace
     features: FloatArray  # (n, q) of the held-out comparisons
     of: IntArray  # (n,) the place of their person in the space; one more for those who are new
     found: dict[int, Kinds] = field(default_factory=dict)
@@ -165,12 +167,12 @@ def fit_all(
     persons: Persons,
     size: Size,
     **options: int,
-) -> tuple[Space, Kinds, FloatArray, FloatArray]:
+) -> tuple[AnswerSpace, Kinds, FloatArray, FloatArray]:
     """Return kinds and persons of a chosen size: space, kinds, coefficients of persons, and draws.
 
     Of very many answers those of some persons give the kinds, and all persons are placed.
     """
-    space = Space.of(metric, samples, said, persons)
+    space = AnswerSpace.of(metric, samples, said, persons)
     few, known = some_persons(said, persons, _MOST_ANSWERS_OF_KINDS)
     some = space
     if few is not said:
@@ -250,16 +252,16 @@ def some_persons(said: Constraints, persons: Persons, most: int) -> tuple[Constr
 
 def _make_trial(
     part: Split, persons: Persons, learn: Callable[[Constraints], Any], samples: FloatArray
-) -> Trial:
+) -> KindsTrial:
     known, codes = np.unique(persons.codes[~part.is_out], return_inverse=True)
-    space = Space.of(
+    space = AnswerSpace.of(
         learn(part.learned), samples, part.learned, Persons(persons.names[known], codes)
     )
     Y = space.metric._map(samples).astype(np.float64, copy=False)
     places = np.full(len(persons), len(known))
     places[known] = np.arange(len(known))
     features = space.coordinates.features(Y, part.held_out.comparisons())
-    return Trial(space, features, places[persons.codes[part.is_out]])
+    return KindsTrial(space, features, places[persons.codes[part.is_out]])
 
 
 def warn_of_persons(gain: Gain | None, metric: Any, *, is_kept: bool) -> None:

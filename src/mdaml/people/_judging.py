@@ -9,7 +9,7 @@ from mdaml._validation import ignore_warnings
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.units import same_rows
-from mdaml.people._choice import Space, choose_size, some_persons
+from mdaml.people._choice import AnswerSpace, choose_size, some_persons
 from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
 
 _N_FOLDS = 3  # of persons
@@ -40,7 +40,7 @@ def find_views(metric: Any, X: ArrayLike, said: Constraints, persons: Persons) -
         size, _, _ = choose_size(said, persons, points, lambda _: metric, samples, ("auto", None))
     if size.n_kinds < 2:
         return None
-    space = Space.of(metric, samples, said, persons)
+    space = AnswerSpace.of(metric, samples, said, persons)
     whole = space.fit_kinds(size.n_kinds).without_empty(_FEWEST)
     if len(whole.shares) < 2:
         return None
@@ -67,7 +67,7 @@ def predict_by_own(
     ``answer`` numbers the answers: what one was turned into is held out together.
     """
     samples = np.asarray(X, dtype=np.float64)
-    space = Space.of(metric, samples, said, persons)
+    space = AnswerSpace.of(metric, samples, said, persons)
     features = space.coordinates.features(
         metric._map(samples).astype(np.float64, copy=False), said.comparisons()
     )
@@ -96,12 +96,12 @@ def _rename(persons: Persons, kept: BoolArray) -> Persons:
 
 
 def _learn_without(
-    space: Space, Y: FloatArray, said: Constraints, persons: Persons, n_kinds: int
+    space: AnswerSpace, Y: FloatArray, said: Constraints, persons: Persons, n_kinds: int
 ) -> FloatArray:
     """Return coefficients of kinds that some persons are of."""
     features = space.coordinates.features(Y, said.comparisons())
     heard = Heard.of(features, said.weights, persons)
-    few = Space(space.metric, space.coordinates, heard, space.center)
+    few = AnswerSpace(space.metric, space.coordinates, heard, space.center)
     return space.coordinates.cut(few.fit_kinds(n_kinds).coefficients)
 
 
