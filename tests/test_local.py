@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -372,3 +373,14 @@ def test_a_device_finds_the_same_places(data):
     there.fit(X, triplets=triplets)
     gap = abs(there.score_triplets(X, triplets) - here.score_triplets(X, triplets))
     assert gap < 0.02
+
+
+def test_scales_are_told_of_the_features_and_not_of_columns_made_of_them():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[::3] / 16.0, y[::3] % 2
+    said = sample_triplets(y, 2, 2, random_state=0)
+    LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(X, triplets=said)  # warns of nothing
+    X[:, 20] *= 1e4
+    X[:, 21:60] *= 1e-3
+    with pytest.warns(UserWarning, match="The features differ much in scale"):
+        LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(X, triplets=said)

@@ -30,14 +30,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 @contextmanager
-def ignore_warnings(category: type[Warning], module: str = "") -> Iterator[None]:
-    """Ignore warnings of a category, of modules whose names begin so, in all threads for a while.
+def ignore_warnings(category: type[Warning], module: str = "", message: str = "") -> Iterator[None]:
+    """Ignore warnings of a category, by how module and message begin, in all threads for a while.
 
     ``warnings.catch_warnings`` puts back what it found: where threads overlap, the last one to end
     would leave the filters of another. This takes away only what it added.
     """
     filters: Any = warnings.filters
-    entry = ("ignore", None, category, re.compile(module), 0)
+    entry = ("ignore", re.compile(message), category, re.compile(module), 0)
     filters.insert(0, entry)
     try:
         yield

@@ -15,6 +15,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
+from mdaml.estimators.mdaml_warnings import warn_of_scales
 from mdaml.estimators.posing import is_auto
 from mdaml.estimators.presets import PRESETS
 from mdaml.kernels.products import rows_times
@@ -159,7 +160,9 @@ class _Rounds:
         T = basis.conditioner(X.shape[1], size)
         columns = basis.transform(X, T)
         metric = _make_metric(self.model, columns, float(np.clip(anchor, *_SECOND)), **others)
-        metric._fit(columns, columns, said, persons)
+        warn_of_scales(X)  # and not of the columns, which are ours
+        with ignore_warnings(UserWarning, message="The features differ much in scale"):
+            metric._fit(columns, columns, said, persons)
         features = 0.0
         if self.n_places and self.model.n_components is None:
             learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
