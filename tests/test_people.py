@@ -458,3 +458,11 @@ def test_few_persons_are_no_reason_to_fail(n_persons):
         model = PersonalMetrics(Euclidean()).fit(X, triplets=np.concatenate(T), who=who)
     assert model.n_kinds_ <= max(1, n_persons // 2)
     assert len(mdaml.audit(Euclidean().fit(X), X, triplets=np.concatenate(T), who=who)) == n_persons
+
+
+def test_swapped_near_and_far_are_asked_about(crowd):
+    X, T, who, _ = crowd
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PersonalMetrics(Euclidean()).fit(X, triplets=T[:, [0, 2, 1]], who=who)
+    assert any("Are near and far swapped" in str(warning.message) for warning in caught)

@@ -17,6 +17,7 @@ from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
+from mdaml.estimators.mdaml_warnings import warn_of_swapped
 from mdaml.holdout.units import same_rows
 from mdaml.people._choice import (
     Chosen,
@@ -217,6 +218,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
             found = fit_all(shared, samples, said, persons, chosen.size, **options)
         self._keep(found, chosen)
+        warn_of_swapped(samples, said, None)  # the fits above are silent
         warn_of_persons(chosen.gain, shared, is_kept=self.start_kept_)
         return self
 
