@@ -106,7 +106,7 @@ def test_findings_on_the_page_are_those_of_the_records():
     assert re.findall(r"(\d\d\.\d) %", found[mean]) == means
     assert (best(images, grid), best(images, "MDaML (paper)"), best(images, OURS)) == (0, 0, 1)
     helped = sorted(gains[gains > 1])
-    assert (len(helped), int((gains.abs() < 0.8).sum())) == (3, 6)
+    assert (len(helped), int((gains.abs().round(6) <= 0.8).sum())) == (4, 5)
     assert f"by {helped[0]:.1f} to {helped[-1]:.1f} points" in found["self-weighting helps"]
     assert f"worse by {-gains.min():.1f} on {gains.idxmin()}" in found["self-weighting helps"]
     scores = [weak[1.0], results.mean.loc["segment", "EUCLID"], weak[10000.0]]
@@ -119,7 +119,7 @@ def test_findings_on_the_page_are_those_of_the_records():
     assert f"best at K = {many.idxmax():.0f}" in row
     cells = uci[list(RIVALS)] - published["mean"].reindex(columns=list(RIVALS))
     assert f"in {int((cells > 0).sum().sum())} of {int(cells.notna().sum().sum())} cells" in PAPER
-    assert (near(grid), near(OURS)) == (6, 9)
+    assert (near(grid), near(OURS)) == (5, 9)
 
 
 def test_the_gain_of_the_anchor_is_that_of_the_records():
