@@ -176,6 +176,59 @@ def test_modes_stay_after_the_first_chunk(data):
     np.testing.assert_allclose(model.places_, model.transform(centers))
 
 
+def in_chunks(sizes, **params):
+    """Return a model that learned chunk by chunk, and one of all at once; and their agreement."""
+    X, y = corners(sum(sizes), 0)
+    X_new, y_new = corners(300, 1)
+    unseen, model = sample_triplets(y_new, 5, 5, random_state=1), LocalMDaML(random_state=0)
+    model.set_params(**params)
+    for rows in np.split(np.arange(len(X)), np.cumsum(sizes)[:-1]):
+        model.partial_fit(X[rows], triplets=sample_triplets(y[rows], 2, 4, random_state=0))
+    once = clone(model).fit(X, triplets=sample_triplets(y, 2, 4, random_state=0))
+    return model, once, [each.score_triplets(X_new, unseen) for each in (model, once)]
+
+
+@pytest.mark.parametrize("sizes", [(240, 240), (160, 40, 160), (40, 440), (40, 40, 400)])
+def test_chunks_agree_as_much_as_one_fit_to_all(sizes):
+    # Which anchor is chosen depends on the order of rows, by up to 0.03 of agreement here.
+    model, once, (agreement, wanted) = in_chunks(sizes, anchor=2.5)
+    assert once.n_places_ > 0
+    assert model.n_places_ > 0  # of the first chunk, or of the first that was large enough
+    assert agreement > wanted - 0.03
+    assert model.n_samples_seen_ == sum(sizes)
+    assert model.n_comparisons_seen_ == once.n_comparisons_seen_
+    assert len(model.triplets_) == 8 * sizes[-1]
+
+
+def test_places_that_were_found_late_stay():
+    X, y = corners(480, 0)
+    model, found = LocalMDaML(random_state=0), []
+    for rows in np.split(np.arange(480), [40, 280]):
+        model.partial_fit(X[rows], triplets=sample_triplets(y[rows], 2, 4, random_state=0))
+        found.append(model.centers_)
+    assert len(found[0]) == 0
+    np.testing.assert_array_equal(found[1], found[2])
+    assert [each["is_chosen"] for each in model.tried_].count(True) == 1
+
+
+def test_what_a_chunk_is_like_does_not_change_what_was_learned_before(data):
+    X, _, triplets = data
+    model = LocalMDaML(n_places=12, n_maps=4, random_state=0).partial_fit(X, triplets=triplets)
+    before = model.score_triplets(X, triplets)
+    near = np.flatnonzero((X[:, 0] < 2.5) & (X[:, 1] < 2.5))[:20]  # one corner: a small spread
+    said = np.array([[near[0], near[1], k] for k in near[2:]])
+    for _ in range(3):
+        model.partial_fit(X[near], triplets=np.searchsorted(near, said))
+    assert model.score_triplets(X, triplets) > before - 0.01
+
+
+def test_a_first_chunk_of_few_rows_is_told_that_its_modes_stay():
+    X, y = corners(40, 0)
+    said = sample_triplets(y, 2, 4, random_state=0)
+    with pytest.warns(UserWarning, match="modes of its first chunk, which has only 40 rows"):
+        LocalMDaML(n_places=12, n_maps=0).partial_fit(X, triplets=said)
+
+
 def test_a_loaded_model_learns_from_another_chunk(tmp_path, data, local):
     local.save(tmp_path / "local.mdaml")
     again = mdaml.load(tmp_path / "local.mdaml")

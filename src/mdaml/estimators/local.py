@@ -13,7 +13,9 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.local_basis import Learned, basis_of, learn, learn_more, learned_attributes
+from mdaml.estimators.local_basis import basis_of, learned_attributes
+from mdaml.estimators.local_chunks import LocalStream, begin_stream, learn_more
+from mdaml.estimators.local_rounds import Learned, learn
 
 
 @show_choices
@@ -135,6 +137,7 @@ class LocalMDaML(WeakLearner):
     tried_: list[dict[str, Any]]
     front_matrix_: FloatArray | None
     front_offset_: FloatArray | None
+    _stream: LocalStream
 
     def __init__(
         self,
@@ -176,8 +179,9 @@ class LocalMDaML(WeakLearner):
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **given: Any) -> Self:
         """Update the model with a chunk of new samples and comparisons, without the old ones.
 
-        The first call is :meth:`fit`; the modes and their number then stay as they are, and the
-        metric on them is refined as by :meth:`MDaML.partial_fit`.
+        The first call is :meth:`fit`. Modes stay as they are after the first chunk that has some,
+        and the metric on them is refined as by :meth:`MDaML.partial_fit`. Without modes, "auto"
+        tries places again as comparisons come in, as often as the anchor is chosen anew.
 
         Parameters
         ----------
@@ -208,11 +212,12 @@ class LocalMDaML(WeakLearner):
             validate_data(self, X, skip_check_array=True, reset=False)
         samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
         if is_first:
-            self._fit(X, samples, said, None)
-            return self
-        learned = learn_more(self, self._before(samples), said, y)
-        self._keep(None, learned)
-        self._stream = learned.metric._stream
+            learned = learn(self, samples, said, None)
+            stream = begin_stream(samples, learned)
+        else:
+            learned, stream = learn_more(self, self._before(samples), said, y)
+        self._keep(X if is_first else None, learned)
+        self._stream = stream
         return self
 
     def memberships(self, X: ArrayLike) -> csr_array:
