@@ -122,9 +122,19 @@ def test_the_map_is_one_linear_map_and_a_place_for_each_mode(data):
 
 
 def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
-    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss", "to_onnx", "to_torch"):
+    for name in ("get_mahalanobis_matrix", "get_metric", "to_onnx", "to_torch"):
         with pytest.raises(TypeError, match=r"12 places and 2 maps\. Use "):
             getattr(local, name)()
+
+
+@pytest.mark.needs("faiss")
+def test_an_index_of_faiss_finds_the_neighbours_under_the_learned_distance(data, local):
+    X = data[0]
+    sq_dists, rows = local.to_faiss(X).search(local.embed(X[:9]), 4)
+    distances, wanted = local.neighbors(X, X[:9], k=4)
+    np.testing.assert_array_equal(rows, wanted)
+    np.testing.assert_allclose(sq_dists, distances**2, atol=1e-3)
+    assert local.to_faiss().ntotal == 0
 
 
 @pytest.mark.needs("onnxruntime", "torch")
@@ -312,6 +322,54 @@ def test_a_candidate_is_taken_if_it_leads_the_first_by_more_than_chance(data, no
     chosen, scores, gain = choose_candidate(X, said, [lambda _, Y=Y: Y for Y in spread])
     assert chosen == taken
     assert gain["after"] == pytest.approx(scores[taken])
+
+
+# Bad answers
+
+
+def bad_answers(data):
+    """Return answers that teach nothing: near and far swapped, coin flips, and 45 % wrong."""
+    triplets, rng = data[2], np.random.default_rng(3)
+    swapped = triplets[:, [0, 2, 1]]
+    coin, wrong = (
+        np.where(rng.random((len(triplets), 1)) < share, swapped, triplets) for share in (0.5, 0.45)
+    )
+    return {
+        "swapped": swapped,
+        "coin": coin,
+        "45 % wrong": wrong,
+        "repeated": np.tile(coin, (10, 1)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["swapped", "coin", "45 % wrong", "repeated"])
+def test_answers_that_teach_nothing_leave_the_start_bit_for_bit(data, kind):
+    with pytest.warns(UserWarning, match="Nothing was learned"):
+        model = LocalMDaML(random_state=0).fit(data[0], triplets=bad_answers(data)[kind])
+    assert model.start_kept_
+    np.testing.assert_array_equal(model.components_, np.eye(4))
+
+
+@pytest.mark.parametrize("params", [{}, {"n_places": 12, "n_maps": 0}])
+def test_it_is_asked_whether_near_and_far_are_swapped(data, params):
+    X = data[0]
+    corner = 2 * (X[:, 0] > 2.5) + (X[:, 1] > 2.5)
+    said = sample_triplets(corner, 2, 4, random_state=0)[:, [0, 2, 1]]
+    with pytest.warns(UserWarning, match="Are near and far swapped"):
+        LocalMDaML(random_state=0, **params).fit(X, triplets=said)
+
+
+@pytest.mark.parametrize("kind", ["repeated", "constant features", "rows of unit length"])
+def test_places_are_found_in_unusual_samples_too(data, kind):
+    X, _, triplets = data
+    if kind == "constant features":
+        X = np.hstack([X, np.full((len(X), 2), 7.0)])
+    if kind == "rows of unit length":
+        X = (X - 2.5) / np.linalg.norm(X - 2.5, axis=1, keepdims=True)
+    said = np.tile(triplets, (10, 1)) if kind == "repeated" else triplets
+    model = LocalMDaML(random_state=0).fit(X, triplets=said)
+    assert model.n_places_ > 0
+    assert model.score_triplets(X, triplets) > 0.9
 
 
 # With other parts of the package

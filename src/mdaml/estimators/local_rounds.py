@@ -15,7 +15,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
-from mdaml.estimators.mdaml_warnings import warn_of_scales
+from mdaml.estimators.mdaml_warnings import warn_of_scales, warn_of_swapped
 from mdaml.estimators.posing import is_auto
 from mdaml.estimators.presets import PRESETS
 from mdaml.kernels.products import rows_times
@@ -173,7 +173,8 @@ class _Rounds:
         columns = basis.transform(X, T)
         metric = make_metric(self.model, columns, second_anchor(anchor), **others)
         warn_of_scales(X)  # and not of the columns, which are ours
-        with ignore_warnings(UserWarning, message="The features differ much in scale"):
+        warn_of_swapped(X, said, None)
+        with ignore_warnings(UserWarning, message="The features differ much in scale|Only .* hold"):
             metric._fit(columns, columns, said, persons)
         features = 0.0
         if self.n_places and self.model.n_components is None:
