@@ -1,5 +1,6 @@
 """LocalMDaML: a place for every mode, on the metric of MDaML."""
 
+import json
 import pickle
 from dataclasses import replace
 
@@ -444,6 +445,31 @@ def test_the_command_line_fits_it(tmp_path, data):
     model = mdaml.load(out)
     assert model.n_places_ == 12
     assert model.score_triplets(wide, triplets) > 0.8
+
+
+@pytest.mark.needs("typer", "pandas")
+def test_the_command_line_says_why_items_are_near(tmp_path, data):
+    from typer.testing import CliRunner
+
+    from mdaml.cli import build_app
+
+    X, _, triplets = data
+    model = LocalMDaML(n_places=12, n_maps=0, random_state=0).fit(X, triplets=triplets)
+    items, path = str(tmp_path / "items.csv"), str(tmp_path / "model.mdaml")
+    np.savetxt(items, X, delimiter=",", header="a,b,c,d", comments="")
+    model.save(path)
+    arguments = ["neighbors", path, items, "--query", "0", "-k", "240", "--why"]
+    shown = CliRunner().invoke(build_app(), [*arguments, "--json"])
+    assert shown.exit_code == 0, shown.output
+    near = json.loads(shown.stdout)["queries"][0]["neighbors"]
+    far = near[-1]
+    shares = explain_distance(model, X[0], X[far["row"]])["share"]
+    assert far["why"][0]["share"] == pytest.approx(shares.max())
+    assert far["why"][0]["part"] == shares.idxmax()
+    assert any(each["part"].startswith("mode ") for each in far["why"])
+    text = CliRunner().invoke(build_app(), arguments).output.splitlines()
+    assert text[0].endswith("Euclidean rank\twhy")
+    assert f"{far['why'][0]['part']} {far['why'][0]['share']:.0%}" in text[-1]
 
 
 @pytest.mark.needs("matplotlib")
