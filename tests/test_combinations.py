@@ -135,6 +135,7 @@ def force_blocks(monkeypatch):
     """Let a limit of one byte stand for one under which only blocks fit."""
     for home in ("mdaml.stores.choice", "mdaml.distributed"):
         monkeypatch.setattr(f"{home}.must_spare", lambda limit, *_: limit == 1)
+    monkeypatch.setattr("mdaml.estimators.local_rounds.current_limit", lambda: None)
 
 
 def limit_of(place):

@@ -325,6 +325,12 @@ def test_a_candidate_is_taken_if_it_leads_the_first_by_more_than_chance(data, no
     assert gain["after"] == pytest.approx(scores[taken])
 
 
+def test_places_that_exceed_the_limit_of_memory_are_refused_before_any_work(data, monkeypatch):
+    monkeypatch.setattr("mdaml.estimators.local_rounds.find_landmarks", None)
+    with mdaml.limit_memory(100_000), pytest.raises(ValueError, match="12 places and 0 maps need"):
+        LocalMDaML(n_places=12, n_maps=0).fit(data[0], triplets=data[2])
+
+
 # Bad answers
 
 

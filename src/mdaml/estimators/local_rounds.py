@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from mdaml._memory import current_limit
 from mdaml._typing import FloatArray
 from mdaml._validation import check_integer, check_number, ignore_warnings
-from mdaml.basis import Basis, Gates, find_landmarks, find_maps, find_places, mean_sq_dist
+from mdaml.basis import (
+    N_LANDMARKS,
+    Basis,
+    Gates,
+    find_landmarks,
+    find_maps,
+    find_places,
+    mean_sq_dist,
+)
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
@@ -139,6 +148,7 @@ class _Rounds:
         cls, model: Any, X: FloatArray, said: Constraints, n_places: int | None, n_maps: int
     ) -> "_Rounds":
         n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
+        _check_memory(X, n_places, n_maps)
         if said.n_constraints > _MOST_COMPARISONS:
             order = np.random.RandomState(0).permutation(said.n_constraints)
             said = said.select(np.sort(order[:_MOST_COMPARISONS]))
@@ -294,6 +304,22 @@ def _fit_quietly(metric: MDaML, columns: FloatArray, said: Supervision) -> MDaML
     with ignore_warnings(UserWarning):
         metric._fit(columns, columns, said, None)
     return metric
+
+
+def _check_memory(X: FloatArray, n_places: int, n_maps: int) -> None:
+    """Refuse columns that exceed the limit of memory, before any work."""
+    limit, (n, d) = current_limit(), X.shape
+    second = n * (n_places + n_maps * d) * X.itemsize
+    # Closeness to landmarks in single precision, and the same conditioned.
+    first = 2 * 4 * min(n, N_LANDMARKS) * min(n, 3 * _MOST_COMPARISONS)
+    if limit is None or first + second <= limit:
+        return
+    raise ValueError(
+        f"limit_memory allows {limit / 1e6:.0f} MB beyond X and the comparisons, but {n_places} "
+        f"places and {n_maps} maps need {second / 1e6:.0f} MB for their columns and "
+        f"{first / 1e6:.0f} MB for landmarks. Raise the limit, pass fewer samples or a smaller "
+        "n_places, or fit MDaML. partial_fit takes samples in chunks."
+    )
 
 
 def _check_numbers(model: Any, n: int) -> tuple[int | None, int]:
