@@ -29,7 +29,7 @@ from _record import resume, table
 from kinds import GROUPS, load, nearest_three, share_that_holds
 from people import data_file, make_task
 from sklearn.preprocessing import StandardScaler
-from study import HERE, seed_of, split
+from study import DATASETS, HERE, seed_of, split
 
 from mdaml import GMML, KISSME, Euclidean, LocalMDaML, MDaML
 from mdaml.constraints import sample_triplets
@@ -43,7 +43,6 @@ PARTS["not looked at"] = [name for name in GROUPS if name not in PARTS["looked a
 CASES = [(10_000, 0.0), (1500, 0.0), (40_000, 0.0), (10_000, 0.2), (1500, 0.2), (40_000, 0.2)]
 N_SPLITS = 2
 PEOPLE = {"food": 4, "material": 4, "zappos": 4, "faces36": 1}
-LABELS = ["vehicle", "letter", "balance", "segment", "sonar", "vowel", "spambase", "german"]
 OURS, LINEAR, NETWORK = "LocalMDaML()", "MDaML()", "network"
 SCORES = {"share": "agreement", "groups": "3-NN groups", "kinds": "3-NN kinds"}
 
@@ -197,7 +196,7 @@ def all_jobs():
         for dataset in filter(data_file, PEOPLE):
             for number, method in itertools.product(range(PEOPLE[dataset]), methods):
                 yield job("people", dataset, [number], method)
-    for dataset, method in itertools.product(LABELS, (LINEAR, OURS)):
+    for dataset, method in itertools.product(DATASETS, (LINEAR, OURS)):
         yield job("labels", dataset, [0], method)
 
 
@@ -251,13 +250,17 @@ def people_table(records):
 
 def labels_table(records):
     """Return the accuracy of 3-NN by set, and the mean."""
-    rows = []
+    scores = {}
     for method in (LINEAR, OURS):
         own = {r["dataset"]: r for r in chosen(records, study="labels", method=method)}
-        cells = [f"{100 * own[name]['classes']:.1f}" if name in own else "" for name in LABELS]
-        mean = np.mean([r["classes"] for r in own.values()]) if own else np.nan
-        rows.append([method, *cells, f"{100 * mean:.2f}"])
-    return table(["method", *LABELS, "mean"], rows)
+        scores[method] = [
+            100 * own[name]["classes"] if name in own else np.nan for name in DATASETS
+        ]
+    rows = [
+        [name, *(f"{found[n]:.1f}" for found in scores.values())] for n, name in enumerate(DATASETS)
+    ]
+    rows.append(["mean", *(f"{np.mean(found):.2f}" for found in scores.values())])
+    return table(["set", *scores], rows)
 
 
 def chosen_table(records):

@@ -542,7 +542,7 @@ OTHERS = {
     "mdaml.cli.search._choose_grids": "candidates for MetricSearchCV",
     "mdaml.constraints.forms.layout.choose_layout": "reads a table",
     "mdaml.estimators.chunks.choose": "keeps a choice, or calls that of the anchor anew",
-    "mdaml.estimators.local_basis.choose": "calls that of the places",
+    "mdaml.estimators.local_rounds.choose": "calls that of the places",
     "mdaml.estimators.mdaml_cv._choose": "called by the search of MDaMLCV",
     "mdaml.estimators.posing.choose": "calls that of the anchor or of the shrinkage",
     "mdaml.estimators.posing.choose_row": "the row of the table of presets, by what was passed",

@@ -12,7 +12,7 @@ from suite.models import make_mdaml
 from suite.needs import is_there
 
 import mdaml.distributed
-from mdaml import MDaML, MDaMLCV
+from mdaml import LocalMDaML, MDaML, MDaMLCV
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.estimators import mdaml_cv
 from mdaml.holdout import anchor
@@ -135,6 +135,7 @@ def force_blocks(monkeypatch):
     """Let a limit of one byte stand for one under which only blocks fit."""
     for home in ("mdaml.stores.choice", "mdaml.distributed"):
         monkeypatch.setattr(f"{home}.must_spare", lambda limit, *_: limit == 1)
+    monkeypatch.setattr("mdaml.estimators.local_rounds.current_limit", lambda: None)
 
 
 def limit_of(place):
@@ -262,3 +263,37 @@ def test_a_grid_search_anywhere_is_the_one_in_memory(place, rank, said):
     assert len(found.components_) == (rank or X.shape[1])
     assert found.best_score_ == pytest.approx(wanted.best_score_, abs=0.05)
     assert found.components_.shape == wanted.components_.shape
+
+
+# Places for modes
+
+BY_PERSONS = {"triplets": TRIPLETS, "who": np.arange(len(TRIPLETS)) % 3}
+
+
+@cache
+def distances_with_places(place, said, rank):
+    """Return distances under a metric with places for modes."""
+    model = LocalMDaML(n_places=8, n_maps=0, n_components=rank, max_iter=1, random_state=0)
+    model.set_params(**PLACES[place])
+    with limit_of(place):
+        model.fit(X, **BY_PERSONS if said == "persons" else SUPERVISION[said])
+    assert model.n_places_ == 8
+    assert len(model.components_) == (rank or 7 + X.shape[1])
+    return model.pair_distance(X[: N // 2], X[N // 2 :])
+
+
+@pytest.mark.usefixtures("force_blocks")
+@pytest.mark.parametrize("place", places("blocks", "device"))
+@every_rank
+@pytest.mark.parametrize("said", [*SUPERVISION, "persons"])
+def test_places_for_modes_anywhere_are_those_in_memory(place, rank, said):
+    wanted = distances_with_places("memory", said, rank)
+    # Modes are found in single precision everywhere.
+    gap = np.abs(distances_with_places(place, said, rank) - wanted).max()
+    assert gap <= 0.01 * wanted.max()
+
+
+@pytest.mark.needs("distributed")
+def test_places_for_modes_are_refused_on_a_cluster_before_any_work():
+    with pytest.raises(TypeError, match="Other methods are fitted in one memory"):
+        mdaml.distributed.fit(LocalMDaML(), X, **SUPERVISION["triplets"])

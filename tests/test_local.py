@@ -1,5 +1,6 @@
 """LocalMDaML: a place for every mode, on the metric of MDaML."""
 
+import json
 import pickle
 from dataclasses import replace
 
@@ -122,9 +123,19 @@ def test_the_map_is_one_linear_map_and_a_place_for_each_mode(data):
 
 
 def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):
-    for name in ("get_mahalanobis_matrix", "get_metric", "to_faiss", "to_onnx", "to_torch"):
+    for name in ("get_mahalanobis_matrix", "get_metric", "to_onnx", "to_torch"):
         with pytest.raises(TypeError, match=r"12 places and 2 maps\. Use "):
             getattr(local, name)()
+
+
+@pytest.mark.needs("faiss")
+def test_an_index_of_faiss_finds_the_neighbours_under_the_learned_distance(data, local):
+    X = data[0]
+    sq_dists, rows = local.to_faiss(X).search(local.embed(X[:9]), 4)
+    distances, wanted = local.neighbors(X, X[:9], k=4)
+    np.testing.assert_array_equal(rows, wanted)
+    np.testing.assert_allclose(sq_dists, distances**2, atol=1e-3)
+    assert local.to_faiss().ntotal == 0
 
 
 @pytest.mark.needs("onnxruntime", "torch")
@@ -174,6 +185,59 @@ def test_modes_stay_after_the_first_chunk(data):
     assert model.n_samples_seen_ == 480
     assert np.abs(model.components_ - before).max() > 0.0
     np.testing.assert_allclose(model.places_, model.transform(centers))
+
+
+def in_chunks(sizes, **params):
+    """Return a model that learned chunk by chunk, and one of all at once; and their agreement."""
+    X, y = corners(sum(sizes), 0)
+    X_new, y_new = corners(300, 1)
+    unseen, model = sample_triplets(y_new, 5, 5, random_state=1), LocalMDaML(random_state=0)
+    model.set_params(**params)
+    for rows in np.split(np.arange(len(X)), np.cumsum(sizes)[:-1]):
+        model.partial_fit(X[rows], triplets=sample_triplets(y[rows], 2, 4, random_state=0))
+    once = clone(model).fit(X, triplets=sample_triplets(y, 2, 4, random_state=0))
+    return model, once, [each.score_triplets(X_new, unseen) for each in (model, once)]
+
+
+@pytest.mark.parametrize("sizes", [(240, 240), (160, 40, 160), (40, 440), (40, 40, 400)])
+def test_chunks_agree_as_much_as_one_fit_to_all(sizes):
+    # Which anchor is chosen depends on the order of rows, by up to 0.03 of agreement here.
+    model, once, (agreement, wanted) = in_chunks(sizes, anchor=2.5)
+    assert once.n_places_ > 0
+    assert model.n_places_ > 0  # of the first chunk, or of the first that was large enough
+    assert agreement > wanted - 0.03
+    assert model.n_samples_seen_ == sum(sizes)
+    assert model.n_comparisons_seen_ == once.n_comparisons_seen_
+    assert len(model.triplets_) == 8 * sizes[-1]
+
+
+def test_places_that_were_found_late_stay():
+    X, y = corners(480, 0)
+    model, found = LocalMDaML(random_state=0), []
+    for rows in np.split(np.arange(480), [40, 280]):
+        model.partial_fit(X[rows], triplets=sample_triplets(y[rows], 2, 4, random_state=0))
+        found.append(model.centers_)
+    assert len(found[0]) == 0
+    np.testing.assert_array_equal(found[1], found[2])
+    assert [each["is_chosen"] for each in model.tried_].count(True) == 1
+
+
+def test_what_a_chunk_is_like_does_not_change_what_was_learned_before(data):
+    X, _, triplets = data
+    model = LocalMDaML(n_places=12, n_maps=4, random_state=0).partial_fit(X, triplets=triplets)
+    before = model.score_triplets(X, triplets)
+    near = np.flatnonzero((X[:, 0] < 2.5) & (X[:, 1] < 2.5))[:20]  # one corner: a small spread
+    said = np.array([[near[0], near[1], k] for k in near[2:]])
+    for _ in range(3):
+        model.partial_fit(X[near], triplets=np.searchsorted(near, said))
+    assert model.score_triplets(X, triplets) > before - 0.01
+
+
+def test_a_first_chunk_of_few_rows_is_told_that_its_modes_stay():
+    X, y = corners(40, 0)
+    said = sample_triplets(y, 2, 4, random_state=0)
+    with pytest.warns(UserWarning, match="modes of its first chunk, which has only 40 rows"):
+        LocalMDaML(n_places=12, n_maps=0).partial_fit(X, triplets=said)
 
 
 def test_a_loaded_model_learns_from_another_chunk(tmp_path, data, local):
@@ -261,6 +325,60 @@ def test_a_candidate_is_taken_if_it_leads_the_first_by_more_than_chance(data, no
     assert gain["after"] == pytest.approx(scores[taken])
 
 
+def test_places_that_exceed_the_limit_of_memory_are_refused_before_any_work(data, monkeypatch):
+    monkeypatch.setattr("mdaml.estimators.local_rounds.find_landmarks", None)
+    with mdaml.limit_memory(100_000), pytest.raises(ValueError, match="12 places and 0 maps need"):
+        LocalMDaML(n_places=12, n_maps=0).fit(data[0], triplets=data[2])
+
+
+# Bad answers
+
+
+def bad_answers(data):
+    """Return answers that teach nothing: near and far swapped, coin flips, and 45 % wrong."""
+    triplets, rng = data[2], np.random.default_rng(3)
+    swapped = triplets[:, [0, 2, 1]]
+    coin, wrong = (
+        np.where(rng.random((len(triplets), 1)) < share, swapped, triplets) for share in (0.5, 0.45)
+    )
+    return {
+        "swapped": swapped,
+        "coin": coin,
+        "45 % wrong": wrong,
+        "repeated": np.tile(coin, (10, 1)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["swapped", "coin", "45 % wrong", "repeated"])
+def test_answers_that_teach_nothing_leave_the_start_bit_for_bit(data, kind):
+    with pytest.warns(UserWarning, match="Nothing was learned"):
+        model = LocalMDaML(random_state=0).fit(data[0], triplets=bad_answers(data)[kind])
+    assert model.start_kept_
+    np.testing.assert_array_equal(model.components_, np.eye(4))
+
+
+@pytest.mark.parametrize("params", [{}, {"n_places": 12, "n_maps": 0}])
+def test_it_is_asked_whether_near_and_far_are_swapped(data, params):
+    X = data[0]
+    corner = 2 * (X[:, 0] > 2.5) + (X[:, 1] > 2.5)
+    said = sample_triplets(corner, 2, 4, random_state=0)[:, [0, 2, 1]]
+    with pytest.warns(UserWarning, match="Are near and far swapped"):
+        LocalMDaML(random_state=0, **params).fit(X, triplets=said)
+
+
+@pytest.mark.parametrize("kind", ["repeated", "constant features", "rows of unit length"])
+def test_places_are_found_in_unusual_samples_too(data, kind):
+    X, _, triplets = data
+    if kind == "constant features":
+        X = np.hstack([X, np.full((len(X), 2), 7.0)])
+    if kind == "rows of unit length":
+        X = (X - 2.5) / np.linalg.norm(X - 2.5, axis=1, keepdims=True)
+    said = np.tile(triplets, (10, 1)) if kind == "repeated" else triplets
+    model = LocalMDaML(random_state=0).fit(X, triplets=said)
+    assert model.n_places_ > 0
+    assert model.score_triplets(X, triplets) > 0.9
+
+
 # With other parts of the package
 
 
@@ -333,6 +451,31 @@ def test_the_command_line_fits_it(tmp_path, data):
     model = mdaml.load(out)
     assert model.n_places_ == 12
     assert model.score_triplets(wide, triplets) > 0.8
+
+
+@pytest.mark.needs("typer", "pandas")
+def test_the_command_line_says_why_items_are_near(tmp_path, data):
+    from typer.testing import CliRunner
+
+    from mdaml.cli import build_app
+
+    X, _, triplets = data
+    model = LocalMDaML(n_places=12, n_maps=0, random_state=0).fit(X, triplets=triplets)
+    items, path = str(tmp_path / "items.csv"), str(tmp_path / "model.mdaml")
+    np.savetxt(items, X, delimiter=",", header="a,b,c,d", comments="")
+    model.save(path)
+    arguments = ["neighbors", path, items, "--query", "0", "-k", "240", "--why"]
+    shown = CliRunner().invoke(build_app(), [*arguments, "--json"])
+    assert shown.exit_code == 0, shown.output
+    near = json.loads(shown.stdout)["queries"][0]["neighbors"]
+    far = near[-1]
+    shares = explain_distance(model, X[0], X[far["row"]])["share"]
+    assert far["why"][0]["share"] == pytest.approx(shares.max())
+    assert far["why"][0]["part"] == shares.idxmax()
+    assert any(each["part"].startswith("mode ") for each in far["why"])
+    text = CliRunner().invoke(build_app(), arguments).output.splitlines()
+    assert text[0].endswith("Euclidean rank\twhy")
+    assert f"{far['why'][0]['part']} {far['why'][0]['share']:.0%}" in text[-1]
 
 
 @pytest.mark.needs("matplotlib")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -18,7 +18,8 @@ from mdaml.io.tables import slice_rows
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-Neighbor: TypeAlias = dict[str, str | float]  # of a query, for the document
+Neighbor: TypeAlias = dict[str, Any]  # of a query, for the document
+_N_REASONS = 3  # features and modes that are named
 _DISTANCES = 1 << 25  # held at a time
 
 
@@ -40,6 +41,10 @@ def neighbors(
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many neighbours.")] = 10,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="Name the features and modes that make most of each distance."),
+    ] = False,
     id_column: options.Id = None,
     drop: options.Drop = None,
     duplicates: options.Duplicates = "error",
@@ -54,6 +59,7 @@ def neighbors(
             raise CommandError("Choose what to look for: --query ID, or --queries FILE.")
         estimator, known = load_model(model)
         columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
+        own: Sequence[int | None]
         with screen.show_progress("searching"):
             table = read_data(data, columns)
             check_width(estimator, model, table)
@@ -61,12 +67,16 @@ def neighbors(
                 sought = read_data(queries, columns)
                 check_width(estimator, model, sought)
                 names = [sought.get_name(row) for row in range(len(sought.X))]
-                found = list(_search(estimator, table, sought.X, [None] * len(names), k))
+                vectors, own = sought.X, [None] * len(names)
             else:
                 names = (query or []) if queries is None else _read_names(queries)
                 with screen.collect_warnings(), convert_errors():
-                    own = table.find_rows(names)
-                found = list(_search(estimator, table, table.X[own], own, k))
+                    rows = table.find_rows(names)
+                vectors, own = table.X[rows], rows
+            found = list(_search(estimator, table, vectors, own, k))
+            if why:
+                with convert_errors():
+                    _explain(estimator, table, vectors, found)
         _print_found(names, found, screen)
         screen.document |= {
             "command": "neighbors",
@@ -133,12 +143,31 @@ def _find_nearest(
     ]
 
 
+def _explain(
+    model: "BaseEstimator", table: Table, queries: FloatArray, found: list[list[Neighbor]]
+) -> None:
+    """Add to each neighbour what makes most of its distance to the query, largest first."""
+    from mdaml.inspection import explain_distance
+
+    for query, near in zip(queries, found, strict=True):
+        for item in near:
+            shares = explain_distance(model, query, table.X[item["row"]])["share"]
+            largest = shares.sort_values(ascending=False, kind="stable")[:_N_REASONS]
+            item["why"] = [
+                {"part": str(part), "share": float(share)}
+                for part, share in largest.items()
+                if share > 0.0
+            ]
+
+
 def _print_found(names: list[str], found: list[list[Neighbor]], screen: Screen) -> None:
     """Print a table for each query; into a pipe one for all, to be read by programs."""
-    columns = ("rank", "id", "distance", "Euclidean rank")
+    columns = ["rank", "id", "distance", "Euclidean rank"]
+    if any("why" in item for near in found for item in near):
+        columns.append("why")
     tables = [
         [
-            [rank, item["id"], f"{item['distance']:#.6g}", item["euclidean_rank"]]
+            [rank, item["id"], f"{item['distance']:#.6g}", item["euclidean_rank"], *_reasons(item)]
             for rank, item in enumerate(near, 1)
         ]
         for near in found
@@ -150,3 +179,9 @@ def _print_found(names: list[str], found: list[list[Neighbor]], screen: Screen) 
     else:
         joined = [[name, *row] for name, rows in named for row in rows]
         screen.print_table("", ("query", *columns), joined)
+
+
+def _reasons(item: Neighbor) -> list[str]:
+    if "why" not in item:
+        return []
+    return [", ".join(f"{each['part']} {each['share']:.0%}" for each in item["why"])]

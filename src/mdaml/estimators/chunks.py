@@ -58,10 +58,15 @@ class Reservoir:
     def joined(self, X: FloatArray, supervision: Constraints) -> tuple[FloatArray, Constraints]:
         """Return rows and comparisons of a chunk, and behind them those of the sample."""
         rows, every, weights = self._joined(X, supervision)
+        return rows, replace(self, rows=rows, comparisons=every, weights=weights).constraints()
+
+    def constraints(self) -> Constraints:
+        """Return the comparisons of the sample, about its rows."""
+        every, weights, n = self.comparisons, self.weights, len(self.rows)
         if np.array_equal(every[:, 0], every[:, 2]) and np.all(weights == weights[0]):
             # Triplets of equal weight are faster.
-            return rows, Constraints.of_triplets(every[:, [0, 1, 3]], len(rows))
-        return rows, Constraints.of_quadruplets(every, weights, len(rows))
+            return Constraints.of_triplets(every[:, [0, 1, 3]], n)
+        return Constraints.of_quadruplets(every, weights, n)
 
     def updated(
         self, X: FloatArray, supervision: Constraints, rng: np.random.Generator
@@ -142,8 +147,7 @@ class Past:
         By the comparisons at hand, never by a chunk alone: one that says little would make a model
         forget. Of a model from a file only the metric is at hand, until as much has come again.
         """
-        due = 0.0 if n_seen <= _FEW and not self.n_lost else _ANEW * self.choice.n_comparisons
-        due = max(due, 2.0 * self.n_lost)
+        due = due_at(n_seen, self.choice.n_comparisons, self.n_lost)
         if not spec.anchors or n_seen < due:
             return self._held(self.choice.apply(spec)), self.choice
         spec, gain = choose_anchor(spec, store, supervision)
@@ -182,6 +186,14 @@ class Past:
             )
 
 
+def due_at(n_seen: int, n_chosen: int, n_lost: int) -> float:
+    """Return the number of comparisons seen at which a choice is made anew.
+
+    ``n_chosen`` had been seen when it was last made, ``n_lost`` before there was a sample.
+    """
+    return max(0.0 if n_seen <= _FEW and not n_lost else _ANEW * n_chosen, 2.0 * n_lost)
+
+
 def past_of(model: BaseEstimator) -> Past:
     """Return what a fitted model knows; of one that was loaded, what its file held."""
     for name in ("n_samples_seen_", "n_comparisons_seen_"):
@@ -218,10 +230,21 @@ def learn_chunk(model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, given: 
     samples, supervision = check_supervision(model, EVERY_FORM, X, y, **given)
     if past is None:
         model._fit(X, samples, supervision)
-        comparisons = comparisons_of(model, len(samples))
-        past = replace(past_of(model), n_lost=0)
-    else:
-        past, comparisons = _refine(model, samples, supervision, past)
+        begin_sample(model, samples)
+        return
+    past, comparisons = _refine(model, samples, supervision, past)
+    _keep_sample(model, samples, comparisons, past)
+
+
+def begin_sample(model: BaseEstimator, samples: FloatArray) -> None:
+    """Let a model that was fitted to a first chunk keep a sample of its comparisons."""
+    comparisons = comparisons_of(model, len(samples))
+    _keep_sample(model, samples, comparisons, replace(past_of(model), n_lost=0))
+
+
+def _keep_sample(
+    model: BaseEstimator, samples: FloatArray, comparisons: Constraints, past: Past
+) -> None:
     seed = check_random_state(model.random_state).randint(2**31 - 1)
     draws = np.random.default_rng([seed, model.n_comparisons_seen_])  # not the same every time
     reservoir = past.reservoir.updated(samples, comparisons, draws)

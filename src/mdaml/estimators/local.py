@@ -1,23 +1,24 @@
 """A metric with a place for every mode."""
 
-import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._choosing import show_choices
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
-from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.local_basis import Learned, basis_of, learn, learn_more, learned_attributes
+from mdaml.estimators.local_basis import basis_of, learned_attributes
+from mdaml.estimators.local_chunks import LocalStream, begin_stream, learn_more
+from mdaml.estimators.local_handover import LocalHandover
+from mdaml.estimators.local_rounds import Learned, learn
 
 
 @show_choices
-class LocalMDaML(WeakLearner):
+class LocalMDaML(LocalHandover):
     r"""Learn a distance from comparisons or labels, with a place for every mode.
 
     One linear map cannot bring the kinds of a class together and leave the rest alone. Here samples
@@ -123,18 +124,13 @@ class LocalMDaML(WeakLearner):
     default_grid: ClassVar = [{"n_places": [0, 128], "n_maps": [0]}]
     centers_: FloatArray
     map_centers_: FloatArray
-    mean_: FloatArray
-    n_places_: int
-    n_maps_: int
     width_: float
     map_width_: float
     landmark_centers_: FloatArray
-    landmark_map_: FloatArray
     landmark_width_: float
     scale_: float
     tried_: list[dict[str, Any]]
-    front_matrix_: FloatArray | None
-    front_offset_: FloatArray | None
+    _stream: LocalStream
 
     def __init__(
         self,
@@ -176,8 +172,9 @@ class LocalMDaML(WeakLearner):
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **given: Any) -> Self:
         """Update the model with a chunk of new samples and comparisons, without the old ones.
 
-        The first call is :meth:`fit`; the modes and their number then stay as they are, and the
-        metric on them is refined as by :meth:`MDaML.partial_fit`.
+        The first call is :meth:`fit`. Modes stay as they are after the first chunk that has some,
+        and the metric on them is refined as by :meth:`MDaML.partial_fit`. Without modes, "auto"
+        tries places again as comparisons come in, as often as the anchor is chosen anew.
 
         Parameters
         ----------
@@ -208,11 +205,12 @@ class LocalMDaML(WeakLearner):
             validate_data(self, X, skip_check_array=True, reset=False)
         samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
         if is_first:
-            self._fit(X, samples, said, None)
-            return self
-        learned = learn_more(self, self._before(samples), said, y)
-        self._keep(None, learned)
-        self._stream = learned.metric._stream
+            learned = learn(self, samples, said, None)
+            stream = begin_stream(samples, learned)
+        else:
+            learned, stream = learn_more(self, self._before(samples), said, y)
+        self._keep(X if is_first else None, learned)
+        self._stream = stream
         return self
 
     def memberships(self, X: ArrayLike) -> csr_array:
@@ -315,98 +313,6 @@ class LocalMDaML(WeakLearner):
             ]
         )
 
-    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
-        """Return ``transform`` as an ONNX model; see :meth:`MDaML.to_onnx`.
-
-        Parameters
-        ----------
-        path : str or path or None
-            A file to write as well; it is replaced only once the new one is complete.
-        dtype : {"float32", "float64"} or dtype, default="float32"
-            Of input and output.
-
-        Returns
-        -------
-        model : onnx.ModelProto
-            Its input is ``X`` of shape (any, n_features), its output ``embedding``.
-
-        Examples
-        --------
-        >>> from mdaml import LocalMDaML
-        >>> from mdaml.datasets import make_multimodal
-        >>> X, y = make_multimodal(random_state=0)
-        >>> LocalMDaML(n_places=8, n_maps=0).fit(X, y).to_onnx().graph.output[0].name
-        'embedding'
-        """
-        check_is_fitted(self, "components_")
-        if self.is_linear:
-            return super().to_onnx(path, dtype=dtype)
-        from mdaml.io.places import make_onnx_places
-
-        steps, known = self._places_map("to_onnx"), self._preparation()
-        return make_onnx_places(steps, path, dtype=dtype, known=known)
-
-    def to_torch(self, *, dtype: Any = "float32") -> Any:
-        """Return ``transform`` as a module of torch, frozen; without places a linear layer.
-
-        Parameters
-        ----------
-        dtype : {"float32", "float64"} or dtype of NumPy or torch, default="float32"
-            Of the weights.
-
-        Returns
-        -------
-        module : torch.nn.Module
-            It maps rows to the learned space.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from mdaml import LocalMDaML
-        >>> from mdaml.datasets import make_multimodal
-        >>> X, y = make_multimodal(random_state=0)
-        >>> model = LocalMDaML(n_places=8, n_maps=0).fit(X, y)
-        >>> mapped = model.to_torch()(torch.tensor(X).float()).numpy()
-        >>> bool(abs(mapped - model.embed(X)).max() < 1e-3)
-        True
-        """
-        check_is_fitted(self, "components_")
-        if self.is_linear:
-            return super().to_torch(dtype=dtype)
-        from mdaml.io.places import make_torch_places
-
-        steps, known = self._places_map("to_torch"), self._preparation()
-        return make_torch_places(steps, dtype=dtype, known=known)
-
-    def _places_map(self, name: str) -> Any:
-        """Return all that transform does, for another library; maps are refused."""
-        if self.n_maps_:
-            self._require_linear(name)
-        from mdaml.io.places import Closeness, PlacesMap
-
-        basis, d = basis_of(self), len(self.mean_)
-        modes = basis.modes()
-        assert basis.landmarks is not None
-        A, a = self.front_matrix_, self.front_offset_
-        return PlacesMap(
-            np.eye(d) if A is None else A,
-            np.zeros(d) if a is None else a,
-            Closeness(basis.landmarks.centers, basis.landmarks.width),
-            self.landmark_map_,
-            Closeness(modes.centers, modes.width),
-            self.components_,
-        )
-
-    def _require_linear(self, name: str) -> None:
-        """Refuse what only one linear map of the features can do."""
-        check_is_fitted(self, "components_")
-        if not self.is_linear:
-            raise TypeError(
-                f"{name} needs one linear map, but this LocalMDaML has {self.n_places_} places and "
-                f"{self.n_maps_} maps. Use transform or embed, and Euclidean distance; or fit "
-                "MDaML, or LocalMDaML(n_places=0, n_maps=0)."
-            )
-
     @property
     def places_(self) -> FloatArray:
         """Where the centres of the modes are in the learned space, (n_places, n_components)."""
@@ -415,26 +321,6 @@ class LocalMDaML(WeakLearner):
         if not self.n_places_:
             return np.empty((0, len(self.components_)), self.components_.dtype)
         return self._map(self.centers_)
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the learned distance is that of one linear map, without places and maps."""
-        check_is_fitted(self, "components_")
-        return self.n_places_ == 0 and self.n_maps_ == 0
-
-    def _map(self, X: Any) -> FloatArray:
-        if self.is_linear:
-            return super()._map(X)
-        rows = X.toarray() if issparse(X) else X
-        return super()._map(basis_of(self).transform(self._before(rows)))
-
-    def _before(self, X: FloatArray) -> FloatArray:
-        """Return samples after the linear steps that were folded into the model, if any."""
-        matrix = getattr(self, "front_matrix_", None)
-        if matrix is None:
-            return X
-        mapped: FloatArray = X @ matrix.T + self.front_offset_
-        return mapped.astype(X.dtype, copy=False)
 
     def _keep(self, X: Any, learned: Learned) -> None:
         """Set all that was learned: the basis, and the metric on it."""

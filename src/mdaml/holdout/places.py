@@ -23,7 +23,7 @@ Candidate = Callable[[Constraints], FloatArray]
 _N_PARTS = 4  # of which one is held out
 # Of few comparisons more would be lost with the points: smaller parts, in turn.
 FEW_COMPARISONS, _PARTS_OF_FEW, _TURNS_OF_FEW = 4_000, 8, 3
-_FEWEST_POINTS = 100  # compared with others: of fewer, held-out points do not tell
+FEWEST_POINTS = 100  # compared with others: of fewer, held-out points do not tell
 _ENOUGH = 0.2  # of what is learned from has to be left without the held-out points
 
 
@@ -40,7 +40,7 @@ def choose_candidate(
     """
     rng = np.random.RandomState(0)
     points, few = same_rows(X, 0.0), said.n_constraints <= FEW_COMPARISONS
-    if len(np.unique(points)) < _FEWEST_POINTS:
+    if len(np.unique(points)) < FEWEST_POINTS:
         return None
     found = _find_parts(said, points, _PARTS_OF_FEW if few else _N_PARTS, rng)
     parts = list(islice(found, _TURNS_OF_FEW if few else 1))

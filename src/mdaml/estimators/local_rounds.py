@@ -1,0 +1,339 @@
+"""How LocalMDaML learns: two rounds, and whether there are places, chosen on held-out data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mdaml._memory import current_limit
+from mdaml._typing import FloatArray
+from mdaml._validation import check_integer, check_number, ignore_warnings
+from mdaml.basis import (
+    N_LANDMARKS,
+    Basis,
+    Gates,
+    find_landmarks,
+    find_maps,
+    find_places,
+    mean_sq_dist,
+)
+from mdaml.constraints.arguments import Supervision
+from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
+from mdaml.constraints.value import Constraints
+from mdaml.estimators.mdaml import MDaML
+from mdaml.estimators.mdaml_warnings import warn_of_scales, warn_of_swapped
+from mdaml.estimators.posing import is_auto
+from mdaml.estimators.presets import PRESETS
+from mdaml.kernels.products import rows_times
+from mdaml.solver.start import ANCHOR_SQ_DIST
+
+# What "auto" stands for, and is chosen from; see docs/places.md.
+N_PLACES = 128
+ANCHORS = (0.25, 2.5, 8.0)
+WIDTHS = (0.6, 1.6)  # of landmarks, times the usual one
+USUAL_ANCHOR = 0.8
+RANK = 8
+FEATURES = 0.15  # share of the features in the learned squared distances
+# An anchor of one adds 1/768 of the squared length of the map, on conditioned columns, to the mean
+# loss; that of the second round is neither weaker nor stronger than these.
+_PENALTY = 1.0 / 768.0
+_SECOND = (0.8, 2.5)
+_MOST_COMPARISONS = 20_000  # of the first round, and of the choice
+_PARTNERS = 10  # of each kind that a sample gets from labels
+_SHARED = (
+    *("goal", "triplet_weight", "ridge", "anchor", "n_components", "max_iter", "tol"),
+    *("device", "verbose", "callback", "random_state"),
+)
+_ROUNDS_TO_CHOOSE = 2
+_QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
+
+
+def shared_parameters(model: Any) -> dict[str, Any]:
+    """Return the parameters of a linear metric."""
+    return {name: getattr(model, name) for name in _SHARED}
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A basis, the metric on its conditioned columns, and what was tried before."""
+
+    basis: Basis
+    metric: MDaML
+    conditioner: FloatArray | None = None  # (m, n_columns); None for the features themselves
+    features: float = 0.0  # their factor in what is learned
+    anchor: float = 0.0
+    tried: tuple[dict[str, Any], ...] = ()
+    gain: dict[str, Any] | None = None
+
+    def components(self) -> FloatArray:
+        """Return the linear map on the columns of the basis; features come last."""
+        L = self.metric.components_
+        if self.conditioner is None:
+            return L
+        L = L @ self.conditioner.astype(L.dtype)
+        if not self.features:
+            return L
+        assert self.basis.mean is not None
+        rest = self.features * np.eye(len(self.basis.mean), L.shape[1], dtype=L.dtype)
+        return np.concatenate([L, rest])
+
+
+def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
+    """Learn a basis, and a metric on it; whether there are places, if not given, is chosen."""
+    n_places, n_maps = _check_numbers(model, len(X))
+    anchors = _anchors(model)
+    anchor = USUAL_ANCHOR if is_auto(model.anchor) else anchors[0]
+    if n_places is None and (isinstance(said, Classes) or model.goal == "neighbors"):
+        n_places = 0
+    if isinstance(said, Classes) and (n_places or n_maps):
+        said = compare_classes(said, len(X))
+    if isinstance(said, Classes) or n_places == n_maps == 0:
+        return _learn_linear(model, X, said, persons)
+    rounds = _Rounds.of(model, X, said, n_places, n_maps)
+    if n_places is not None:
+        return rounds.learn(X, said, persons, anchor)
+    choice = rounds.choose(anchors)
+    gain = choice.gain
+    if choice.anchor is not None:
+        learned = choice.rounds.learn(X, said, persons, choice.anchor)
+    elif n_maps:
+        learned = replace(rounds, n_places=0).learn(X, said, persons, anchor)
+    else:
+        learned = _learn_linear(model, X, said, persons)
+        gain = learned.gain
+    return replace(learned, tried=choice.tried, gain=gain)
+
+
+def try_places(model: Any, X: FloatArray, said: Constraints, n_maps: int) -> "_ChosenPlaces":
+    """Choose on held-out points whether there are places, and how to learn them."""
+    return _Rounds.of(model, X, said, None, n_maps).choose(_anchors(model))
+
+
+def second_anchor(anchor: float) -> float:
+    """Return the anchor of the second round, of that of the first."""
+    return float(np.clip(anchor, *_SECOND))
+
+
+def _anchors(model: Any) -> tuple[float, ...]:
+    """Return the anchors to choose from, one if it was given."""
+    if is_auto(model.anchor):
+        return ANCHORS
+    return (check_number(model, "anchor", model.anchor, 0.0),)
+
+
+def _learn_linear(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
+    metric = MDaML(**shared_parameters(model))
+    metric._fit(X, X, said, persons)
+    return Learned(Basis(), metric, anchor=metric.anchor_, gain=metric.gain_)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Two rounds: from the closeness to landmarks to a space, and from modes in it to places."""
+
+    model: Any
+    X: FloatArray  # rows that take part in the first round and in the choice
+    said: Constraints  # about them
+    landmarks: Gates
+    conditioner: FloatArray  # of the closeness to them
+    columns: FloatArray  # of the rows, conditioned
+    n_places: int
+    n_maps: int
+
+    @classmethod
+    def of(
+        cls, model: Any, X: FloatArray, said: Constraints, n_places: int | None, n_maps: int
+    ) -> "_Rounds":
+        n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
+        _check_memory(X, n_places, n_maps)
+        if said.n_constraints > _MOST_COMPARISONS:
+            order = np.random.RandomState(0).permutation(said.n_constraints)
+            said = said.select(np.sort(order[:_MOST_COMPARISONS]))
+        rows = np.unique(
+            np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
+        )
+        landmarks, some = find_landmarks(X), X[rows]
+        begun = cls(model, some, said.restrict(rows), landmarks, some, some, n_places, n_maps)
+        return begun._with(landmarks, some)
+
+    def learn(
+        self,
+        X: FloatArray,
+        said: Constraints,
+        persons: Persons | None,
+        anchor: float,
+        first: Constraints | None = None,
+        **others: Any,
+    ) -> Learned:
+        """Make both rounds, the first from few comparisons, the second from all."""
+        basis = Basis(mean=X.mean(axis=0))
+        if self.n_places:
+            metric = make_metric(self.model, self.columns, anchor, **others | _QUIET)
+            _fit_quietly(metric, self.columns, self.said if first is None else first)
+            U = metric.components_ @ self.conditioner
+            basis = replace(basis, landmarks=self.landmarks, landmark_map=U.astype(X.dtype))
+            basis = find_places(X, basis, self.n_places)
+        if self.n_maps:
+            basis = replace(basis, maps=find_maps(X, self.n_maps))
+        size = mean_sq_dist(X)
+        T = basis.conditioner(X.shape[1], size)
+        columns = basis.transform(X, T)
+        metric = make_metric(self.model, columns, second_anchor(anchor), **others)
+        warn_of_scales(X)  # and not of the columns, which are ours
+        warn_of_swapped(X, said, None)
+        with ignore_warnings(UserWarning, message="The features differ much in scale|Only .* hold"):
+            metric._fit(columns, columns, said, persons)
+        features = 0.0
+        if self.n_places and self.model.n_components is None:
+            learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
+            features = float(np.sqrt(FEATURES * mean_sq_dist(learned) / size))
+        return Learned(basis, metric, T, features, anchor)
+
+    def widened(self, factor: float) -> "_Rounds":
+        """Return the same with landmarks of another width."""
+        landmarks = replace(self.landmarks, width=factor * self.landmarks.width)
+        return self._with(landmarks, self.X)
+
+    def _with(self, landmarks: Gates, rows: FloatArray) -> "_Rounds":
+        conditioner = landmarks.conditioner()
+        # Single precision is enough to find modes.
+        near = landmarks.closeness(rows.astype(np.float32))
+        columns = rows_times(near, np.ascontiguousarray(conditioner.T))
+        return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
+
+    def choose(self, anchors: Sequence[float]) -> "_ChosenPlaces":
+        """Choose on held-out points between one linear map and places, and how to learn these."""
+        from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
+
+        linear = _linear_anchor(self.model, self.X, self.said)
+        with ignore_warnings(UserWarning):
+            several = partial(choose_candidate, self.X, self.said)
+            found = several(
+                [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
+            )
+            if found is None:
+                return _ChosenPlaces(self, None)
+            taken, scores, gain = found
+            numbers = [(0, 0, linear or 0.0, 1.0)]
+            numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
+            numbers = numbers[: len(scores)]
+            best, anchor = self, anchors[taken - 1] if taken else None
+            if anchor is not None and self.said.n_constraints > FEW_COMPARISONS:
+                others = [self, *(self.widened(factor) for factor in WIDTHS)]
+                again = several([partial(other._map, anchor) for other in others])
+                assert again is not None
+                numbers += [(self.n_places, self.n_maps, anchor, factor) for factor in WIDTHS]
+                scores += again[1][1:]
+                if again[0]:
+                    best, gain, taken = others[again[0]], again[2], len(found[1]) - 1 + again[0]
+        names = ("n_places", "n_maps", "anchor", "width", "score", "is_chosen")
+        tried = tuple(
+            dict(zip(names, (*each, score, k == taken), strict=True))
+            for k, (each, score) in enumerate(zip(numbers, scores, strict=True))
+        )
+        return _ChosenPlaces(best, anchor, tried, gain)
+
+    def _map(self, anchor: float, said: Constraints) -> FloatArray:
+        """Return where rows are after short rounds."""
+        rows = self.X.astype(np.float32)
+        learned = self.learn(rows, said, None, anchor, said, **self._short())
+        L = learned.components()
+        return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
+
+    def _map_linearly(self, anchor: float | None, said: Constraints) -> FloatArray:
+        if anchor is None:  # a linear map learns nothing
+            return self.X
+        metric = _make_linear(self.model, anchor, **self._short())
+        return _fit_quietly(metric, self.X, said).transform(self.X)
+
+    def _short(self) -> dict[str, Any]:
+        rounds = {"max_iter": _ROUNDS_TO_CHOOSE} if is_auto(self.model.max_iter) else {}
+        return _QUIET | rounds
+
+
+@dataclass(frozen=True)
+class _ChosenPlaces:
+    """Rounds to make with an anchor, or with None a linear map; and what was tried."""
+
+    rounds: _Rounds
+    anchor: float | None
+    tried: tuple[dict[str, Any], ...] = ()
+    gain: dict[str, Any] | None = None
+
+
+def compare_classes(classes: Classes, n: int) -> Constraints:
+    """Return triplets of random partners, as places learn from labels."""
+    rng = np.random.default_rng(0)
+    triplets = classes.random_triplets(_PARTNERS, _PARTNERS, "zip", rng)
+    return Constraints.of_triplets(triplets, n)
+
+
+def make_metric(model: Any, columns: FloatArray, anchor: float, **others: Any) -> MDaML:
+    """Return the metric to learn on conditioned columns."""
+    preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
+    n_columns, rank = columns.shape[1], model.n_components or RANK
+    strength = _PENALTY * anchor * n_columns * ANCHOR_SQ_DIST / mean_sq_dist(columns)
+    params = shared_parameters(model) | others
+    params |= {
+        "goal": replace(preset, measure=False, barrier=False),
+        "anchor": strength,
+        "n_components": min(rank, max(n_columns - 1, 1)),
+    }
+    return MDaML(**params)
+
+
+def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
+    """Return a linear metric for a trial, of an anchor that was chosen."""
+    preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
+    params = shared_parameters(model) | others
+    return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
+
+
+def _linear_anchor(model: Any, X: FloatArray, said: Constraints) -> float | None:
+    """Return the anchor that a linear map chooses; None if it learns nothing."""
+    short = _QUIET | {"max_iter": 1, "n_components": None}
+    metric = _fit_quietly(MDaML(**shared_parameters(model) | short), X, said)
+    return None if metric.start_kept_ else float(metric.anchor_)
+
+
+def _fit_quietly(metric: MDaML, columns: FloatArray, said: Supervision) -> MDaML:
+    """Fit a metric for a trial, without the warnings that the fit itself will give."""
+    with ignore_warnings(UserWarning):
+        metric._fit(columns, columns, said, None)
+    return metric
+
+
+def _check_memory(X: FloatArray, n_places: int, n_maps: int) -> None:
+    """Refuse columns that exceed the limit of memory, before any work."""
+    limit, (n, d) = current_limit(), X.shape
+    second = n * (n_places + n_maps * d) * X.itemsize
+    # Closeness to landmarks in single precision, and the same conditioned.
+    first = 2 * 4 * min(n, N_LANDMARKS) * min(n, 3 * _MOST_COMPARISONS)
+    if limit is None or first + second <= limit:
+        return
+    raise ValueError(
+        f"limit_memory allows {limit / 1e6:.0f} MB beyond X and the comparisons, but {n_places} "
+        f"places and {n_maps} maps need {second / 1e6:.0f} MB for their columns and "
+        f"{first / 1e6:.0f} MB for landmarks. Raise the limit, pass fewer samples or a smaller "
+        "n_places, or fit MDaML. partial_fit takes samples in chunks."
+    )
+
+
+def _check_numbers(model: Any, n: int) -> tuple[int | None, int]:
+    """Return the numbers of places and maps; None are places to be chosen."""
+    found: list[int | None] = []
+    for name in ("n_places", "n_maps"):
+        value = getattr(model, name)
+        if isinstance(value, str):
+            if value != "auto":
+                raise ValueError(
+                    f"{type(model).__name__}({name}=...) must be 'auto' or a number, got {value!r}."
+                )
+            found.append(None)
+        else:
+            rows = ", the number of rows of X"
+            found.append(check_integer(model, name, value, 0, n, what=rows))
+    return found[0], found[1] or 0
