@@ -203,3 +203,13 @@ def test_a_refusal_names_the_scores_likely_causes_and_what_to_try():
     assert "30 different held-out queries" in message
     assert all(part in message for part in ("before", "95 % interval", "anchor=0.1"))
     assert model.summary().startswith("No change of the queries.\n30 different")
+
+
+def test_a_part_that_teaches_nothing_keeps_the_last_map_and_says_so():
+    model = QueryAdapter(anchor=0.1, random_state=0).partial_fit(*a_log(0))
+    learned = model.components_.copy()
+    model.set_params(anchor="auto")
+    with pytest.warns(UserWarning, match="QueryAdapter returns the vectors of the last map"):
+        model.partial_fit(*a_log(0))
+    assert np.array_equal(model.components_, learned)
+    assert model.summary().startswith("The last map is kept.\n")

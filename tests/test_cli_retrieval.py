@@ -275,6 +275,42 @@ def test_a_log_is_learned_from_as_in_python(folder):
     assert np.array_equal(mdaml.load(out).components_, model.components_)
 
 
+def test_a_log_in_several_files_is_one_log(folder):
+    from mdaml.retrieval import QueryAdapter
+
+    log, out = write_log(folder), folder / "log.mdaml"
+    head, *lines = log.read_text().splitlines()
+    parts = [folder / "monday.csv", folder / "tuesday.csv"]
+    for path, some in zip(parts, (lines[:800], lines[800:]), strict=True):
+        path.write_text("\n".join([head, *some]) + "\n")
+    given = [option for path in parts for option in ("--clicks", path)]
+    command = ("adapt", *files(folder)[:2], *given, "--anchor", 0.1, "--out", out)
+    result = invoke(*command)
+    assert result.exit_code == 0, result.output
+    assert "1400 rows of 140 queries" in result.output
+    ids = [f"q{n}" for n in range(200)], [f"d{n}" for n in range(120)]
+    Q, X = (np.load(folder / f"{name}.npy") for name in ("queries", "corpus"))
+    for clicks in (log, parts):
+        model = QueryAdapter(anchor=0.1, random_state=0).fit(Q, X, clicks=clicks, ids=ids)
+        assert np.array_equal(mdaml.load(out).components_, model.components_)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("document,query,position,clicked", "Swap the names of these columns."),
+        ("query,document,clicked,position", "Is this the column of positions?"),
+    ],
+)
+def test_a_log_with_swapped_columns_is_refused_with_the_cause(folder, columns, message):
+    log, out = write_log(folder), folder / "log.mdaml"
+    lines = log.read_text().replace("True", "1").replace("False", "0").splitlines()[1:]
+    log.write_text("\n".join([f"visit,{columns}", *lines]) + "\n")
+    result = invoke("adapt", *files(folder)[:2], "--clicks", log, "--out", out)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
 def test_rows_of_unknown_documents_are_left_out_of_a_log_on_request(folder):
     log, out = write_log(folder), folder / "log.mdaml"
     log.write_text(log.read_text() + "999,q0,gone,3,0\n")

@@ -393,6 +393,56 @@ def test_nearest_training_rows_vote_as_in_python(model, frame):
     run("predict", "model.mdaml", "new.csv", "--train", "new.csv", code=2)
 
 
+def test_a_model_that_keeps_its_rows_predicts_without_the_table(frame):
+    gaps = frame.assign(species=frame["species"].where(frame.index % 3 > 0))
+    gaps.to_csv("t.csv", index=False)
+    run("fit", "t.csv", *FIT[2:], *PREPARED, "--keep-rows", "--out", "m.mdaml")
+    by_table = run_json("predict", "m.mdaml", "birds.csv", "--train", "t.csv")
+    alone = run_json("predict", "m.mdaml", "birds.csv")
+    assert alone["predictions"] == by_table["predictions"]
+    assert alone["train"] == {"file": "m.mdaml", "rows": int(gaps["species"].notna().sum())}
+    model = load("m.mdaml")
+    model.save("again.mdaml")
+    assert run_json("predict", "again.mdaml", "birds.csv")["predictions"] == alone["predictions"]
+    model.fit(np.random.default_rng(0).normal(size=(8, 3)), [0, 1] * 4)
+    assert not hasattr(model, "training_rows_")
+    for options in (("--out", "m.onnx"), ("--out", "m.mdaml")):
+        wrong = FIT[2:] if options[1] == "m.onnx" else ("--method", "euclidean")
+        result = run("fit", "t.csv", *wrong, "--keep-rows", *options, code=2)
+        assert "--keep-rows needs --labels COLUMN" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        3,
+        {"X": np.ones((2, 7))},
+        {"X": np.ones((2, 6)), "labels": np.array(["a", "b"])},
+        {"X": np.ones((2, 7)), "labels": np.array([1, 2])},
+        {"X": np.full((2, 7), np.nan), "labels": np.array(["a", "b"])},
+        {"X": np.ones((0, 7)), "labels": np.array([], str)},
+    ],
+)
+def test_made_up_training_rows_are_refused(model, odd):
+    assert model.n_features_in_ == 7
+    model.training_rows_ = odd
+    model.save("odd.mdaml")
+    with pytest.raises(ValueError, match="its training_rows_ are not those that mdaml fit writes"):
+        load("odd.mdaml")
+
+
+@pytest.mark.usefixtures("model")
+def test_predict_says_what_it_did_about_cells_and_refuses_too_many_voters(frame):
+    new = frame.drop(columns="species").iloc[:5].assign(island="Atlantis")
+    new.to_csv("new.csv", index=False)
+    arguments = ("predict", "model.mdaml", "new.csv", "--train", "birds.csv")
+    assert "new.csv: " in run(*arguments).stderr
+    assert "5 cells of unknown categories" in run(*arguments, "--out", "p.csv").stderr
+    assert run_json(*arguments)["prepared"]["cells of unknown categories"] == 5
+    n = len(frame)
+    assert f"only {n} training rows" in run(*arguments, "-k", n + 1, code=2).stderr
+
+
 def test_rows_without_a_label_do_not_vote(model, frame):
     frame.assign(species=frame["species"].where(frame.index % 2 == 0)).to_csv("t.csv", index=False)
     found = run_json("predict", "model.mdaml", "birds.csv", "--train", "t.csv")["predictions"]

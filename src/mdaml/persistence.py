@@ -101,6 +101,8 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
             raise ValueError("its preparation_ has another number of features")
     if "fitted_to_" in learned:
         check_sketches(learned["fitted_to_"])
+    if "training_rows_" in learned:
+        _check_rows(learned["training_rows_"], learned["n_features_in_"])
     if cls is MDaML and "centers_" not in learned:
         raise ValueError("centers_ is missing")
     if cls is MDaMLCV:
@@ -113,6 +115,17 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     for key, value in learned.items():
         setattr(model, key, value)
     return model
+
+
+def _check_rows(rows: Any, d: int) -> None:
+    """Refuse what is not labelled rows of d features."""
+    if isinstance(rows, dict) and set(rows) == {"X", "labels"}:
+        X, labels = rows["X"], rows["labels"]
+        are_arrays = isinstance(X, np.ndarray) and isinstance(labels, np.ndarray)
+        is_table = are_arrays and X.dtype.kind == "f" and X.shape == (len(labels), d) and len(X) > 0
+        if is_table and np.isfinite(X).all() and all(isinstance(name, str) for name in labels):
+            return
+    raise ValueError("its training_rows_ are not those that mdaml fit writes")
 
 
 def _check_people(learned: dict[str, Any]) -> None:

@@ -126,6 +126,13 @@ def save_model(
             model.save(path, compact=compact)
 
 
+def keep_voters(model: "BaseEstimator", table: Table) -> None:
+    """Store the labelled rows in a model, as it takes them: their features, prepared."""
+    assert table.labels is not None
+    known = table.encode_labels() != -1
+    model.training_rows_ = {"X": table.X[known], "labels": table.labels[known].astype(str)}
+
+
 def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Any]:
     """Return what tells later which rows and comparisons a model was fitted to."""
     rows = hash_rows(table.X)

@@ -19,6 +19,8 @@ _HELP = {
     "--out": "Where to write the model: .mdaml, or .onnx for other programs, with the preparation "
     "of the columns inside.",
     "--compact/--no-compact": "Leave the weights of the training rows out of the model.",
+    "--keep-rows": "With --labels: store the labelled rows in the model, so that predict needs no "
+    "--train. Whoever has the model can then read them.",
     "--train": "Table of the labelled rows whose neighbours are looked for, such as that of fit.",
     "--duplicates": "What to do with rows whose id was there before: refuse the table, or drop "
     "them.",
@@ -130,6 +132,7 @@ HeldOut: TypeAlias = Annotated[
     Literal["comparisons", "points"], _option("--hold-out", "comparisons|points", _METHOD)
 ]
 Compact: TypeAlias = Annotated[bool, _option("--compact/--no-compact", None)]
+KeepRows: TypeAlias = Annotated[bool, _option("--keep-rows", None)]
 Train: TypeAlias = Annotated[Path | None, _option("--train", "FILE")]
 Votes: TypeAlias = Annotated[
     int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")

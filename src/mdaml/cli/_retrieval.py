@@ -10,7 +10,13 @@ from typer.models import ArgumentInfo, OptionInfo
 from mdaml._typing import Array, FloatArray, IntArray
 from mdaml.cli._inputs import check_file, count
 from mdaml.cli._screen import CommandError, Screen, convert_errors
-from mdaml.io.beir import CLICK_COLUMNS, read_click_columns, read_pairs, read_vectors
+from mdaml.io.beir import (
+    CLICK_COLUMNS,
+    join_click_columns,
+    read_click_columns,
+    read_pairs,
+    read_vectors,
+)
 from mdaml.io.columns import Table
 
 if TYPE_CHECKING:
@@ -23,7 +29,8 @@ _HELP = {
     "RELEVANT": "Pairs of a query and a relevant document, optionally with a grade: .tsv like "
     "BEIR's qrels, .csv, .parquet or .npy.",
     "--clicks": "A log instead of RELEVANT: .csv, .tsv, .parquet or .jsonl with the columns query, "
-    "document, position and clicked, perhaps impression or visit; a row for every document shown.",
+    "document, position and clicked, perhaps impression or visit; a row for every document shown. "
+    "Repeat the option for more files.",
     "--propensities": "How often each position of the log is looked at, such as 1,0.5,0.33. By "
     "default estimated.",
     "--query-vectors": "Vectors of the lines of QUERIES, a .jsonl file.",
@@ -44,7 +51,7 @@ Queries = Annotated[Path, _argument("QUERIES")]
 Documents = Annotated[Path, _argument("DOCUMENTS")]
 Relevant = Annotated[Path, _argument("RELEVANT")]
 PerhapsRelevant = Annotated[Path | None, _argument("RELEVANT")]
-Clicks = Annotated[Path | None, _option("--clicks", "FILE")]
+Clicks = Annotated[list[Path] | None, _option("--clicks", "FILE")]
 Propensities = Annotated[str | None, _option("--propensities", "LIST")]
 QueryVectors = Annotated[Path | None, _option("--query-vectors", "FILE")]
 DocumentVectors = Annotated[Path | None, _option("--document-vectors", "FILE")]
@@ -62,7 +69,7 @@ def read_search(
     with convert_errors():
         pairs = read_pairs(files[2])
     names = [query for query, _, _ in pairs], [document for _, document, _ in pairs]
-    rows, kept = _find_known((queries, documents), names, files[2], skip_unknown)
+    rows, kept = _find_known((queries, documents), names, str(files[2]), skip_unknown)
     grades = np.array([grade for _, _, grade in pairs])
     known = np.column_stack([rows, grades])[kept]
     n_skipped = len(pairs) - len(kept)
@@ -71,17 +78,21 @@ def read_search(
 
 
 def read_click_log(
-    files: tuple[Path, Path, Path],
+    files: tuple[Path, ...],
     vectors: tuple[Path | None, Path | None],
     skip_unknown: bool,
     screen: Screen,
 ) -> tuple[Table, Table, Array]:
-    """Return queries, documents, and the rows of a log as texts, with row numbers for names."""
+    """Return queries, documents, and the rows of logs as texts, with row numbers for names.
+
+    The first two files are those of queries and documents, the others are logs.
+    """
     queries, documents = _read_both(files, vectors, screen)
     with convert_errors():
-        columns = read_click_columns(files[2])
+        columns = join_click_columns([read_click_columns(path) for path in files[2:]])
     names = columns["query"], columns["document"]
-    rows, kept = _find_known((queries, documents), names, files[2], skip_unknown)
+    logs = ", ".join(map(str, files[2:]))
+    rows, kept = _find_known((queries, documents), names, logs, skip_unknown)
     others = [columns[name] for name in CLICK_COLUMNS[2:] if name in columns]
     log = np.array([*rows.T.astype(str).tolist(), *others], object).T[kept]
     _describe(screen, queries, documents, rows[kept, 0], len(rows) - len(kept), "row", "clicks")
@@ -89,7 +100,7 @@ def read_click_log(
 
 
 def _read_both(
-    files: tuple[Path, Path, Path], vectors: tuple[Path | None, Path | None], screen: Screen
+    files: tuple[Path, ...], vectors: tuple[Path | None, Path | None], screen: Screen
 ) -> tuple[Table, Table]:
     for path in (*files, *vectors):
         if path is not None:
@@ -108,13 +119,18 @@ def _read_both(
 def _find_known(
     tables: tuple[Table, Table],
     names: tuple[list[str], list[str]],
-    path: Path,
+    path: str,
     skip_unknown: bool,
 ) -> tuple[IntArray, IntArray]:
     """Return rows of both tables, (n, 2), and which of these are known; refuse others."""
     rows = np.column_stack([_find_rows(*side) for side in zip(tables, names, strict=True)])
     unknown = np.flatnonzero((rows < 0).any(axis=1))
     if len(unknown) and (not skip_unknown or len(unknown) == len(rows)):
+        if all((_find_rows(*pair) >= 0).all() for pair in zip(tables, names[::-1], strict=True)):
+            raise CommandError(
+                f"{path}: the column of queries names documents, and that of documents names "
+                "queries. Swap the names of these columns."
+            )
         side = int(rows[unknown[0], 0] >= 0)
         raise CommandError(
             f"{path}: {names[side][unknown[0]]!r} is not in {tables[side].path}. "

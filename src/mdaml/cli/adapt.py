@@ -82,11 +82,14 @@ def adapt(
     with run_command(as_json) as screen, ExitStack() as resources:
         screen.document["command"] = "adapt"
         said = _check_supervision(relevant, clicks, propensities)
-        files = (queries, documents, said)
+        files = (queries, documents, *said)
         vectors = (query_vectors, document_vectors)
         part = resources.enter_context(_output(out, (*files, *vectors)))
-        read = read_search if clicks is None else read_click_log
-        asked, stored, rows = read(files, vectors, skip_unknown, screen)
+        if clicks:
+            asked, stored, rows = read_click_log(files, vectors, skip_unknown, screen)
+        else:
+            pairs = (queries, documents, said[0])
+            asked, stored, rows = read_search(pairs, vectors, skip_unknown, screen)
         model = QueryAdapter(
             rank,
             similarity,
@@ -97,7 +100,7 @@ def adapt(
         )
         start = time.perf_counter()
         with screen.follow_work("learning"), screen.collect_warnings(), convert_errors(ImportError):
-            if clicks is None:
+            if not clicks:
                 model.fit(asked.X, stored.X, rows)
             else:
                 given = _split_numbers(propensities)
@@ -110,17 +113,16 @@ def adapt(
 
 
 def _check_supervision(
-    relevant: Path | None, clicks: Path | None, propensities: str | None
-) -> Path:
-    """Return the file of pairs or of clicks; one of them is wanted."""
-    path = relevant if clicks is None else clicks
-    if path is None or (relevant is not None and clicks is not None):
+    relevant: Path | None, clicks: list[Path] | None, propensities: str | None
+) -> list[Path]:
+    """Return the file of pairs or those of clicks; one of both is wanted."""
+    if (relevant is None) == (not clicks):
         raise CommandError(
             "Give either RELEVANT, a file of pairs, or --clicks, a log of what was shown."
         )
-    if propensities is not None and clicks is None:
+    if propensities is not None and not clicks:
         raise CommandError("--propensities are of the positions of a log: give --clicks too.")
-    return path
+    return clicks or [relevant for relevant in (relevant,) if relevant is not None]
 
 
 def _split_numbers(text: str | None) -> list[float] | None:

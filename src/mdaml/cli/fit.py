@@ -15,6 +15,7 @@ from mdaml.cli._models import (
     check_usage,
     choose_supervision,
     get_params,
+    keep_voters,
     make_estimator,
     parse_params,
     save_model,
@@ -55,6 +56,7 @@ def fit(
     estimate: options.Estimate = True,
     seed: options.Seed = 0,
     compact: options.Compact = True,
+    keep_rows: options.KeepRows = False,
     as_json: options.Json = False,
 ) -> None:
     """Learn a distance from comparisons or labels, and save it as a model.
@@ -70,6 +72,10 @@ def fit(
             estimator = _for_kinds(estimator, kinds, who)
         if who is not None and not files:
             raise CommandError("--who is about comparisons: give --triplets FILE, or others, too.")
+        if keep_rows and (labels is None or out.suffix.lower() == ".onnx"):
+            raise CommandError(
+                "--keep-rows needs --labels COLUMN, and a model that ends in .mdaml."
+            )
         screen.document["command"] = "fit"
         columns = choose_columns(
             id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
@@ -95,6 +101,8 @@ def fit(
                 _describe_agreement(screen, estimator, scaler, table, compared)
             elif supervision and estimate and not is_measured:
                 _describe_accuracy(screen, make_estimator(method, params, seed), table, scaler)
+            if keep_rows:
+                keep_voters(estimator, table)
             save_model(estimator, part, table, compared, suffix=out.suffix, compact=compact)
         screen.add_fact("model", str(out), str(out))
         screen.print_facts()

@@ -1,14 +1,22 @@
 """``mdaml predict``: labels of new rows, from their nearest training rows."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 import typer
 
+from mdaml._typing import Array, FloatArray
+from mdaml._validation import warn
 from mdaml.cli import _options as options
 from mdaml.cli._help import make_argument
-from mdaml.cli._inputs import choose_columns, describe_data, read_data, read_labelled
+from mdaml.cli._inputs import (
+    choose_columns,
+    describe_changes,
+    describe_data,
+    read_data,
+    read_labelled,
+)
 from mdaml.cli._models import check_width, get_labels, load_model
 from mdaml.cli._screen import CommandError, Screen, convert_errors, replace_output, run_command
 from mdaml.io.columns import Table
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 _SHOWN = 20  # rows
+_Labelled: TypeAlias = tuple[FloatArray, Array]
 
 
 def predict(
@@ -39,20 +48,28 @@ def predict(
     """Predict labels: the nearest training rows vote, and their shares are the probabilities.
 
     For example: mdaml predict model.mdaml new.csv --train items.csv --out labels.csv
+    A model of mdaml fit --keep-rows holds the training rows, and needs no --train.
     """
     with run_command(as_json) as screen:
-        if train is None:
-            raise CommandError("Whose labels? Pass --train FILE, such as the table of mdaml fit.")
         estimator, known = load_model(model)
-        column = get_labels(labels, known)
-        gallery = read_labelled(
-            train, choose_columns(id_column, drop, column, known, duplicates=duplicates), screen
-        )
-        table = read_data(new, choose_columns(id_column, drop, known=known, duplicates=duplicates))
-        for each in (gallery, table):
-            check_width(estimator, model, each)
+        if train is None:
+            rows, told = _get_stored(estimator, model)
+        else:
+            column = get_labels(labels, known)
+            columns = choose_columns(id_column, drop, column, known, duplicates=duplicates)
+            gallery = read_labelled(train, columns, screen)
+            check_width(estimator, model, gallery)
+            rows, told = _get_labelled(gallery), describe_data(gallery)
+        with screen.collect_warnings():
+            columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
+            table = read_data(new, columns)
+        check_width(estimator, model, table)
         with screen.show_progress("searching"), convert_errors():
-            frame = _vote(estimator, gallery, table, neighbors)
+            frame = _vote(estimator, rows, table, neighbors)
+        if table.changes:
+            # Not a line of the output, which programs read.
+            with screen.collect_warnings():
+                warn(f"{new}: {describe_changes(table.changes)}.")
         if out is not None:
             inputs = (model, new, train, id_column)
             with replace_output(out, (".csv", ".parquet"), inputs=inputs) as part:
@@ -63,23 +80,42 @@ def predict(
         screen.document = {
             "command": "predict",
             "data": describe_data(table),
-            "train": describe_data(gallery),
+            "train": told,
+            "prepared": dict(table.changes),
             "out": None if out is None else str(out),
             "predictions": frame.to_dict("records"),
         }
 
 
-def _vote(model: "BaseEstimator", gallery: Table, table: Table, k: int) -> "DataFrame":
+def _get_stored(model: "BaseEstimator", path: Path) -> tuple[_Labelled, dict[str, object]]:
+    """Return the labelled rows that a model holds, and what the document says of them."""
+    stored = getattr(model, "training_rows_", None)
+    if stored is None:
+        raise CommandError(
+            f"{path} holds no labelled rows to look for neighbours in. Pass --train FILE, such as "
+            "the table of mdaml fit; with mdaml fit --keep-rows the model holds them."
+        )
+    return (stored["X"], stored["labels"]), {"file": str(path), "rows": len(stored["X"])}
+
+
+def _get_labelled(table: Table) -> _Labelled:
+    """Return the rows of a table that have a label, and their labels."""
+    assert table.labels is not None
+    known = table.encode_labels() != -1
+    if not known.any():
+        raise CommandError(f"{table.path}: no row has a label.")
+    return table.X[known], table.labels[known].astype(str)
+
+
+def _vote(model: "BaseEstimator", rows: _Labelled, table: Table, k: int) -> "DataFrame":
     """Return the label of each row, its probability, and the probabilities of all labels."""
     from pandas import DataFrame
     from sklearn.neighbors import KNeighborsClassifier
 
-    known = gallery.encode_labels() != -1
-    if not known.any():
-        raise ValueError(f"{gallery.path}: no row has a label.")
-    assert gallery.labels is not None
-    voters = KNeighborsClassifier(min(k, int(known.sum())))
-    voters.fit(model.transform(gallery.X[known]), gallery.labels[known].astype(str))
+    X, labels = rows
+    if k > len(X):
+        raise ValueError(f"-k {k}: only {len(X)} training rows have a label.")
+    voters = KNeighborsClassifier(k).fit(model.transform(X), labels.astype(str))
     shares = voters.predict_proba(model.transform(table.X))
     names = [table.get_name(row) for row in range(len(table.X))]
     best = shares.argmax(axis=1)

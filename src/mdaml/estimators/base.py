@@ -251,11 +251,8 @@ class MahalanobisTransformer(
         fitted["components_"] = stored
         self._check_finite(fitted)
         if X is not None:
-            for name in (
-                "input_map_",
-                "preparation_",
-                "fitted_to_",
-            ):  # of what came before an earlier fit
+            # Of what came before an earlier fit.
+            for name in ("input_map_", "preparation_", "fitted_to_", "training_rows_"):
                 self.__dict__.pop(name, None)
         if type(X) is np.ndarray:
             # What scikit-learn would find out, which takes it as long as a small product.

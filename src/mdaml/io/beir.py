@@ -219,6 +219,24 @@ def find_click_columns(names: Sequence[str]) -> dict[str, int]:
     return {column: place for column, place in places.items() if place >= 0}
 
 
+def join_click_columns(logs: Sequence[dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Return the columns of several logs, one below the other.
+
+    Where only some of them have impressions, those of the others are empty.
+
+    Examples
+    --------
+    >>> from mdaml.io.beir import join_click_columns
+    >>> join_click_columns([{"query": ["a"]}, {"query": ["b"], "impression": ["7"]}])
+    {'query': ['a', 'b'], 'impression': ['', '7']}
+    """
+    names = dict.fromkeys(name for log in logs for name in log)
+    return {
+        name: [cell for log in logs for cell in log.get(name, [""] * len(log["query"]))]
+        for name in names
+    }
+
+
 def read_click_columns(path: Path) -> dict[str, list[str]]:
     """Read the columns of a log of clicks, as texts.
 

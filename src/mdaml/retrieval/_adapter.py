@@ -328,7 +328,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         if not self.improved_:
             is_first = np.array_equal(anchor, np.eye(len(anchor)))
             warn_unimproved(
-                held_out, "the vectors as they are" if is_first else "those of the last map"
+                held_out, "the vectors as they are" if is_first else "the vectors of the last map"
             )
         return self
 

@@ -9,10 +9,17 @@ from typing import TypeAlias
 import numpy as np
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml.io.beir import CLICK_COLUMNS, find_click_columns, read_click_columns
+from mdaml.io.beir import (
+    CLICK_COLUMNS,
+    find_click_columns,
+    join_click_columns,
+    read_click_columns,
+)
 from mdaml.retrieval._relevance import Ids, Relevance, find_rows, split_columns
 
-Clicks: TypeAlias = ArrayLike | str | os.PathLike[str]  # rows, a data frame or a file
+Clicks: TypeAlias = (
+    ArrayLike | str | os.PathLike[str] | list[str | os.PathLike[str]]
+)  # rows, a data frame, a file or files
 
 _WANTED = (
     "clicks must have a row (query, document, position, clicked) for each document shown, with the "
@@ -110,7 +117,10 @@ def read_clicks(clicks: Clicks, ids: Ids | None, n_queries: int, n_documents: in
 def _to_columns(clicks: Clicks) -> Mapping[str, Array]:
     """Return the columns by their usual names."""
     if isinstance(clicks, str | os.PathLike):
-        return {k: np.array(v, object) for k, v in read_click_columns(Path(clicks)).items()}
+        clicks = [clicks]
+    if isinstance(clicks, list | tuple) and all(isinstance(c, str | os.PathLike) for c in clicks):
+        logs = join_click_columns([read_click_columns(Path(path)) for path in clicks])
+        return {name: np.array(cells, object) for name, cells in logs.items()}
     names, columns = split_columns(clicks, _WANTED)
     if names:  # of a data frame
         return {name: columns[place] for name, place in find_click_columns(names).items()}
@@ -150,7 +160,8 @@ def _to_clicked(column: Array) -> BoolArray:
         if not unknown:
             return np.isin(texts, _YES)
         wrong = unknown[0]
-    raise ValueError(f"clicks: clicked must be 1 or 0, true or false, got {wrong!r}.")
+    advice = " Is this the column of positions?" if wrong.replace(".", "").isdecimal() else ""
+    raise ValueError(f"clicks: clicked must be 1 or 0, true or false, got {wrong!r}.{advice}")
 
 
 def _find_impressions(query: IntArray, visit: IntArray, positions: IntArray) -> IntArray:

@@ -17,9 +17,16 @@ def describe_gain(held_out: Mapping[str, Any]) -> str:
     )
 
 
-def summarise(strength: float, improved: bool, held_out: Mapping[str, Any]) -> str:
-    """Return what was learned and what it gained, in one or two lines."""
-    outcome = f"Map of queries, strength {strength:g}." if improved else "No change of the queries."
+def summarise(
+    strength: float, improved: bool, held_out: Mapping[str, Any], *, has_map: bool
+) -> str:
+    """Return what was learned and what it gained, in one or two lines.
+
+    ``has_map`` says whether queries are mapped, be it by what earlier parts of a log have taught.
+    """
+    outcome = f"Map of queries, strength {strength:g}."
+    if not improved:
+        outcome = "The last map is kept." if has_map else "No change of the queries."
     if not held_out:
         return f"{outcome}\nNot tested on held-out queries: anchor was given as a number."
     gain = describe_gain(held_out)

@@ -42,7 +42,12 @@ class AdapterHandover:
         Not tested on held-out queries: anchor was given as a number.
         """
         check_is_fitted(self, "components_")
-        text: str = summarise(self.strength_, self.improved_, self.held_out_)
+        text: str = summarise(
+            self.strength_,
+            self.improved_,
+            self.held_out_,
+            has_map=not np.array_equal(self.components_, np.eye(len(self.components_))),
+        )
         return text
 
     @property
