@@ -43,10 +43,12 @@ class Loop:
         return self.make(numba)(self.function)
 
 
-def _njit(fastmath: frozenset[str]) -> Callable[[_Untyped], _Untyped]:
+def _njit(fastmath: frozenset[str], **options: object) -> Callable[[_Untyped], _Untyped]:
     def make(numba: _Untyped) -> Callable[[_Untyped], _Untyped]:
         # A wrapper to be called from C is never needed, and takes time to compile.
-        compiled = numba.njit(nogil=True, fastmath=set(fastmath) or False, no_cfunc_wrapper=True)
+        compiled = numba.njit(
+            nogil=True, fastmath=set(fastmath) or False, no_cfunc_wrapper=True, **options
+        )
         return lambda function: _without_collector(_with_cache(compiled(function)))
 
     return make
@@ -135,7 +137,10 @@ def _warn_once(error: Exception) -> None:
 
 # Sums may be reordered and contracted for vector units, and maximum and minimum need no test for
 # NaN: all input was checked to be finite.
-fast_loop: _Untyped = partial(Loop, make=_njit(frozenset({"reassoc", "contract", "nsz", "nnan"})))
+_FAST = frozenset({"reassoc", "contract", "nsz", "nnan"})
+fast_loop: _Untyped = partial(Loop, make=_njit(_FAST))
+# A step of one other loop, compiled as a part of it: by itself it would be optimised twice.
+inner_step: _Untyped = partial(Loop, make=_njit(_FAST, inline="always"))
 # Sums stay in the order written: where a term is added to many entries, vector units need no other.
 # Reordered ones came out differently from compiled code and from the same code out of its cache.
 ordered_loop: _Untyped = partial(Loop, make=_njit(frozenset({"contract", "nsz", "nnan"})))

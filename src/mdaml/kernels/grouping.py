@@ -7,7 +7,7 @@ slices and sorts would take more time to compile than all loops of a fit togethe
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.compiling import fast_loop, inner_step
 from mdaml.kernels.threads import share
 
 
@@ -234,7 +234,7 @@ def _group_triplets(
         n_far[g] = _keep_distinct(row0, row1, first, last, far, start)
 
 
-@fast_loop
+@inner_step
 def _keep_distinct(begin, end, first, last, far, start):
     """Sort the lists of one anchor, and move together each that does not equal the one before."""
     kept_first = kept_last = start

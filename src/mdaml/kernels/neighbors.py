@@ -8,7 +8,7 @@ rounding nor the blocks decide about neighbours. Memory is one block per thread.
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.compiling import fast_loop, inner_step
 from mdaml.kernels.threads import share
 
 _QUERIES, _CANDIDATES = 128, 512  # a block of half a megabyte stays in the cache
@@ -190,7 +190,7 @@ def _keep_nearest(
                     most = min(most, 0.5 * dists[n_nearest - 1] - half_norms[q] + unsure)
 
 
-@fast_loop
+@inner_step
 def _lowest_of_groups(values, lowest):
     """Return a bound that at least as many values as ``lowest`` has entries do not exceed.
 
@@ -211,7 +211,7 @@ def _lowest_of_groups(values, lowest):
     return lowest[n]
 
 
-@fast_loop
+@inner_step
 def _find_close(values, most, out):
     """List the values that are no higher, without branches; return their number."""
     n_close = 0
@@ -221,7 +221,7 @@ def _find_close(values, most, out):
     return n_close
 
 
-@fast_loop
+@inner_step
 def _insert(Z, q, candidate, rows, places, dists):
     """Place a candidate among the nearest of q, if it is near enough by its true distance."""
     total = 0.0

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop
+from mdaml.kernels.compiling import fast_loop, inner_step
 from mdaml.kernels.pairs import (
     diagonal_part,
     four_sq_dists_loop,
@@ -203,7 +203,7 @@ def _triplet_losses_along(begin, end, Y, ahead, scales, lists, pair_weights, los
                 losses[g, s] += pair_weights[p] * total
 
 
-@fast_loop
+@inner_step
 def _find_near(begin, end, first, last, out):
     """List the near pairs among some pairs; their number.
 
