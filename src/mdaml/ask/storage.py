@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -213,7 +212,7 @@ class Storage:
         with self.write() as change:
             change.delete_models(versions)
 
-    def _read(self, chosen: sa.Select[Any]) -> list[Row]:
+    def _read(self, chosen: sa.Executable) -> list[Row]:
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(chosen).mappings()]
 
