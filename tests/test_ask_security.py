@@ -10,9 +10,10 @@ from sqlalchemy.exc import DataError
 from starlette.testclient import TestClient
 from suite.needs import skip_without
 
+from mdaml.ask.bodies import MOST_BYTES
 from mdaml.ask.items import Column, Items, is_address, read_items
 from mdaml.ask.questions import Plan
-from mdaml.ask.security import MOST_BYTES, Access, Rates, Signer, check_person, is_loopback
+from mdaml.ask.security import Access, Rates, Signer, check_person, is_loopback
 from mdaml.ask.storage import Storage, Transaction
 
 LINKS = Access(is_open=False, hosts=("*",))

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -101,7 +101,7 @@ class _Sparing(logging.Filter):
 @contextmanager
 def spare_log(*names: str) -> Iterator[None]:
     """Write at most 30 lines a minute to the named logs."""
-    sparing: Any = _Sparing()
+    sparing = _Sparing()
     logs = [logging.getLogger(name) for name in names]
     for log in logs:
         log.addFilter(sparing)

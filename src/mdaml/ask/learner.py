@@ -97,7 +97,8 @@ class Learner:
             decided = to_constraints([a for a in answers if a["outcome"] == "answer"], ids)
             report |= self._report(scored, supervision, decided)
         report |= persons.describe_answers(answers, verdicts)
-        self._storage.add_report(report, queries)
+        with self._storage.write() as change:
+            change.replace_report(report, queries)
         self._stamp, self._n_seen = stamp, len(answers)
         return True
 
@@ -126,7 +127,8 @@ class Learner:
             self._declined = {"n_answers": len(now)}
         elif served is None or served.answers != now:
             blob = to_bytes(model, self._items.features)
-            version = self._storage.add_model(sorted(now), blob)
+            with self._storage.write() as change:
+                version = change.insert_model(sorted(now), blob)
             self._kept[version] = Served(model, now)
             self._prune()
 
@@ -172,7 +174,8 @@ class Learner:
 
     def _drop(self, versions: Sequence[int]) -> None:
         if versions:
-            self._storage.drop_models(versions)
+            with self._storage.write() as change:
+                change.delete_models(versions)
             self._kept = {v: kept for v, kept in self._kept.items() if v not in versions}
 
     # Questions and figures

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 PERSON, OWNER = "person", "owner"  # kinds of cookies
-MOST_BYTES = 64 * 1024  # of a request
 _MOST_LETTERS = 64  # of the name of a person
 _MOST_CLIENTS = 10_000  # whose rates are kept
 _JOINERS = re.compile("[\u200c\u200d]")  # letters of many scripts and pictures need them

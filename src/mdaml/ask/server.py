@@ -6,23 +6,22 @@ import logging
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qsl
 
 import jinja2
 from sqlalchemy.exc import DBAPIError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mdaml.ask import security
+from mdaml.ask import bodies, owner_pages, security
 from mdaml.ask.collector import MOST_EVENTS, Collector
 from mdaml.ask.items import Items
 from mdaml.ask.markdown import to_html
-from mdaml.ask.owner_pages import OwnerPages
 from mdaml.ask.questions import Composer, Gold, Plan, Row
 from mdaml.ask.security import OWNER, PERSON, Access, Rates, Signer, name_cookie
 from mdaml.ask.storage import Storage
@@ -109,7 +108,6 @@ class Site:
 
     def app(self) -> Starlette:
         """Return the application."""
-        owner = OwnerPages(self)
         routes: list[tuple[str, str, _Endpoint]] = [
             ("GET", "/", self._show_start),
             ("POST", "/start", self._start),
@@ -121,11 +119,11 @@ class Site:
             ("POST", "/api/answers", self._take_answers),
             ("GET", "/media/{row:int}/{place:int}", self._send_file),
             ("GET", "/static/{name}", self.send_static),
-            ("GET", "/owner", owner.show),
-            ("GET", "/api/owner", owner.send_report),
-            ("POST", "/api/links", owner.make_links),
-            ("GET", "/owner/answers.{kind}", owner.send_answers),
-            ("GET", "/owner/model.mdaml", owner.send_model),
+            ("GET", "/owner", partial(owner_pages.show, self)),
+            ("GET", "/api/owner", partial(owner_pages.send_report, self)),
+            ("POST", "/api/links", partial(owner_pages.make_links, self)),
+            ("GET", "/owner/answers.{kind}", partial(owner_pages.send_answers, self)),
+            ("GET", "/owner/model.mdaml", partial(owner_pages.send_model, self)),
         ]
         made = [Route(path, self.guard(call), methods=[m]) for m, path, call in routes]
         app = Starlette(routes=made, exception_handlers={HTTPException: self.show_error})
@@ -215,28 +213,20 @@ class Site:
         sealed = request.cookies.get(name_cookie(request, self.study.id, OWNER))
         return self.signer.unseal("owner cookie", sealed) is not None
 
-    async def _body(self, request: Request) -> bytes:
-        body = b""
-        try:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > security.MOST_BYTES:
-                    raise HTTPException(413, "The request is too large.")
-        except ClientDisconnect:
-            raise HTTPException(400, "The request broke off.") from None
-        return body
-
     async def read_json(self, request: Request) -> Row:
         """Return what a script of a page of this server sent."""
-        if not _same(request.headers.get("x-page-token"), self._token(request)):
+        self._check_token(request, request.headers.get("x-page-token"))
+        return await bodies.read_json(request)
+
+    async def _read_form(self, request: Request) -> dict[str, str]:
+        """Return what a form of a page of this server sent."""
+        form = await bodies.read_form(request)
+        self._check_token(request, form.get("token"))
+        return form
+
+    def _check_token(self, request: Request, given: str | None) -> None:
+        if given is None or not security.is_equal(given, self._token(request)):
             raise HTTPException(403, "The page is out of date. Load it again.")
-        try:
-            found = json.loads(await self._body(request))
-        except (ValueError, RecursionError):
-            raise HTTPException(400, "The request is not valid JSON.") from None
-        if not isinstance(found, dict):
-            raise HTTPException(400, "The request must be a JSON object.")
-        return found
 
     # Pages for persons
 
@@ -255,9 +245,7 @@ class Site:
         )
 
     async def _start(self, request: Request) -> Response:
-        form = _parse_form(await self._body(request))
-        if not _same(form.get("token"), self._token(request)):
-            raise HTTPException(403, "The page is out of date. Load it again.")
+        form = await self._read_form(request)
         person = self._person(request)
         if person is None or (self.access.is_open and form.get("name")):
             if not self.access.is_open:
@@ -316,9 +304,7 @@ class Site:
 
     async def _join(self, request: Request) -> Response:
         self._need_join(request)
-        form = _parse_form(await self._body(request))
-        if not _same(form.get("token"), self._token(request)):
-            raise HTTPException(403, "The page is out of date. Load it again.")
+        await self._read_form(request)
         person = self._person(request)
         if person is None:
             person = f"guest {Signer.make_secret()[:8]}"
@@ -402,14 +388,3 @@ class Site:
             raise HTTPException(404, "There is no such file.")
         kind = _STATIC[Path(name).suffix]
         return Response(self._static[name], media_type=kind, headers={"cache-control": "no-cache"})
-
-
-def _same(given: str | None, wanted: str) -> bool:
-    return given is not None and security.is_equal(given, wanted)
-
-
-def _parse_form(body: bytes) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(body.decode(), max_num_fields=10))
-    except ValueError:
-        raise HTTPException(400, "The request is not a valid form.") from None

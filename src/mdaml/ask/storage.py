@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -169,16 +168,6 @@ class Storage:
         with self._engine.connect() as connection:
             return _read_stamp(connection, self._tables)
 
-    def add_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
-        """Store a report with its questions in place of the last one."""
-        with self.write() as change:
-            change.replace_report(report, queries)
-
-    def add_model(self, answers: Sequence[str], model: bytes) -> int:
-        """Store a model with the ids of the answers it was learned from; return its version."""
-        with self.write() as change:
-            return change.insert_model(answers, model)
-
     def note_failure(self, why: str | None) -> None:
         """Store why the learner ended, or that it learns again."""
         if self.read_setting(_FAILURE) != (why or ""):
@@ -208,12 +197,7 @@ class Storage:
         (row,) = self._read(chosen.where(self._tables.models.c.version == version))
         return row
 
-    def drop_models(self, versions: Sequence[int]) -> None:
-        """Delete models."""
-        with self.write() as change:
-            change.delete_models(versions)
-
-    def _read(self, chosen: sa.Select[Any]) -> list[Row]:
+    def _read(self, chosen: sa.Executable) -> list[Row]:
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(chosen).mappings()]
 
@@ -284,7 +268,7 @@ class Transaction:
         self._connection.execute(change.values(undone=moment))
 
     def replace_report(self, report: Row, queries: Sequence[Sequence[str]]) -> None:
-        """Insert a report and delete those before."""
+        """Store a report with its questions in place of the last one."""
         self._connection.execute(sa.delete(self._tables.reports))
         values = {"report": report, "queries": queries, "time": time.time()}
         self._connection.execute(sa.insert(self._tables.reports).values(**values))
@@ -297,7 +281,7 @@ class Transaction:
         self.insert(self._tables.settings, name=name, value=value)
 
     def insert_model(self, answers: Sequence[str], model: bytes) -> int:
-        """Insert a model; return its version."""
+        """Store a model with the ids of the answers it was learned from; return its version."""
         made = sa.insert(self._tables.models).values(answers=list(answers), model=model)
         return int(
             self._connection.execute(made.returning(self._tables.models.c.version)).scalar_one()

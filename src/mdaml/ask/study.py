@@ -38,12 +38,6 @@ class Study(NamedTuple):
     intro: str  # fingerprint of the introduction, empty if there is none
 
 
-class _Changes(NamedTuple):
-    lines: list[str]  # what changed, and what it means
-    names: dict[str, str]  # new names of items that are told by their rows
-    models: bool  # whether models fit no longer
-
-
 def open_study(
     storage: Storage, items: Items, plan: Plan, intro: str, changes: OnChanges = "refuse"
 ) -> Study:
@@ -65,9 +59,11 @@ def open_study(
     if before == now:
         return study
     answers = storage.answers()
-    found = _compare(before, now, [a["items"] for a in answers if a["outcome"] != "skip"])
+    lines, names, is_new = _compare(
+        before, now, [a["items"] for a in answers if a["outcome"] != "skip"]
+    )
     if changes == "refuse" and (answers or storage.persons()):
-        listed = "\n".join(f"- {line}" for line in found.lines)
+        listed = "\n".join(f"- {line}" for line in lines)
         raise ValueError(
             f"{storage.name} holds another study, or this one has changed:\n{listed}\n"
             "Nothing was changed. To go on with these answers, pass --accept-changes. To begin "
@@ -75,8 +71,8 @@ def open_study(
             "database, or name another place by --answers."
         )
     with storage.write() as change:
-        change.rename_items(found.names)
-        change.forget_learned(models=found.models)
+        change.rename_items(names)
+        change.forget_learned(models=is_new)
         change.set("study", json.dumps(now))
     return study
 
@@ -128,8 +124,14 @@ def _digest(text: str | bytes) -> str:
     return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:16]
 
 
-def _compare(before: Row, now: Row, asked: Sequence[Sequence[str]]) -> _Changes:
-    """Return how two studies differ; `asked` has the items of all answers."""
+def _compare(
+    before: Row, now: Row, asked: Sequence[Sequence[str]]
+) -> tuple[list[str], dict[str, str], bool]:
+    """Return how two studies differ; `asked` has the items of all answers.
+
+    Returned are what changed and what it means, new names of items that are told by their rows,
+    and whether models fit no longer.
+    """
 
     def count(names: set[str]) -> int:
         return sum(not names.isdisjoint(items) for items in asked)
@@ -145,7 +147,7 @@ def _compare(before: Row, now: Row, asked: Sequence[Sequence[str]]) -> _Changes:
     lines += has_features
     if before["intro"] != now["intro"]:
         lines.append("The introduction differs. Everybody is asked for consent to the new one.")
-    return _Changes(lines, renamed, bool(has_features))
+    return lines, renamed, bool(has_features)
 
 
 def _compare_plans(before: Row, now: Row, n_answers: int) -> list[str]:

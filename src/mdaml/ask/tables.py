@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -28,8 +27,8 @@ class Tables:
     answers: sa.Table
     reports: sa.Table
     models: sa.Table
-    newest_answer: sa.Select[Any]
-    newest_report: sa.Select[Any]
+    newest_answer: sa.Executable
+    newest_report: sa.Executable
 
     @property
     def metadata(self) -> sa.MetaData:

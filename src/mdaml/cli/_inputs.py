@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from mdaml._typing import Params
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.columns import Table
 from mdaml.io.messages import check_readable, split_names
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mdaml.constraints import Constraints
     from mdaml.constraints.forms.layout import Layout
 
-Settings: TypeAlias = dict[str, Any]  # of read_table
+Settings: TypeAlias = Params  # of read_table
 KINDS = ("triplets", "pairs", "quadruplets")
 _MAX_PROBLEMS = 10  # shown
 # Settings of the library, and the options that give them.
@@ -55,7 +56,7 @@ def choose_columns(
     drop: Sequence[str] | None,
     labels: str | None = None,
     known: Preparation | None = None,
-    **preparation: Any,
+    **preparation: object,
 ) -> Settings:
     """Return the options of :func:`read_table`; names may be separated by commas."""
     given = {name: _split(value) for name, value in (("drop", drop), *preparation.items())}
@@ -63,7 +64,7 @@ def choose_columns(
     return given | {"naming": name_option}
 
 
-def _split(names: Any) -> Any:
+def _split(names: object) -> object:
     """Return names that are separated by commas one by one; other values as they are."""
     if names is None or isinstance(names, list):
         return [name for part in names or () for name in split_names(part)]

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import numpy as np
 
+from mdaml._typing import Params as Params
 from mdaml.cli._inputs import KINDS, check_file
 from mdaml.cli._options import get_class
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
-from mdaml.io.sketch import find_share, hash_comparisons, hash_rows, make_sketch
+from mdaml.io.sketch import Sketch, find_share, hash_comparisons, hash_rows, make_sketch
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
 
 MODEL_SUFFIXES = (".mdaml", ".onnx")
 Value: TypeAlias = str | float | bool | None
-Params: TypeAlias = dict[str, Any]  # of an estimator, or of its fit
 _HIDDEN = ("callback", "random_state", "device", "verbose")  # set otherwise, or of no use in a file
+
+
+class Origin(TypedDict):
+    """Whether a model was fitted to what it is scored on."""
+
+    kind: str  # "train", "test", "train and test" or "not known"
+    share_of_train: float | None
 
 
 def make_estimator(method: str, params: Params, seed: int) -> "BaseEstimator":
@@ -133,7 +140,7 @@ def keep_voters(model: "BaseEstimator", table: Table) -> None:
     model.training_rows_ = {"X": table.X[known], "labels": table.labels[known].astype(str)}
 
 
-def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Any]:
+def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Sketch]:
     """Return what tells later which rows and comparisons a model was fitted to."""
     rows = hash_rows(table.X)
     sketches = {"rows": make_sketch(rows)}
@@ -145,14 +152,14 @@ def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Any]:
 
 def describe_origin(
     model: "BaseEstimator", table: Table, compared: "Constraints | None"
-) -> dict[str, Any]:
+) -> dict[str, Origin]:
     """Return of rows and comparisons whether the model was fitted to them, and the share."""
     sketches, rows = getattr(model, "fitted_to_", {}), hash_rows(table.X)
     scored = {"rows": rows}
     if compared is not None:
         members = {kind: getattr(compared, kind) for kind in KINDS}
         scored["comparisons"] = hash_comparisons(rows, members)
-    found = {}
+    found = dict[str, Origin]()
     for what, hashes in scored.items():
         share = find_share(sketches[what], hashes) if what in sketches else None
         kinds = {None: "not known", 0.0: "test", 1.0: "train"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from mdaml.cli._inputs import (
     read_inputs,
     read_labelled,
 )
-from mdaml.cli._models import check_width, describe_origin, get_labels, load_model
+from mdaml.cli._models import Origin, check_width, describe_origin, get_labels, load_model
 from mdaml.cli._screen import Screen, convert_errors, run_command
 from mdaml.io.columns import Table
 
@@ -100,7 +100,7 @@ def score(
         screen.print_table("Scores; 1 is best", ("score", *metrics), rows)
 
 
-def _describe_origin(screen: Screen, found: dict[str, dict[str, Any]]) -> None:
+def _describe_origin(screen: Screen, found: dict[str, Origin]) -> None:
     """Add whether the model was fitted to what it is scored on."""
     parts = []
     for what, each in found.items():

@@ -57,7 +57,7 @@ def check_supervision(
 
 def constraints_of(
     n_samples: int,
-    constraints: Any = None,
+    constraints: object = None,
     constraint_weight: ArrayLike | None = None,
     names: Names = None,
     **arrays: Any,

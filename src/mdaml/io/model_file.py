@@ -356,7 +356,7 @@ def _check_front(front: object, d: int) -> int:
     return d
 
 
-def _check_basis(learned: Mapping[str, Any], d: int) -> int:
+def _check_basis(learned: Mapping[str, Value], d: int) -> int:
     """Return the number of columns of a basis of d features, or refuse what does not fit.
 
     ``front_matrix_`` and ``front_offset_`` are linear steps before it.

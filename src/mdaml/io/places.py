@@ -1,11 +1,12 @@
 """Places for modes as a model of ONNX or torch: closeness to centres, twice, and matrices."""
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml.io.export import Exported, check_precision, import_extra, save_onnx_model
 from mdaml.io.front import onnx_columns, torch_front
 from mdaml.io.preparation import Preparation
@@ -44,13 +45,13 @@ def make_onnx_places(
     nodes: list[Exported] = []
     constants: list[Exported] = []
 
-    def constant(value: Any, of: Any = precision) -> str:
+    def constant(value: ArrayLike, of: DTypeLike = precision) -> str:
         constants.append(
             onnx.numpy_helper.from_array(np.asarray(value, of), f"constant_{len(constants)}")
         )
         return str(constants[-1].name)
 
-    def node(kind: str, *inputs: str, **options: Any) -> str:
+    def node(kind: str, *inputs: str, **options: int) -> str:
         name = f"value_{len(nodes)}"
         nodes.append(onnx.helper.make_node(kind, inputs, [name], **options))
         return name

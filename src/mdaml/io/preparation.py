@@ -6,11 +6,11 @@ place in the list of the known ones, -1 where they are not known, and NaN where 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from mdaml._typing import Array, BoolArray, FloatArray
+from mdaml._typing import Array, BoolArray, FloatArray, Matrix, Params
 from mdaml._validation import warn
 from mdaml.io.messages import Naming, describe_twins, join_names, shorten, suggest_name
 
@@ -127,7 +127,7 @@ class Preparation:
             ]
         )
 
-    def read(self, X: Any) -> FloatArray:
+    def read(self, X: Matrix) -> FloatArray:
         """Return one number for each cell of a data frame, or of an array of these columns.
 
         Columns of a frame are found by their names if the preparation knows them.
@@ -145,7 +145,7 @@ class Preparation:
             ]
         )
 
-    def apply(self, X: Any) -> FloatArray:
+    def apply(self, X: Matrix) -> FloatArray:
         """Return the features of a data frame, or of an array of these columns; see `read`."""
         cells = self.read(X)
         gaps = np.isnan(cells) & np.array([name not in self.fills for name in self.columns])
@@ -168,7 +168,7 @@ class Preparation:
 
     def fill_values(self) -> FloatArray:
         """Return what each column is filled with, as a number; NaN where there is nothing."""
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             name: self.categories[name].index(str(value)) if name in self.categories else value
             for name, value in self.fills.items()
         }
@@ -207,7 +207,7 @@ class Preparation:
 
         return np.array([find(text) for text in texts], np.float64)
 
-    def _take_columns(self, X: Any) -> list[Array]:
+    def _take_columns(self, X: Matrix) -> list[Array]:
         """Return the columns of a frame or array, in our order."""
         names = _list_names(X)
         if names is None or not self.is_named:
@@ -220,7 +220,7 @@ class Preparation:
                 raise ValueError(f"X has no column {name!r}, which the model needs.{meant}")
         return [_take(X, places[name]) for name in self.columns]
 
-    def _check_shape(self, X: Any) -> None:
+    def _check_shape(self, X: Matrix) -> None:
         shape = np.shape(X)
         if len(shape) != 2 or shape[1] != len(self.columns):
             wanted = shorten(", ".join(self.columns))
@@ -240,7 +240,7 @@ class Preparation:
         return plain | {"columns": list(self.columns)}
 
     @classmethod
-    def from_dict(cls, plain: Any) -> "Preparation":
+    def from_dict(cls, plain: Params) -> "Preparation":
         """Return the preparation of a model file, which may hold anything."""
         try:
             known = cls(**plain | {"columns": tuple(plain["columns"])})
@@ -292,13 +292,13 @@ def _list_categories(name: str, cells: Texts, naming: Naming) -> tuple[str, ...]
     return known
 
 
-def _list_names(X: Any) -> list[str] | None:
+def _list_names(X: Matrix) -> list[str] | None:
     """Return the names of the columns of a data frame of any library, None for an array."""
     names = getattr(X, "column_names", getattr(X, "columns", None))
     return None if names is None else [str(name) for name in names]
 
 
-def _take(X: Any, place: int) -> Array:
+def _take(X: Matrix, place: int) -> Array:
     """Return a column of a data frame of any library, or of an array."""
     if hasattr(X, "iloc"):
         return np.asarray(X.iloc[:, place])

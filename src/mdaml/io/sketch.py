@@ -5,7 +5,7 @@ the share of other rows that were among them can be told, exactly if all hashes 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,13 @@ from mdaml._typing import ArrayLike, FloatArray, IntArray
 Hashes = npt.NDArray[np.uint64]
 _KEPT = 10_000
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+
+
+class Sketch(TypedDict):
+    """The smallest hashes, and whether there were no others."""
+
+    hashes: Hashes
+    is_whole: bool
 
 
 def _mix(columns: npt.NDArray[np.uint64]) -> Hashes:
@@ -45,13 +52,13 @@ def hash_comparisons(rows: Hashes, members: Mapping[str, IntArray]) -> Hashes:
     return np.concatenate([_mix(rows[each]) for each in members.values() if len(each)])
 
 
-def make_sketch(hashes: ArrayLike) -> dict[str, Any]:
+def make_sketch(hashes: ArrayLike) -> Sketch:
     """Return the smallest hashes, and whether these are all."""
     distinct = np.unique(np.asarray(hashes))
     return {"hashes": distinct[:_KEPT], "is_whole": len(distinct) <= _KEPT}
 
 
-def find_share(sketch: Mapping[str, Any], hashes: Hashes) -> float | None:
+def find_share(sketch: Sketch, hashes: Hashes) -> float | None:
     """Return the share of hashes that were among those of a sketch; None if it cannot tell.
 
     Examples
@@ -68,7 +75,7 @@ def find_share(sketch: Mapping[str, Any], hashes: Hashes) -> float | None:
     return float(np.isin(hashes, kept).mean()) if len(hashes) else None
 
 
-def check_sketches(plain: Any) -> None:
+def check_sketches(plain: object) -> None:
     """Refuse what is no mapping of sketches; a file may hold anything.
 
     Examples

@@ -1,10 +1,9 @@
 """Layers of torch that exported models are made of; imported where torch is needed only."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from mdaml._typing import Matrix
 from mdaml.io.places import PlacesMap
 from mdaml.io.preparation import Preparation
 
@@ -26,7 +25,7 @@ class TableColumns(torch.nn.Module):
         ]
         self.register_buffer("fills", fills)
 
-    def read(self, table: Any) -> torch.Tensor:
+    def read(self, table: Matrix) -> torch.Tensor:
         """Return numbers as they are, categories by their place, -1 for others, NaN for gaps."""
         return torch.tensor(self._known.read(table), dtype=self.fills.dtype)
 

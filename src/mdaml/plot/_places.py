@@ -1,19 +1,20 @@
 """A plot of modes before and after learning."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
 from mdaml.inspection._model import fitted_metric, like_training, mapped_samples
 from mdaml.plot._axes import COLORS, MUTED, prepare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from sklearn.base import BaseEstimator
 
 
 def plot_places(
-    model: Any, X: ArrayLike, y: ArrayLike | None = None, *, ax: "Axes | None" = None
+    model: "BaseEstimator", X: ArrayLike, y: ArrayLike | None = None, *, ax: "Axes | None" = None
 ) -> "Axes":
     """Draw where the modes of a LocalMDaML were before learning, and where they are now.
 
@@ -99,7 +100,7 @@ def _aligned(A: FloatArray, B: FloatArray, heavy: FloatArray) -> FloatArray:
     return (A @ (left @ right)) * (float(lengths.sum()) / size if size > 0.0 else 1.0)
 
 
-def _labels(y: ArrayLike | None, members: FloatArray) -> tuple[Any, Any]:
+def _labels(y: ArrayLike | None, members: FloatArray) -> tuple[IntArray, Array]:
     """Return the label of each mode, as a number, and the names of the labels."""
     if y is None:
         return np.zeros(members.shape[1], int), np.array(["modes"])
