@@ -436,7 +436,10 @@ def test_predict_says_what_it_did_about_cells_and_refuses_too_many_voters(frame)
     new = frame.drop(columns="species").iloc[:5].assign(island="Atlantis")
     new.to_csv("new.csv", index=False)
     arguments = ("predict", "model.mdaml", "new.csv", "--train", "birds.csv")
-    assert "new.csv: " in run(*arguments).stderr
+    assert (
+        "new.csv was prepared as the training rows were: 5 cells of unknown"
+        in run(*arguments).stderr
+    )
     assert "5 cells of unknown categories" in run(*arguments, "--out", "p.csv").stderr
     assert run_json(*arguments)["prepared"]["cells of unknown categories"] == 5
     n = len(frame)

@@ -6,7 +6,8 @@ import torch
 
 from mdaml import DMLMJ, LFDA, MDaML
 from mdaml.constraints.labels import Classes
-from mdaml.estimators.mdaml_folds import other_start, vote_score
+from mdaml.estimators.mdaml_folds import other_start
+from mdaml.holdout.samples import share_score, vote_score
 from mdaml.kernels.neighbors import nearest, nearest_rows
 from mdaml.model_selection import MetricSearchCV, knn_accuracy
 from mdaml.neighbors import device as neighbors
@@ -219,11 +220,13 @@ def test_other_methods_learn_the_same_from_neighbors_of_a_device(learner):
 def test_votes_on_a_device_are_those_of_the_cpu():
     Y, classes = problem(600)
     sides = (Y[::2], classes.of[::2], Y[1::2], classes.of[1::2])
-    here, there = vote_score(*sides), vote_score(*sides, "cuda")
-    for F in (np.eye(6), np.random.default_rng(0).normal(size=(6, 2))):
-        assert np.mean(here(F) == there(F)) > 0.995  # rounding may part those that are tied
+    for score in (vote_score, share_score):
+        here, there = score(*sides), score(*sides, "cuda")
+        for F in (np.eye(6), np.random.default_rng(0).normal(size=(6, 2))):
+            assert np.mean(here(F) == there(F)) > 0.995  # rounding may part those that are tied
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # the scores count here
 def test_a_grid_is_scored_on_a_device_as_on_the_cpu(monkeypatch, request):
     Y, classes = problem(300)
     y = np.where(np.arange(300) % 7 == 0, -1, classes.of)  # some are not labelled

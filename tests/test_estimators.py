@@ -345,6 +345,7 @@ def test_the_order_in_a_pair_does_not_matter(cls, vehicle):
 
 
 @of_all
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # 54 rows are too few to
 def test_rows_that_occur_twice_do_no_harm(cls):
     X, y, _ = overlapping_classes(0)
     model = fit(seeded(cls), np.concatenate([X, X]), np.concatenate([y, y]))

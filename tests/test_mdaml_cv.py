@@ -18,6 +18,7 @@ from mdaml.datasets import load_dataset, make_triplets
 from mdaml.estimators import mdaml_cv as module
 from mdaml.estimators import mdaml_folds
 from mdaml.estimators.mdaml_cv import FROM_COMPARISONS, FROM_LABELS, search
+from mdaml.holdout.samples import share_score, vote_score
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def watched(monkeypatch):
 
         monkeypatch.setattr(mdaml_folds, name, watching)
 
-    for name in ("make_store", "vote_score", "_score_of", "Fold"):
+    for name in ("make_store", "share_score", "_score_of", "Fold"):
         watch(name)
     return seen
 
@@ -125,7 +126,7 @@ def test_no_held_out_sample_reaches_a_fit(vehicle, watched):
     X, y = vehicle[0][::3], vehicle[1][::3]
     fit(X, y)
     learned_from = [names(args[0]) for args in watched["make_store"]]
-    held_out = [names(args[2]) for args in watched["vote_score"]]
+    held_out = [names(args[2]) for args in watched["share_score"]]
     assert len(learned_from) == len(held_out) == 5
     for train, valid in zip(learned_from, held_out, strict=True):
         assert not train & valid
@@ -287,11 +288,14 @@ def test_votes_are_those_of_scikit_learn(vehicle):
     X, y = vehicle[0], np.unique(vehicle[1], return_inverse=True)[1]
     F = np.random.default_rng(0).normal(size=(18, 5))
     held_out = np.arange(len(X)) % 3 == 0
-    score = mdaml_folds.vote_score(X[~held_out], y[~held_out], X[held_out], y[held_out])
+    sides = X[~held_out], y[~held_out], X[held_out], y[held_out]
+    right, shares = vote_score(*sides), share_score(*sides)
     for factor in (np.eye(18), F):
         knn = KNeighborsClassifier(3).fit(X[~held_out] @ factor, y[~held_out])
         elected = knn.predict(X[held_out] @ factor)
-        np.testing.assert_array_equal(score(factor), elected == y[held_out])
+        np.testing.assert_array_equal(right(factor), elected == y[held_out])
+        probable = knn.predict_proba(X[held_out] @ factor)
+        np.testing.assert_allclose(shares(factor), probable[np.arange(held_out.sum()), y[held_out]])
 
 
 def test_classes_too_small_to_hold_anything_out_leave_a_plain_choice():

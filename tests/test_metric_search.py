@@ -468,7 +468,7 @@ def test_random_labels_keep_the_start_more_often_than_not():
             warnings.filterwarnings("ignore", "Nothing was learned")
             search = MetricSearchCV(GMML(), {"t": [0.3, 0.5, 0.7]}, random_state=0).fit(X, **said)
         kept += search.start_kept_
-    assert kept >= 5  # at a level of 30 %
+    assert kept >= 5  # at a level of 20 %
 
 
 def test_a_gain_is_told_with_its_interval(answers):
@@ -516,6 +516,7 @@ def test_coin_flips_return_the_start_in_95_of_100():
     assert kept >= 90  # at a level of 5 %: about 95, give or take 5
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # rightly: GMML gains 0.8 points
 def test_data_frames_keep_their_names(balance):
     import pandas
 

@@ -460,6 +460,7 @@ def test_candidates_make_no_more_rounds_at_first_than_in_the_end(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # one round is too short to
 def test_partners_are_searched_over():
     grid = {"partners": ["random", Partners(n_similar=2), {"n_similar": 3}]}
     model = MDaML(shrinkage=0.0, max_iter=1, random_state=0)

@@ -170,8 +170,10 @@ def _describe_values(screen: Screen, model: "BaseEstimator") -> None:
 def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
     gain = model.gain_
-    what = "comparisons hold" if gain["score"] == "comparisons" else "rows get the right label"
-    text = f"{gain['after']:.1%} of held-out {what}, {gain['before']:.1%} before learning"
+    comparisons = "held-out comparisons hold"
+    votes = "the three nearest neighbours of held-out rows have the right label"
+    what = comparisons if gain["score"] == "comparisons" else votes
+    text = f"{gain['after']:.1%} of {what}, {gain['before']:.1%} before learning"
     if model.start_kept_:
         text += "; no more than chance, so nothing was learned"
     screen.add_fact("held_out", text, gain | {"start_kept": model.start_kept_})

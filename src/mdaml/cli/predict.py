@@ -69,7 +69,8 @@ def predict(
         if table.changes:
             # Not a line of the output, which programs read.
             with screen.collect_warnings():
-                warn(f"{new}: {describe_changes(table.changes)}.")
+                changes = describe_changes(table.changes)
+                warn(f"{new} was prepared as the training rows were: {changes}.")
         if out is not None:
             inputs = (model, new, train, id_column)
             with replace_output(out, (".csv", ".parquet"), inputs=inputs) as part:

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import FloatArray
 from mdaml._validation import ignore_warnings
 from mdaml.estimators.local import LocalMDaML
-from mdaml.estimators.local_basis import put_behind
+from mdaml.estimators.local_handover import put_behind
 from mdaml.io.preparation import Preparation, to_text
 
 SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)

@@ -11,10 +11,8 @@ from mdaml._choosing import show_choices
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
-from mdaml.estimators.local_basis import basis_of, learned_attributes
-from mdaml.estimators.local_chunks import LocalStream, begin_stream, learn_more
-from mdaml.estimators.local_handover import LocalHandover
-from mdaml.estimators.local_rounds import Learned, learn
+from mdaml.estimators.local_handover import LocalHandover, basis_of
+from mdaml.estimators.local_rounds import Learned, learn, learned_attributes
 
 
 @show_choices
@@ -130,7 +128,7 @@ class LocalMDaML(LocalHandover):
     landmark_width_: float
     scale_: float
     tried_: list[dict[str, Any]]
-    _stream: LocalStream
+    _stream: Any  # LocalStream: what partial_fit keeps of earlier chunks
 
     def __init__(
         self,
@@ -200,6 +198,8 @@ class LocalMDaML(LocalHandover):
         >>> model.partial_fit(X[::2], y[::2]).partial_fit(X[1::2], y[1::2]).n_samples_seen_
         300
         """
+        from mdaml.estimators.local_chunks import begin_stream, learn_more
+
         is_first = not hasattr(self, "components_")
         if not is_first:
             validate_data(self, X, skip_check_array=True, reset=False)

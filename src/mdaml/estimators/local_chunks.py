@@ -15,8 +15,9 @@ from mdaml.basis import Basis, mean_sq_dist
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.chunks import begin_sample, due_at, past_of
-from mdaml.estimators.local_basis import RENAMED, basis_of
+from mdaml.estimators.local_handover import basis_of
 from mdaml.estimators.local_rounds import (
+    RENAMED,
     Learned,
     compare_classes,
     make_metric,

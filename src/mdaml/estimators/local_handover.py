@@ -1,6 +1,7 @@
 """The map of LocalMDaML, and how it is handed over to other libraries."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray
+from mdaml.basis import Basis, Gates
 from mdaml.estimators.learners import WeakLearner
-from mdaml.estimators.local_basis import basis_of
 
 
 class LocalHandover(WeakLearner):
@@ -168,3 +169,41 @@ class LocalHandover(WeakLearner):
             return X
         mapped: FloatArray = X @ matrix.T + self.front_offset_
         return mapped.astype(X.dtype, copy=False)
+
+
+def basis_of(model: Any) -> Basis:
+    """Return the basis of a fitted model, of samples after the steps before it."""
+    places = maps = landmarks = U = None
+    if model.n_places_:
+        places = Gates(model._before(model.centers_), model.width_)
+        landmarks = Gates(model._before(model.landmark_centers_), model.landmark_width_)
+        U = model.landmark_map_
+    if model.n_maps_:
+        maps = Gates(model._before(model.map_centers_), model.map_width_)
+    return Basis(places, maps, landmarks, U, model._before(model.mean_[None])[0])
+
+
+def put_behind(model: Any, steps: Sequence[Any], matrix: FloatArray) -> None:
+    """Let a model with places see samples after linear steps; its modes are given in those of X.
+
+    ``matrix`` is the linear part of the steps, (n_before, n_features). Memberships do not depend on
+    distances in X alone, so that the map on the basis stays as it is.
+    """
+    offset: FloatArray = np.zeros((1, steps[0].n_features_in_))
+    for step in steps:
+        offset = step.transform(offset)
+    front, before = model.front_matrix_, model.front_offset_
+    model.front_offset_ = np.asarray(offset, np.float64).ravel()
+    model.front_matrix_ = matrix
+    if front is not None and before is not None:
+        model.front_offset_ = front @ model.front_offset_ + before
+        model.front_matrix_ = front @ matrix
+    for name in ("centers_", "map_centers_", "landmark_centers_", "mean_"):
+        value = np.atleast_2d(getattr(model, name)).astype(np.float64)
+        if len(value) == 0:
+            model.__dict__[name] = np.empty((0, matrix.shape[1]))
+            continue
+        for step in reversed(steps):
+            value = np.asarray(step.inverse_transform(value))
+        model.__dict__[name] = value[0] if name == "mean_" else value
+    model.n_features_in_ = matrix.shape[1]

@@ -48,6 +48,9 @@ _SHARED = (
     *("device", "verbose", "callback", "random_state"),
 )
 _ROUNDS_TO_CHOOSE = 2
+# Of the metric on the basis: centres of its own modes, and what describes its rows and columns.
+RENAMED = {"centers_": "mode_centers_"}
+_LEFT_OUT = ("weights_", "n_features_in_", "feature_names_in_")
 _QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 
 
@@ -79,6 +82,34 @@ class Learned:
         assert self.basis.mean is not None
         rest = self.features * np.eye(len(self.basis.mean), L.shape[1], dtype=L.dtype)
         return np.concatenate([L, rest])
+
+
+def learned_attributes(learned: Learned) -> tuple[FloatArray, dict[str, Any]]:
+    """Return the map on the basis, and all else that was learned."""
+    basis, metric, L = learned.basis, learned.metric, learned.components()
+    others = {
+        RENAMED.get(name, name): value
+        for name, value in vars(metric).items()
+        if name.endswith("_") and not name.startswith("_") and name not in _LEFT_OUT
+    }
+    del others["components_"]
+    d = metric.n_features_in_ if basis.mean is None else len(basis.mean)
+    gates = {"": basis.places, "map_": basis.maps, "landmark_": basis.landmarks}
+    for name, found in gates.items():
+        others[f"{name}width_"] = 0.0 if found is None else float(found.width)
+        others[f"{name}centers_"] = np.empty((0, d), L.dtype) if found is None else found.centers
+    U = np.empty((0, 0), L.dtype) if basis.landmark_map is None else basis.landmark_map
+    return L, {
+        **others,
+        "landmark_map_": U,
+        "scale_": 1.0,
+        "n_places_": len(others["centers_"]),
+        "n_maps_": len(others["map_centers_"]),
+        "mean_": np.zeros(d, L.dtype) if basis.mean is None else basis.mean,
+        "anchor_": learned.anchor,
+        "gain_": learned.gain,
+        "tried_": list(learned.tried),
+    }
 
 
 def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:

@@ -89,7 +89,8 @@ class MDaML(WeakLearner):
         held-out points, or the start if none leads it by more than chance.
     shrinkage : float or "auto", default="auto"
         Everyday: how far the learned metric is moved back to its start, along the geodesic; 1 is
-        the start. "chosen": by 3-NN on held-out samples.
+        the start. "chosen": by how many of the three nearest neighbours of held-out samples are of
+        their class.
     n_components : int or None, default=None
         Everyday: rank of the metric, learned as a linear map to this many features; None is full
         rank. If it exceeds the number of samples, the last rows stay zero.
@@ -160,9 +161,10 @@ class MDaML(WeakLearner):
         Number of rounds, over all passes.
     gain_ : dict or None
         What learning gained on held-out points (``score`` is "comparisons", the share that hold) or
-        samples ("3-NN", the accuracy): ``before`` and ``after``, ``low`` and ``high``, an interval
-        of 95 % of the difference, ``n_units``, ``is_beyond_chance``. None if it was not measured,
-        as with :meth:`paper`: its objective is fitted as it is.
+        samples ("votes", the share of their three nearest neighbours that are of their class):
+        ``before`` and ``after``, ``low`` and ``high``, an interval of 95 % of the difference,
+        ``n_units``, ``is_beyond_chance``. None if it was not measured, as with :meth:`paper`: its
+        objective is fitted as it is.
     start_kept_ : bool
         Whether the metric is the start: nothing led it by more than chance, or it was asked for.
     n_samples_seen_, n_comparisons_seen_ : int

@@ -84,11 +84,11 @@ class MDaMLCV(WeakLearner):
 
     **Objective**: that of :class:`MDaML`.
 
-    **Supervision**: the same as :class:`MDaML`. With labels the parameters are scored by the
-    accuracy of three nearest neighbours on held-out samples. Otherwise points are held out, with
-    the comparisons in which they are the reference. The score depends on the goal: the share of
-    these comparisons that hold, or the share of points whose nearest item, among all they were
-    compared with, was called near.
+    **Supervision**: the same as :class:`MDaML`. With labels the parameters are scored by
+    the share of the three nearest neighbours of held-out samples that are of their class. Otherwise
+    points are held out, with the comparisons in which they are the reference. The score depends on
+    the goal: the share of these comparisons that hold, or the share of points whose nearest item,
+    among all they were compared with, was called near.
 
     **Prefer it** to :class:`MDaML` if you can afford about ten times the fitting time.
 
@@ -340,7 +340,7 @@ def _choose(
     level = LEVEL_OF_LABELS if of_labels else LEVEL
     leads = find_leaders(before, np.array([*others, *early]), units, level=level)[: len(others)]
     place = prefer_first(np.array(others), leads if leads.any() else None)
-    name = "3-NN" if of_labels else "comparisons"
+    name = "votes" if of_labels else "comparisons"
     gain = measure_gain(name, before, others[place], units)
     gain = replace(gain, is_beyond_chance=bool(leads[place]))
     return (learned[place] if leads.any() else start), gain

@@ -18,7 +18,7 @@ from mdaml.estimators.lfda import LFDA
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import pose
 from mdaml.holdout.anchor import HeldOutComparisons, are_right, compares
-from mdaml.holdout.samples import Score, hold_out_samples, vote_score
+from mdaml.holdout.samples import Score, hold_out_samples, share_score
 from mdaml.holdout.split import Split, hold_out_points, same_points
 from mdaml.holdout.units import same_rows
 from mdaml.kernels.products import rows_times
@@ -135,7 +135,7 @@ def folds_of_classes(
     for split in splits[:n_parts]:
         samples, y = X[rows[split.train_points]], of[split.train_points]
         out = rows[split.test_points]
-        score = vote_score(samples, y, X[out], of[split.test_points], device)
+        score = share_score(samples, y, X[out], of[split.test_points], device)
         said = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
         store = SharedStore(make_store(samples, device))
         seed = rng.randint(2**31 - 1)

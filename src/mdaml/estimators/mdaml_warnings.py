@@ -118,7 +118,7 @@ def warn_of_gain(spec: Spec, gain: Gain | None, n_said: int) -> None:
             )
             return
         what, how = "comparisons", "anchor"
-        if gain.score == "3-NN":
+        if gain.score == "votes":
             what, how = "labels", "shrinkage"
         warn(
             f"Nothing was learned: no metric led the distance before learning by more than chance. "

@@ -75,8 +75,8 @@ class Preset:
     floor : float
         Share of its weight that a comparison keeps whatever the modes, from 0 to 1.
     shrinkage : float or tuple of float
-        How far the metric is moved back to its start. Of several values the best is chosen by 3-NN
-        on held-out samples, for labels at full rank.
+        How far the metric is moved back to its start. Of several values the best is chosen by the
+        neighbours of held-out samples, for labels at full rank.
     partners : Partners
         How triplets are drawn from labels.
     init_metric : {"auto", "identity", "whitened"}

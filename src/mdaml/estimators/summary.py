@@ -6,7 +6,7 @@ from mdaml.estimators.presets import PRESETS, as_partners, as_preset
 from mdaml.holdout.rule import Gain
 
 _CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrinkage")
-_CHOSEN_BY = {"comparisons": "anchor", "3-NN": "shrinkage"}  # the score, what it chooses
+_CHOSEN_BY = {"comparisons": "anchor", "votes": "shrinkage"}  # the score, what it chooses
 
 
 def describe_fit(model: BaseEstimator) -> str:

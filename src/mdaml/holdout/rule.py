@@ -24,7 +24,7 @@ from mdaml._validation import warn
 
 # How often something replaces a start that is as good. Answers may say nothing; labels hardly ever
 # do, and at 0.05 a gain would be declined too often: docs/accuracy.md.
-LEVEL, LEVEL_OF_LABELS = 0.05, 0.3
+LEVEL, LEVEL_OF_LABELS = 0.05, 0.2
 _LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
 _N_SIGNS = 2_000
 _MOST_BLOCKS = 512  # units beyond so many are added up at random: the test hardly changes
@@ -38,7 +38,8 @@ class Gain:
     Attributes
     ----------
     score : str
-        What was measured: "comparisons", the share that hold, or "3-NN", the accuracy.
+        What was measured: "comparisons", the share that hold; "votes", the share of the three
+        nearest neighbours that are of the right class; or "3-NN", the accuracy of their elections.
     before, after : float
         The score of the start, and of what was learned.
     low, high : float
@@ -63,7 +64,11 @@ class Gain:
 
     def describe(self) -> str:
         """Return the gain as a sentence."""
-        names = {"comparisons": "comparisons that hold", "3-NN": "accuracy of 3-NN"}
+        names = {
+            "comparisons": "comparisons that hold",
+            "votes": "right votes of the 3 nearest neighbours",
+            "3-NN": "accuracy of 3-NN",
+        }
         change, low, high = (100 * x for x in (self.after - self.before, self.low, self.high))
         return (
             f"Held-out {names.get(self.score, self.score)}: {self.before:.1%} before learning, "

@@ -27,12 +27,13 @@ _TO_LEARN_FROM = 2  # members that every class keeps: one has no partner
 
 
 def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, Gain | None]:
-    """Return the parameters with the shrinkage chosen, and what 3-NN gained on held-out samples.
+    """Return the parameters with the shrinkage chosen, and what was gained on held-out samples.
 
-    Every sample is held out once. Of the shares in ``spec.shrinkages`` that lead the start by more
-    than chance, the most accurate is chosen; the first, unless another leads it by half a standard
-    error. If none leads, the start is kept. Without shares to choose from, only the gain of the
-    given one is measured. It is None where there is too little to hold anything out.
+    Every sample is held out once, and scored by how many of its three nearest neighbours are of its
+    class. Of the shares in ``spec.shrinkages`` that lead the start by more than chance, the best is
+    chosen; the first, unless another leads it by half a standard error. If none leads, the start is
+    kept. Without shares to choose from, only the gain of the given one is measured. It is None
+    where there is too little to hold anything out.
     """
     rng = np.random.RandomState(0)  # the same labels always give the same share
     rows, of = classes.rows, classes.of
@@ -60,7 +61,7 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     chosen = bool(spec.shrinkages)
     if chosen:
         spec = replace(spec, shrinkage=tried[best], shrinkages=(), keep_start=not bool(leads.any()))
-    gain = measure_gain("3-NN", scores[0], scores[1 + best], units)
+    gain = measure_gain("votes", scores[0], scores[1 + best], units)
     if chosen:
         gain = replace(gain, tried=tried, scores=tuple(map(float, scores[1:].mean(axis=1))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
@@ -74,7 +75,7 @@ def _try_split(
     shares: Sequence[float],
     rng: np.random.RandomState,
 ) -> FloatArray:
-    """Return which held-out samples are voted right: by the start, the first row, and by shares."""
+    """Return the right votes of held-out samples: under the start, the first row, and by shares."""
     part = store.part(split.train_points)
     spec = _fitting(spec, part.shape[0])
     start = start_metric(replace(spec, keep_start=True), part, rng).F
@@ -84,8 +85,8 @@ def _try_split(
         Y = store.fetch_mapped(factor)
         learned, held_out = Y[split.train_points], Y[split.test_points]
         nearest = nearest_rows(held_out, learned, min(_N_NEIGHBORS, len(learned)))[0]
-        votes.append(_voted(nearest, of[split.train_points], of[split.test_points]))
-    return np.array(votes, np.float64)
+        votes.append(_right_votes(nearest, of[split.train_points], of[split.test_points]))
+    return np.array(votes)
 
 
 def hold_out_samples(
@@ -125,11 +126,31 @@ def vote_score(
     X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray, device: str | None = None
 ) -> Score:
     """Return whether the nearest samples under a metric vote for the class of held-out ones."""
+    return _score_by(_voted, X, y, X_valid, y_valid, device)
+
+
+def share_score(
+    X: FloatArray, y: IntArray, X_valid: FloatArray, y_valid: IntArray, device: str | None = None
+) -> Score:
+    """Return the share of the nearest samples under a metric that have the class of held-out ones.
+
+    It tells metrics apart by fewer samples than their elections do, which hide how close they are.
+    """
+    return _score_by(_right_votes, X, y, X_valid, y_valid, device)
+
+
+def _score_by(
+    count: Callable[[IntArray, IntArray, IntArray], BoolArray | FloatArray],
+    X: FloatArray,
+    y: IntArray,
+    X_valid: FloatArray,
+    y_valid: IntArray,
+    device: str | None,
+) -> Score:
     # Not scikit-learn's classifier: its threads wait for each other when other work is going on,
     # and that took longer than all fits together.
     search = search_under(device, X_valid, X)
-
-    return lambda F: _voted(search(F, min(_N_NEIGHBORS, len(X))), y, y_valid)
+    return lambda F: count(search(F, min(_N_NEIGHBORS, len(X))), y, y_valid)
 
 
 def _voted(nearest: IntArray, y: IntArray, y_valid: IntArray) -> BoolArray:
@@ -137,6 +158,11 @@ def _voted(nearest: IntArray, y: IntArray, y_valid: IntArray) -> BoolArray:
     for voter in nearest.T:
         votes[np.arange(len(votes)), y[voter]] += 1
     return votes.argmax(axis=1) == y_valid  # the lowest class of equals
+
+
+def _right_votes(nearest: IntArray, y: IntArray, y_valid: IntArray) -> FloatArray:
+    shares: FloatArray = np.mean(y[nearest] == y_valid[:, None], axis=1)
+    return shares
 
 
 def _fitting(spec: Spec, n_samples: int) -> Spec:

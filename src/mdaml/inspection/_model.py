@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.local import LocalMDaML
-from mdaml.estimators.local_basis import basis_of
+from mdaml.estimators.local_handover import basis_of
 from mdaml.estimators.pipelines import FoldedMetric
 
 

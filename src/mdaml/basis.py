@@ -1,4 +1,4 @@
-"""Features, closeness to modes, and features within a few modes: columns for a linear map."""
+"""What a metric is linear in: features, closeness to modes, and features within a few modes."""
 
 from dataclasses import dataclass, replace
 
