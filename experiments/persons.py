@@ -37,7 +37,7 @@ RECORDS = HERE.parent / "results" / "persons.jsonl"
 ANSWERS = (50, 150, 1000)
 FEATURES = ("as given", "told apart")
 WORLDS = ("kinds", "one", "different", "overlapping", "unequal", "random")
-SIMULATED, N_DRAWS = (30, 60, 200), 4
+SIMULATED, N_DRAWS = (30, 60, 200), 8
 N_AUDITS = 20
 
 

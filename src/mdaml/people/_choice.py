@@ -13,8 +13,9 @@ from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import scaled_losses
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain
-from mdaml.holdout.split import Split, hold_out_points, tells_enough
+from mdaml.holdout.split import Split, find_questions, hold_out_points, tells_enough
 from mdaml.people._coordinates import Coordinates
+from mdaml.people._counting import count_kinds
 from mdaml.people._mixture import (
     Heard,
     Kinds,
@@ -76,6 +77,10 @@ class AnswerSpace:
         one = Kinds(self.center[None], np.ones(1), nobody[:, 0], nobody)
         return place_persons(self.heard, one)
 
+    def with_heard(self, heard: Heard) -> "AnswerSpace":
+        """Return the same coordinates for other answers."""
+        return replace(self, heard=heard, center=self.coordinates.given(best_scale(heard)))
+
     def fit_own(self, kinds: Kinds, pull: float | None) -> FloatArray:
         """Return coefficients of the persons, (P, q)."""
         own = kinds.own if pull is None else fit_persons(self.heard, kinds, pull)
@@ -122,8 +127,11 @@ def choose_size(
     """Return how many kinds to take, and how near persons are to them.
 
     By the rule for every choice, from the shared metric on: one or two kinds more are taken if they
-    lead by more than chance, and so on; then persons leave their kinds if that leads. What is not
-    "auto" in ``given`` is taken as it is. Units are the points that comparisons are about.
+    lead by more than chance, and so on; then persons leave their kinds if that leads. Of few
+    answers those that are held out hardly ever say so by more than chance: if nothing leads, the
+    kinds that :func:`count_kinds` finds are taken, which is a test of its own, unless they are worse
+    by more than chance. What is not "auto" in ``given`` is taken as it is. Units are the points
+    that comparisons are about.
     """
     said, persons = some_persons(said, persons, _MOST_ANSWERS)
     n_kinds, pull = given
@@ -144,9 +152,17 @@ def choose_size(
         return -scaled_losses(tried[size], weights)
 
     with mute():
-        best = start
+        best, counted = start, None
         if n_kinds == "auto":
-            best = _walk(score, units, weights, min(_MOST_KINDS, len(persons) // 2), start.pull)
+            most = min(_MOST_KINDS, len(persons) // 2)
+            best = _walk(score, units, weights, most, start.pull)
+            if best.n_kinds < 2 and said.n_constraints <= _FEW:
+                space = AnswerSpace.of(learn(said), samples, said, persons)
+                order = np.argsort(persons.codes, kind="stable")  # as they are heard
+                n_counted = count_kinds(space, find_questions(said, points)[order], most)
+                found = Size(n_counted, start.pull)
+                if n_counted > 1 and _best_leader(score, found, [best], units, weights) != best:
+                    best = counted = found
         if pull == "auto":
             numbers = sorted({best.n_kinds, 0}) if n_kinds == "auto" else [best.n_kinds]
             nearer = [Size(n, p) for n in numbers for p in PULLS]
@@ -155,7 +171,7 @@ def choose_size(
     right = {size: np.where(row == 0.0, 0.5, row > 0.0) for size, row in tried.items()}
     gain = measure_gain("comparisons", right[SHARED], right[best], units, weights)
     is_ahead = _best_leader(score, SHARED, [best], units, weights) != SHARED
-    gain = replace(gain, is_beyond_chance=is_ahead)
+    gain = replace(gain, is_beyond_chance=is_ahead or counted is not None)
     means = {size: float(np.average(row, weights=weights)) for size, row in right.items()}
     return Chosen(best, gain, [s.as_dict(m, is_chosen=s == best) for s, m in means.items()])
 

@@ -269,4 +269,9 @@ def draw_again(heard: Heard, center: FloatArray, kinds: Kinds, n_draws: int) -> 
 
 def _log_chances(margins: FloatArray, errors: FloatArray | float) -> FloatArray:
     """Return ``log((1 - e) s(m) + e s(-m))``."""
-    return np.log(errors + (1.0 - 2.0 * errors) * expit(margins))
+    return np.log(chances_of_answers(margins, errors))
+
+
+def chances_of_answers(margins: FloatArray, errors: FloatArray | float) -> FloatArray:
+    """Return ``(1 - e) s(m) + e s(-m)``, how probable answers are."""
+    return np.asarray(errors + (1.0 - 2.0 * errors) * expit(margins))
