@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mdaml import PRESETS, MDaML, MDaMLCV, __version__
+from mdaml import PRESETS, LocalMDaML, MDaML, MDaMLCV, __version__
 from mdaml.constraints import Constraints
 from mdaml.constraints.labels import Classes
 from mdaml.model_selection import MetricSearchCV
@@ -402,6 +402,33 @@ def searches(name, n, d, arguments):
     return {"N": n, "d": d, "seconds": seconds, "chosen": best}
 
 
+def places(name, n, d, arguments):
+    """Time a fit with places in units of a linear one, which chooses its anchor; best of two."""
+    print(f"{name}: N = {n}, d = {d}, T = {PER_SAMPLE * n}, {arguments.places_number} places")
+    number = {"n_places": arguments.places_number, "n_maps": 0}
+    made = {
+        "MDaML": MDaML(device=arguments.device, random_state=0),
+        "LocalMDaML": LocalMDaML(**number, device=arguments.device, random_state=0),
+    }
+    data, warm = make_case(n, d), make_case(min(n, 20_000), d, seed=1)
+    out = {"N": n, "d": d, "T": len(data[1]), "n_places": arguments.places_number}
+    for title, model in made.items():
+        model.fit(warm[0], triplets=warm[1])
+        times = []
+        for _ in range(2):
+            settle(arguments.device)
+            start = time.perf_counter()
+            model.fit(data[0], triplets=data[1])
+            settle(arguments.device)
+            times.append(time.perf_counter() - start)
+        held = model.score_triplets(data[0], data[1][:: len(data[1]) // 100_000 + 1])
+        out[title] = {"seconds": times, "agreement": float(held)}
+        ratio = min(times) / min(out["MDaML"]["seconds"])
+        print(f"  {title:12s} {min(times):6.2f} s, {ratio:4.1f} times MDaML, {held:.3f} hold")
+    print(flush=True)
+    return out
+
+
 def measure_recall(Y, classes, found, same, n_tried=300):
     """Return the share of the five true neighbours of some places that was found."""
     of = torch.tensor(classes.of, device=Y.device)
@@ -447,11 +474,13 @@ def main():
         "labels_most": (10**6, 128),
         "labels_wide": (10**6, 768),
         "searches": (100_000, 128),
+        "places": (10**6, 128),
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {[*parts]}; default: all")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     for part, sizes in parts.items():
         parser.add_argument(f"--{part}", nargs=2, type=int, default=sizes, metavar=("N", "d"))
+    parser.add_argument("--places-number", type=int, default=256, help="of places")
     parser.add_argument("--rank", type=int, default=32, help="of low and compare_low")
     parser.add_argument("--modes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
@@ -466,6 +495,7 @@ def main():
     print(results["machine"])
     for part in arguments.parts or parts:
         kinds = {"compare": compare, "labels": from_labels, "searches": searches}
+        kinds["places"] = places
         measure = kinds.get(part.partition("_")[0], whole_fit)
         results[part] = measure(part, *getattr(arguments, part), arguments)
         if arguments.out:
