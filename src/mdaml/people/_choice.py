@@ -136,7 +136,8 @@ def choose_size(
     said, persons = some_persons(said, persons, _MOST_ANSWERS)
     n_kinds, pull = given
     start = Size(0 if n_kinds == "auto" else n_kinds, None if pull == "auto" else pull)
-    n_parts = _N_PARTS if said.n_constraints > _FEW else _N_PARTS_OF_FEW
+    once = _given_once(said, persons)  # an answer that is in a file twice tells no more
+    n_parts = _N_PARTS if len(once) > _FEW else _N_PARTS_OF_FEW
     parts = hold_out_points(said, n_parts, np.random.RandomState(0), points)
     parts = parts[:1] if tells_enough(said, parts[:1]) else parts
     if not parts or len(persons) < 2:
@@ -156,10 +157,11 @@ def choose_size(
         if n_kinds == "auto":
             most = min(_MOST_KINDS, len(persons) // 2)
             best = _walk(score, units, weights, most, start.pull)
-            if best.n_kinds < 2 and said.n_constraints <= _FEW:
-                space = AnswerSpace.of(learn(said), samples, said, persons)
-                order = np.argsort(persons.codes, kind="stable")  # as they are heard
-                n_counted = count_kinds(space, find_questions(said, points)[order], most)
+            if best.n_kinds < 2 and len(once) <= _FEW:
+                asked, who = said.select(once), Persons(persons.names, persons.codes[once])
+                space = AnswerSpace.of(learn(asked), samples, asked, who)
+                order = np.argsort(who.codes, kind="stable")  # as they are heard
+                n_counted = count_kinds(space, find_questions(asked, points)[order], most)
                 found = Size(n_counted, start.pull)
                 if n_counted > 1 and _best_leader(score, found, [best], units, weights) != best:
                     best = counted = found
@@ -203,6 +205,12 @@ def fit_all(
     if some is not space:
         kinds = place_persons(space.heard, kinds)
     return space, kinds, space.fit_own(kinds, size.pull), draws
+
+
+def _given_once(said: Constraints, persons: Persons) -> IntArray:
+    """Return the places of answers, the first of those that a person gave to a question alike."""
+    rows = np.column_stack([persons.codes, said.comparisons()])
+    return np.sort(np.unique(rows, axis=0, return_index=True)[1])
 
 
 def _walk(
