@@ -193,6 +193,9 @@ def test_given_propensities_are_used_and_checked():
     given = 0.8 / np.sqrt(np.arange(1, N_SHOWN + 1))
     model = QueryAdapter(anchor=0.1).fit(Q, X, clicks=rows, propensities=given)
     assert model.propensities_ == pytest.approx(given / given[0])
+    more = np.append(given, 1.0)  # of a position that the log does not have
+    model = QueryAdapter(anchor=0.1).fit(Q, X, clicks=rows, propensities=more)
+    assert model.propensities_ == pytest.approx(given / given[0])
     for wrong in (given[:3], -given, 2 + given):
         with pytest.raises(ValueError, match="one for each of the 6 positions"):
             QueryAdapter().fit(Q, X, clicks=rows, propensities=wrong)
@@ -287,6 +290,18 @@ def test_too_few_lists_that_tell_are_said_to_be_too_few():
     with pytest.warns(UserWarning, match="2 different queries with a clicked document beside one"):
         model = QueryAdapter().fit(Q, X, clicks=SMALL)
     assert not model.improved_
+
+
+@pytest.mark.parametrize("anchor", ["auto", 0.1])
+@pytest.mark.parametrize("rank", [None, 1])
+def test_a_log_without_a_document_above_the_mean_is_refused(anchor, rank):
+    Q, _, X, _ = make_search(20)
+    # In two visits each of two documents is first once, and clicked there.
+    rows = [(q, (v + p) % 2, p + 1, int(p == 0)) for q in range(20) for v in (0, 1) for p in (0, 1)]
+    model = QueryAdapter(anchor=anchor, rank=rank)
+    with pytest.raises(ValueError, match="no document was clicked more often than the mean"):
+        model.fit(Q, X, clicks=rows, propensities=[1.0, 1.0])
+    assert not hasattr(model, "components_")
 
 
 def test_a_document_that_is_often_shown_and_seldom_clicked_is_not_relevant():

@@ -309,6 +309,9 @@ def test_ids_are_matched_letter_for_letter(write):
     assert problems_of(write("a,b,c\n1,01,X y\n1,01,x y\n"), ids=["1", "01", "x y"]) == [
         (2, "c is 'X y', which is not one of the ids (did you mean 'x y'?)")
     ]
+    padded = write('a,b,c\n01 ,"1 ",x y \n')  # as in tables, spaces round a name do not count
+    assert Constraints.read(padded, ids=["1", "01", "x y"]).triplets.tolist() == [[1, 0, 2]]
+    assert Constraints.read(padded, ids=["1", "1 ", "01", "x y"]).triplets.tolist() == [[2, 1, 3]]
     assert Constraints.read(write("a,b,c\n30,10,20\n"), ids=[10, 20, 30]).triplets.tolist() == [
         [2, 0, 1]
     ]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -377,6 +378,22 @@ def test_places_are_found_in_unusual_samples_too(data, kind):
     model = LocalMDaML(random_state=0).fit(X, triplets=said)
     assert model.n_places_ > 0
     assert model.score_triplets(X, triplets) > 0.9
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(2.0**70, 0.0), (2.0**-75, 0.0), (1.0, 2.0**26)])
+def test_the_unit_of_the_samples_does_not_change_the_choice(data, factor, offset):
+    """Part of the work is done in single precision, which has no numbers as large or as small."""
+    X, _, triplets = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        usual, model = (
+            LocalMDaML(random_state=0).fit(samples, triplets=triplets)
+            for samples in (X, (X + offset) * factor)
+        )
+    assert model.n_places_ == usual.n_places_
+    assert model.gain_["after"] == pytest.approx(usual.gain_["after"], abs=0.01)
+    found = model.score_triplets((X + offset) * factor, triplets)
+    assert found == pytest.approx(usual.score_triplets(X, triplets), abs=0.01)
 
 
 # With other parts of the package

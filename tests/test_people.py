@@ -460,6 +460,16 @@ def test_few_persons_are_no_reason_to_fail(n_persons):
     assert len(mdaml.audit(Euclidean().fit(X), X, triplets=np.concatenate(T), who=who)) == n_persons
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learned|Only 0.0%:UserWarning")
+@pytest.mark.parametrize("parameters", [{}, {"n_kinds": 1, "pull": 1.0}])
+def test_equal_samples_tell_nothing_of_persons(parameters):
+    """Without a warning of NumPy that there is nothing to average."""
+    said = np.random.default_rng(0).permuted(np.tile(np.arange(9), (60, 1)), axis=1)[:, :3]
+    model = PersonalMetrics(Euclidean(), **parameters)
+    model.fit(np.ones((9, 2)), triplets=said, who=said[:, 0] % 3)
+    assert np.all(np.isfinite(model.transform(np.eye(2), who=0)))
+
+
 def test_swapped_near_and_far_are_asked_about(crowd):
     X, T, who, _ = crowd
     with warnings.catch_warnings(record=True) as caught:

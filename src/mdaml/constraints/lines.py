@@ -318,8 +318,11 @@ class LineReader:
 
     def _parse_point(self, text: str) -> int:
         """Return the row number that a cell holds; negative if it holds none."""
-        digits = text.strip().removesuffix(".0")  # tables with missing cells hold 3.0 for 3
-        if self._has_ids or not (digits.isascii() and digits.isdigit() and len(digits) < 12):
+        plain = text.strip()
+        if self._has_ids:  # spaces round a name do not count, as in tables
+            return int(self.look_up([plain], self._parse_point)[0]) if plain != text else _BAD
+        digits = plain.removesuffix(".0")  # tables with missing cells hold 3.0 for 3
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 12):
             return _BAD
         return int(digits) if int(digits) < self._n_points else _BAD
 

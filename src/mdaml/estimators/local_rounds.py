@@ -231,7 +231,8 @@ class _Rounds:
     def _with(self, landmarks: Gates, rows: FloatArray) -> "_Rounds":
         conditioner = landmarks.conditioner()
         # Single precision is enough to find modes.
-        near = landmarks.closeness(rows.astype(np.float32))
+        gates, single = _to_single(landmarks, rows)
+        near = gates.closeness(single)
         columns = rows_times(near, np.ascontiguousarray(conditioner.T))
         return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
 
@@ -269,8 +270,9 @@ class _Rounds:
 
     def _map(self, anchor: float, said: Constraints) -> FloatArray:
         """Return where rows are after short rounds."""
-        rows = self.X.astype(np.float32)
-        learned = self.learn(rows, said, None, anchor, said, **self._short())
+        landmarks, rows = _to_single(self.landmarks, self.X)
+        begun = replace(self, landmarks=landmarks)
+        learned = begun.learn(rows, said, None, anchor, said, **self._short())
         L = learned.components()
         return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
 
@@ -293,6 +295,17 @@ class _ChosenPlaces:
     anchor: float | None
     tried: tuple[dict[str, Any], ...] = ()
     gain: dict[str, Any] | None = None
+
+
+def _to_single(gates: Gates, rows: FloatArray) -> tuple[Gates, FloatArray]:
+    """Return gates and rows from their middle, in a unit as large as the gates are wide.
+
+    Single precision has no numbers as large or small as samples may be, and too few digits for
+    samples that are far from the origin.
+    """
+    middle, unit = gates.centers.mean(axis=0), 2.0 ** round(np.log2(gates.width) / 2.0)
+    single = ((rows - middle) / unit).astype(np.float32)
+    return Gates((gates.centers - middle) / unit, gates.width / unit**2), single
 
 
 def compare_classes(classes: Classes, n: int) -> Constraints:

@@ -34,7 +34,8 @@ class Coordinates:
             axes = axes @ _find_wishes(Y @ axes, asked)
         sizes = np.abs(cls(axes, 1.0).features(Y, asked[:_ANSWERS_AT_ONCE])).mean(axis=0)
         rows, columns = np.triu_indices(axes.shape[1])
-        size = float(sizes[1:][rows == columns].mean())
+        # Without axes all samples are alike.
+        size = float(sizes[1:][rows == columns].mean()) if len(rows) else 1.0
         return cls(axes / np.sqrt(size or 1.0), float(sizes[0]) or 1.0)
 
     @property

@@ -72,7 +72,8 @@ class ClickLog:
         """Return pairs that were clicked more often than the mean of what was shown.
 
         The grade of a pair is its number of clicks over the sum of the propensities at which it was
-        shown, where one click's worth of the mean is added to both.
+        shown, where one click's worth of the mean is added to both. Refuses a log without such a
+        pair.
         """
         keys = self.queries * self.n_documents + self.documents
         distinct, places = np.unique(keys, return_inverse=True)
@@ -81,6 +82,11 @@ class ClickLog:
         mean = n_clicks.sum() / seen.sum()
         grades = (n_clicks + _ONE_CLICK * mean) / (seen + _ONE_CLICK)
         kept = (n_clicks > 0) & (grades > mean)
+        if not kept.any():
+            raise ValueError(
+                "clicks: no document was clicked more often than the mean of all that were shown, "
+                "positions considered: there is nothing to learn. Collect more clicks."
+            )
         queries, documents = np.divmod(distinct[kept], self.n_documents)
         return Relevance(queries, documents, grades[kept], self.n_queries, self.n_documents)
 

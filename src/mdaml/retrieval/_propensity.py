@@ -60,7 +60,7 @@ def _check_given(given: ArrayLike, n: int) -> FloatArray:
             f"propensities must be numbers above 0 and at most 1, one for each of the {n} "
             f"positions of the log, got {np.shape(given)}."
         )
-    return values / values[:n].max()
+    return values[:n] / values[:n].max()
 
 
 def _never_rising(values: FloatArray, weights: IntArray) -> FloatArray:
