@@ -404,6 +404,14 @@ def test_letters_that_an_encoding_lacks_are_escaped(start, monkeypatch):
         assert out.isascii()
 
 
+def test_a_refused_header_is_one_line(start):
+    Path("said.csv").write_text("a,b\n1,2\n")
+    words = ("fit", "items.csv", "--triplets", "said.csv", "--out", "m.mdaml")
+    _, err = start("-c", MAIN, *words).communicate(timeout=60)
+    assert err.startswith("said.csv: the header a,b fits no kind of constraint.")
+    assert len(err.splitlines()) == 1, err  # nothing is printed when Python ends
+
+
 @pytest.mark.needs("POSIX")
 def test_what_a_killed_writer_left_goes_with_the_next_one():
     code = "import os, signal; from mdaml.io.atomic import replace_file\n"

@@ -90,6 +90,21 @@ def test_an_array_a_list_a_frame_and_files_say_the_same(tmp_path):
         assert same(read_clicks(str(tmp_path / name), None, 2, 3), expected), name
 
 
+def test_several_logs_may_be_files_frames_and_arrays(tmp_path):
+    import pandas as pd
+
+    columns = ["query", "document", "position", "clicked"]
+    whole = pd.DataFrame(SMALL, columns=columns)
+    one, two = whole[whole["query"] == 0], whole[whole["query"] == 1]
+    two.to_csv(tmp_path / "two.csv", index=False)
+    expected = read_clicks(SMALL, None, 2, 3)
+    for logs in ([one, two], (one, two.to_numpy()), [one, tmp_path / "two.csv"]):
+        assert same(read_clicks(logs, None, 2, 3), expected)
+    assert same(read_clicks(whole.to_dict("records"), None, 2, 3), expected)
+    with pytest.raises(ValueError, match="the fields of all rows must be the same"):
+        read_clicks([{"query": 0, "doc": 1}, {"query": 0}], None, 2, 3)
+
+
 def test_names_take_the_place_of_rows():
     named = [(f"q{q}", f"d{x}", k, c) for q, x, k, c in SMALL]
     ids = (["q0", "q1"], ["d0", "d1", "d2"])

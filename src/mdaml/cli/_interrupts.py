@@ -69,7 +69,7 @@ def leave_on_interrupt(code: int) -> None:
     global _code, _kept
     if signal.getsignal(signal.SIGINT) is _ignore:
         _code = code
-        _kept = sys.exception()
+        _kept = sys.exception() if code == INTERRUPTED else None
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))
 
 

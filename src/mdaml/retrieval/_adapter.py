@@ -180,7 +180,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             those of its query; pairs with a grade of 0 or less are left out. Rows of ``queries``
             with the same vector, up to rounding (and up to length, unless distances rank), are one
             query; grades of its pairs add up.
-        clicks : array-like of shape (n_rows, 4) or (n_rows, 5), data frame or path
+        clicks : array-like of shape (n_rows, 4) or (n_rows, 5), data frame, path or list of these
             A log instead of ``relevant``: query row, document row, position (the first is 1, or 0
             if any is 0), clicked, and optionally the impression or visit, for every document that
             was shown. Columns of a data frame or of a file (CSV, TSV, Parquet, JSON lines) are

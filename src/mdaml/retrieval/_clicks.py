@@ -1,7 +1,7 @@
 """Logs of a search: what was shown for which query, where, and whether it was clicked."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -17,9 +17,8 @@ from mdaml.io.beir import (
 )
 from mdaml.retrieval._relevance import Ids, Relevance, find_rows, split_columns
 
-Clicks: TypeAlias = (
-    ArrayLike | str | os.PathLike[str] | list[str | os.PathLike[str]]
-)  # rows, a data frame, a file or files
+_Log: TypeAlias = ArrayLike | str | os.PathLike[str]  # rows, a data frame or a file
+Clicks: TypeAlias = _Log | list[_Log] | tuple[_Log, ...]
 
 _WANTED = (
     "clicks must have a row (query, document, position, clicked) for each document shown, with the "
@@ -121,19 +120,51 @@ def read_clicks(clicks: Clicks, ids: Ids | None, n_queries: int, n_documents: in
 
 
 def _to_columns(clicks: Clicks) -> Mapping[str, Array]:
-    """Return the columns by their usual names."""
+    """Return the columns of a log, or of several, by their usual names."""
+    if isinstance(clicks, list | tuple) and clicks and all(map(_is_log, clicks)):
+        logs = [
+            {
+                name: list(map(_to_text, column.tolist()))
+                for name, column in _to_columns(log).items()
+            }
+            for log in clicks
+        ]
+        return {name: np.array(cells, object) for name, cells in join_click_columns(logs).items()}
     if isinstance(clicks, str | os.PathLike):
-        clicks = [clicks]
-    if isinstance(clicks, list | tuple) and all(isinstance(c, str | os.PathLike) for c in clicks):
-        logs = join_click_columns([read_click_columns(Path(path)) for path in clicks])
-        return {name: np.array(cells, object) for name, cells in logs.items()}
-    names, columns = split_columns(clicks, _WANTED)
-    if names:  # of a data frame
+        cells = read_click_columns(Path(clicks))
+        return {name: np.array(texts, object) for name, texts in cells.items()}
+    fields = _split_fields(clicks) if isinstance(clicks, list) else None
+    names, columns = split_columns(clicks, _WANTED) if fields is None else fields
+    if names:
         return {name: columns[place] for name, place in find_click_columns(names).items()}
     if len(columns) not in (4, 5):
         shape = getattr(clicks, "shape", f"{len(columns)} columns")
         raise ValueError(f"{_WANTED}; got {shape}.")
     return dict(zip(CLICK_COLUMNS, columns, strict=False))
+
+
+def _is_log(given: object) -> bool:
+    """Say whether something is a whole log, not a row of one."""
+    is_matrix = isinstance(given, np.ndarray) and given.ndim == 2
+    return is_matrix or isinstance(given, str | os.PathLike) or hasattr(given, "columns")
+
+
+def _to_text(cell: object) -> str:
+    """Return what a file would hold: logs of several kinds have texts in common."""
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return "" if cell is None else str(cell)
+
+
+def _split_fields(rows: Sequence[object]) -> tuple[list[str], list[Array]] | None:
+    """Return names and columns of dictionaries, as of JSON lines, or None of other rows."""
+    items = [row for row in rows if isinstance(row, Mapping)]
+    if not items:
+        return None
+    names = list(items[0])
+    if len(items) < len(rows) or any(set(item) != set(names) for item in items):
+        raise ValueError(f"{_WANTED}; the fields of all rows must be the same.")
+    return names, [np.array([item[name] for item in items]) for name in names]
 
 
 def _to_positions(column: Array) -> IntArray:
