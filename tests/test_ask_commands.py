@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from mdaml import Constraints, Euclidean
 from mdaml.ask.items import read_items, write_demo
 from mdaml.ask.owner_pages import write_answers
+from mdaml.ask.security import Access
+from mdaml.ask.several import open_sites
 from mdaml.cli import build_app
 
 pytestmark = pytest.mark.needs("pandas", "pyarrow", "uvicorn")
@@ -35,7 +37,8 @@ def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
     script.write_text(MAIN)
     place = tmp_path / "said.db"
     options = ["--port", "0", "--no-browser", "--no-learn", "--answers", place]
-    process = start(script, "ask", demo, "--question", "Which is bluer?", *options)
+    options += ["--question", "Which is bluer?", "--method", "localmdaml"]
+    process = start(script, "ask", demo, *options)
     lines = [process.stdout.readline() for _ in range(4)]
     assert lines[0] == "60 items, 3 features.\n"
     url = re.search(r"http://\S+", lines[1])[0]
@@ -52,6 +55,9 @@ def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors == "Stopped. All answers are stored.\n"
+    (site,) = open_sites(place, Access())
+    assert site.method == "localmdaml"
+    site.close()
     path = tmp_path / "said.csv"
     path.write_bytes(said.content)
     assert len(Constraints.read(path, ids=read_items(demo).ids).triplets) == 1
@@ -71,6 +77,7 @@ def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
         (["DEMO", "--database", "mysql://x"], "must be a file or postgresql://"),
         (["DEMO", "--form", "pick", "--pick", "9"], "Picks must be fewer"),
         (["DEMO", "--port", "99999"], "65535"),
+        (["DEMO", "--method", "lmnn"], "'lmnn' is not one of 'mdaml', 'localmdaml'"),
     ],
 )
 def test_ask_refuses_what_it_cannot_use_before_anybody_answers(demo, tmp_path, arguments, message):

@@ -49,11 +49,11 @@ def list_learners(server):
 class Server:
     """A server in a process that can be killed."""
 
-    def __init__(self, start, folder, place):
+    def __init__(self, start, folder, place, more=""):
         self.start_process = start
         self.port, self.place = free_port(), str(place)
         self.script = folder / "server.py"
-        self.script.write_text(SERVER)
+        self.script.write_text(SERVER + more)
         self.start()
 
     def start(self):
@@ -186,10 +186,27 @@ def test_a_learner_that_is_killed_before_it_has_its_items_is_started_again(tmp_p
     assert not running._learners[0].is_alive()
 
 
-def test_a_learner_ends_with_its_server(start, tmp_path):
-    server = Server(start, tmp_path, tmp_path / "answers.db")
-    end = time.monotonic() + 20
-    while not server.learners() and time.monotonic() < end:
+# Of the process that learns, which imports the script of the server too.
+SLOW = """
+else:
+    import time
+    from pathlib import Path
+    from mdaml.ask import learner
+
+    def fit(*given):
+        Path(__file__).with_name("fits").touch()
+        time.sleep(600)
+
+    learner.fit_whole = fit
+"""
+
+
+@pytest.mark.parametrize("more", ["", SLOW], ids=["at rest", "in a fit"])
+def test_a_learner_ends_with_its_server(start, tmp_path, more):
+    server = Server(start, tmp_path, tmp_path / "answers.db", more)
+    end = time.monotonic() + 60
+    while not server.learners() or (more and not (tmp_path / "fits").exists()):
+        assert time.monotonic() < end
         time.sleep(0.1)
     pids = server.learners()
     server.kill()
@@ -253,6 +270,19 @@ def test_two_servers_share_a_postgresql_database(postgres):
     assert len(answers) == len(stored) + 1
     one.close()
     two.close()
+
+
+def test_answers_do_not_wait_for_a_model_that_is_stored(postgres):
+    site, other = make_site(postgres), Storage(postgres.replace("?", "?application_name=learner&"))
+    browser, n = Browser(site, "cleo"), len(site.storage.answers())
+    with other.write(learned=True) as change:
+        change.insert_model([], b"a model")
+        browser.answer([1])
+    assert len(site.storage.answers()) == n + 1
+    with other.write(), site.storage.write(learned=True) as change:
+        change.replace_report({}, [])
+    site.close()
+    other.close()
 
 
 def test_several_studies_share_a_postgresql_database(postgres):

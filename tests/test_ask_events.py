@@ -43,8 +43,8 @@ class Mortal(Storage):
     commits_left, is_late = None, False
 
     @contextmanager
-    def write(self):
-        with super().write() as change:
+    def write(self, **more):
+        with super().write(**more) as change:
             yield change
             if self.commits_left == 0 and not self.is_late:
                 raise KilledError  # nothing of the transaction is kept

@@ -10,12 +10,12 @@ from ask_site import Browser, fit_stored, make_items, make_site
 import mdaml
 from mdaml.ask import Interview, learner, owner, persons
 from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes
-from mdaml.ask.items import Items
+from mdaml.ask.items import Column, Items
 from mdaml.ask.learner import Learner
 from mdaml.ask.mapping import describe_map, find_failures, list_mapped
 from mdaml.ask.questions import Plan
 from mdaml.constraints import Constraints
-from mdaml.estimators import Euclidean
+from mdaml.estimators import Euclidean, LocalMDaML, MDaML
 
 pytestmark = pytest.mark.needs("pandas", "uvicorn")
 
@@ -131,7 +131,7 @@ def test_correct_answers_never_make_the_model_worse(tmp_path):
 def test_slow_fits_are_made_rarely_and_at_last_for_all_answers(site, monkeypatch):
     fits = []
 
-    def fit(space, supervision):
+    def fit(space, supervision, _method):
         fits.append(supervision.n_constraints)
         clock[0] += 10.0
         return fit_whole(space, supervision)
@@ -196,7 +196,7 @@ def test_a_model_that_held_out_answers_speak_against_is_not_served(site, monkeyp
     Learner(site.storage, site.items, 0).step()
     good = site.storage.latest("model")["model"]
 
-    def forget(space, supervision):
+    def forget(space, supervision, _method):
         model = fit_whole(space, supervision)
         model.components_ = np.diag([1e-3, 1.0, 1.0, 1.0])
         return model
@@ -521,3 +521,36 @@ def test_an_interview_returns_constraints():
     assert len(said.triplets) == 1
     assert said.ids.tolist() == ["c", "l", "r", "b"]
     talk.close()
+
+
+@pytest.mark.slow
+def test_places_of_kinds_of_items_are_learned_if_asked_for(tmp_path):
+    rng = np.random.default_rng(0)
+    corner = rng.integers(4, size=120)  # opposite corners of a square are alike
+    X = np.array([[0, 0], [0, 4], [4, 4], [4, 0]])[corner] + 0.8 * rng.normal(size=(120, 2))
+    names = [f"item {row}" for row in range(len(X))]
+    items = Items(names, (Column("text", names),), X, ("x0", "x1"))
+    site = make_site(tmp_path / "answers.db", items, Plan(repeats=0), method="localmdaml")
+    learning, kinds = Learner(site.storage, items, method=site.method), corner % 2
+
+    def answer_some(n, person):
+        for k in range(n):
+            question = site.collector.submit(person, []).result()["questions"][0]
+            a, b, c = (kinds[items.rows[name]] for name in question["items"])
+            choice = 1 if (a == b) >= (a == c) else 2
+            event = {"id": f"{person} {k:05}", "question": question["id"], "outcome": "answer"}
+            site.collector.submit(person, [event | {"choice": [choice]}]).result()
+        learning.step()
+        return load(site, tmp_path)
+
+    assert isinstance(answer_some(12, "ann"), MDaML)  # too few to hold some out
+    model = answer_some(500, "bob")
+    assert isinstance(model, LocalMDaML)
+    assert model.n_places_ > 0
+    assert model.feature_names_in_.tolist() == ["x0", "x1"]
+    report = site.storage.latest("report")["report"]
+    assert report["curve"][-1][1] > report["euclid"][0] + 0.1
+    assert len(site.storage.latest("queries")["queries"]) == 200
+    assert report["nearest"]
+    assert report["map"]
+    site.close()

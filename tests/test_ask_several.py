@@ -146,10 +146,9 @@ def test_every_study_learns_from_its_own_answers(sites):
 # Begun by one command, served by another
 
 
-def begin(table, place, study, gold=None, **options):
-    plan = Plan(**options)
-    items = read_items(table)
-    site = Site(items, plan, Storage(place, study), Access(most_guests=7), gold, "# Hello")
+def begin(table, place, study, gold=None, method="mdaml", **options):
+    plan, storage, access = Plan(**options), Storage(place, study), Access(most_guests=7)
+    site = Site(read_items(table), plan, storage, access, gold, "# Hello", method=method)
     Browser(site).answer()
     site.close()
 
@@ -159,9 +158,10 @@ def test_studies_are_opened_as_they_were_begun(tmp_path, place):
     ids = read_items(table).ids
     gold = Constraints(triplets=[[0, 1, 2]], n_points=len(ids))
     begin(table, place, "birds", gold, question="Which sings alike?", limit=30)
-    begin(table, place, "fish", form="odd")
+    begin(table, place, "fish", form="odd", method="localmdaml")
     birds, fish = open_sites(place, make_access("0.0.0.0", "https://ask.example.org/lab"))
     assert birds.plan == Plan(question="Which sings alike?", limit=30)
+    assert (birds.method, fish.method) == ("mdaml", "localmdaml")
     assert birds.composer.gold == [([ids[0]], [ids[1], ids[2]], {ids[1]})]
     assert birds.composer.shares["catch"] > 0
     assert fish.plan.form == "odd"

@@ -14,14 +14,18 @@ from sklearn.preprocessing import StandardScaler
 from mdaml._typing import FloatArray
 from mdaml.ask.questions import Row
 from mdaml.constraints import Constraints
-from mdaml.estimators import MDaML
+from mdaml.estimators import LocalMDaML, MDaML
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.persistence import load
 
+Method = Literal["mdaml", "localmdaml"]
 _MOST_AXES = 50  # some hundred answers of a session cannot determine more
 _LEAST_ANSWERS = 5
 _HOLD = 6.0  # answers about a feature that the Euclidean metric counts for
 _OPEN_ANCHOR = 1.0  # where held-out answers cannot tell whether learning helps
+# Learned attributes that are points among the samples.
+_POINTS = ("centers_", "map_centers_", "landmark_centers_", "mean_")
+Model = MDaML | LocalMDaML
 
 
 @dataclass
@@ -50,24 +54,36 @@ class ItemAxes:
         axes = axes[: min(len(X) - 1, X.shape[1])]
         return cls(scale, axes, centered @ axes[:_MOST_AXES].T)
 
-    def widen(self, model: MDaML, X: FloatArray) -> MDaML:
-        """Return a model of features as they are, from one of the leading axes."""
-        k, L = self.X.shape[1], model.components_
-        spread = np.sum(self.X**2)
+    def widen(self, model: Model, X: FloatArray) -> Model:
+        """Return a model of features as they are, from one of the leading axes.
+
+        One with places sees the leading axes alone.
+        """
+        k, means = self.X.shape[1], np.mean(X, axis=0)
+        wide = copy(model)
+        wide.n_features_in_ = X.shape[1]
+        for name in _POINTS:
+            if hasattr(model, name):
+                points = getattr(model, name) @ self.axes[:k]
+                setattr(wide, name, points * self.scale + means)
+        if isinstance(wide, LocalMDaML) and not wide.is_linear:
+            wide.front_matrix_ = self.axes[:k] / self.scale
+            wide.front_offset_ = -wide.front_matrix_ @ means
+            return wide
+        L, spread = model.components_, np.sum(self.X**2)
         c = np.sqrt(np.sum((self.X @ L.T) ** 2) / spread) if spread else 1.0
         learned, rest = L @ self.axes[:k], c * self.axes[k:]
-        wide: MDaML = copy(model)
         wide.components_ = np.concatenate([learned, rest]) / self.scale
-        means = np.mean(X, axis=0)
-        wide.centers_ = (model.centers_ @ self.axes[:k]) * self.scale + means
-        wide.n_features_in_ = X.shape[1]
         return wide
 
 
-def fit_whole(space: ItemAxes, supervision: Constraints | None) -> MDaML | None:
+def fit_whole(
+    space: ItemAxes, supervision: Constraints | None, method: Method = "mdaml"
+) -> Model | None:
     """Return a model of the leading axes, fitted to all answers; None if they are too few.
 
-    The same answers give the same model, whatever was learned before.
+    The same answers give the same model, whatever was learned before. Places need answers enough
+    to choose on held-out ones.
     """
     if (
         supervision is None
@@ -81,13 +97,16 @@ def fit_whole(space: ItemAxes, supervision: Constraints | None) -> MDaML | None:
         "constraints": supervision._replaced(ids=None),
         "who": "who" if several else None,
     }
-    model = MDaML(anchor=choose_anchor(supervision, space.X.shape[1]), random_state=0)
+    anchor = choose_anchor(supervision, space.X.shape[1])
+    model: Model = MDaML(anchor=anchor, random_state=0)
+    if method == "localmdaml" and anchor == "auto":
+        model = LocalMDaML(random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # people who collect answers know that there are few
         model.fit(space.X, **given)
         if model.start_kept_:
             # Questions are asked because they are open: few of them distinguish metrics.
-            model.set_params(anchor=_OPEN_ANCHOR).fit(space.X, **given)
+            model = MDaML(anchor=_OPEN_ANCHOR, random_state=0).fit(space.X, **given)
     return model
 
 
@@ -107,7 +126,7 @@ def _can_learn(supervision: Constraints) -> bool:
     return len(supervision.triplets) > 0 or len(np.unique(supervision.pair_labels)) == 2
 
 
-def to_bytes(model: MDaML, features: Sequence[str]) -> bytes:
+def to_bytes(model: Model, features: Sequence[str]) -> bytes:
     """Return the file of a model, with the names of its features."""
     model = copy(model)
     if features:

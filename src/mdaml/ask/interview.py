@@ -10,6 +10,7 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.ask.answers import to_constraints
+from mdaml.ask.fitting import Method
 from mdaml.ask.items import Column, Items, read_items
 from mdaml.ask.questions import Plan
 from mdaml.ask.running import Running
@@ -34,6 +35,7 @@ def serve(
     gold: Constraints | None = None,
     intro: str = "",
     learns: bool = True,
+    method: Method = "mdaml",
     changes: OnChanges = "refuse",
     ready: Callable[[Running], None] | None = None,
 ) -> None:
@@ -67,6 +69,9 @@ def serve(
         Instructions and consent, in Markdown.
     learns : bool, default=True
         Whether to learn, in another process. Of several servers, one should learn.
+    method : {"mdaml", "localmdaml"}, default="mdaml"
+        What learns: :class:`mdaml.MDaML`, or :class:`mdaml.LocalMDaML` once there are six answers
+        for each feature. The downloaded model is of this class.
     changes : {"refuse", "accept"}, default="refuse"
         What to do if `answers` holds a study with other items, features, words, options or another
         introduction: raise an error that tells what differs, or go on with the answers.
@@ -95,7 +100,7 @@ def serve(
     known = items if isinstance(items, Items) else read_items(Path(items))
     access = replace(make_access(host, public_url, links=links), most_guests=guests)
     storage = Storage(answers, check_name(study))
-    site = Site(known, plan or Plan(), storage, access, gold, intro, changes=changes)
+    site = Site(known, plan or Plan(), storage, access, gold, intro, changes=changes, method=method)
     running = Running(site, host=host, port=port, learns=learns)
     running.run(None if ready is None else lambda: ready(running))
 

@@ -7,6 +7,7 @@ be, and one replaces the model that is served unless held-out answers speak agai
 
 import multiprocessing
 import os
+import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -21,13 +22,13 @@ from threadpoolctl import threadpool_limits
 from mdaml._typing import IntArray
 from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
-from mdaml.ask.fitting import ItemAxes, fit_whole, from_bytes, to_bytes
+from mdaml.ask.fitting import ItemAxes, Method, Model, fit_whole, from_bytes, to_bytes
 from mdaml.ask.items import Items
 from mdaml.ask.mapping import describe_map
 from mdaml.ask.questions import Row
 from mdaml.ask.storage import Stamp, Storage
 from mdaml.constraints import Constraints
-from mdaml.estimators import Euclidean, MDaML
+from mdaml.estimators import Euclidean
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.inspection import suggest_queries
 from mdaml.kernels.threads import threads_at_most
@@ -58,13 +59,18 @@ class Learner:
         What is compared. Without features the report has persons only.
     patience : float
         Factor of the pauses between fits; 0 to fit whenever an answer is new.
+    method : {"mdaml", "localmdaml"}
+        What is fitted.
     """
 
-    def __init__(self, storage: Storage, items: Items, patience: float = 1.0) -> None:
+    def __init__(
+        self, storage: Storage, items: Items, patience: float = 1.0, method: Method = "mdaml"
+    ) -> None:
         self._storage, self._items, self._patience = storage, items, patience
+        self._method = method
         self._stamp: Stamp | None = None
         self._n_seen: int | None = None  # answers at the last report
-        self._fitted: MDaML | None = None  # to all answers, on the leading axes
+        self._fitted: Model | None = None  # to all answers, on the leading axes
         self._learned: frozenset[str] | None = None  # ids of the answers of the last fit
         self._seconds, self._ended = 0.0, -np.inf  # of the last fit
         self._is_behind, self._rest = False, 0.0  # whether answers wait for the next fit
@@ -97,7 +103,7 @@ class Learner:
             decided = to_constraints([a for a in answers if a["outcome"] == "answer"], ids)
             report |= self._report(scored, supervision, decided)
         report |= persons.describe_answers(answers, verdicts)
-        with self._storage.write() as change:
+        with self._storage.write(learned=True) as change:
             change.replace_report(report, queries)
         self._stamp, self._n_seen = stamp, len(answers)
         return True
@@ -115,7 +121,7 @@ class Learner:
         assert self._space is not None
         assert self._items.X is not None
         began = time.monotonic()
-        self._fitted = fit_whole(self._space, supervision)
+        self._fitted = fit_whole(self._space, supervision, self._method)
         self._ended = time.monotonic()
         self._seconds = self._ended - began
         self._learned, self._is_behind, self._declined = now, False, None
@@ -127,7 +133,7 @@ class Learner:
             self._declined = {"n_answers": len(now)}
         elif served is None or served.answers != now:
             blob = to_bytes(model, self._items.features)
-            with self._storage.write() as change:
+            with self._storage.write(learned=True) as change:
                 version = change.insert_model(sorted(now), blob)
             self._kept[version] = Served(model, now)
             self._prune()
@@ -174,7 +180,7 @@ class Learner:
 
     def _drop(self, versions: Sequence[int]) -> None:
         if versions:
-            with self._storage.write() as change:
+            with self._storage.write(learned=True) as change:
                 change.delete_models(versions)
             self._kept = {v: kept for v, kept in self._kept.items() if v not in versions}
 
@@ -242,11 +248,11 @@ def _asked_triplets(answers: Sequence[Row], rows: dict[str, int]) -> IntArray | 
     return np.array([[rows[name] for name in items] for items in named]) if named else None
 
 
-def start(place: str, study: str) -> tuple[BaseProcess, Connection]:
+def start(place: str, study: str, method: Method) -> tuple[BaseProcess, Connection]:
     """Start a process that learns until this one ends; it waits for :func:`hand_over`."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    given = (place, study, receiver)
+    given = (place, study, method, receiver)
     process = context.Process(target=_run, args=given, name="mdaml-learner", daemon=True)
     process.start()
     receiver.close()
@@ -263,10 +269,10 @@ def hand_over(sender: Connection, items: Items) -> None:
         sender.send(items)
 
 
-def _run(place: str, study: str, receiver: Connection) -> None:
+def _run(place: str, study: str, method: Method, receiver: Connection) -> None:
     if hasattr(os, "nice"):
         os.nice(10)  # requests of people go first
-    parent = multiprocessing.parent_process()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         items = receiver.recv()
     except EOFError:  # the server has ended
@@ -275,15 +281,28 @@ def _run(place: str, study: str, receiver: Connection) -> None:
     n_threads = max(1, (os.cpu_count() or 1) - 1)  # one core is left for the server
     with threads_at_most(n_threads), threadpool_limits(n_threads):
         try:
-            _learn_on(Learner(storage, items), storage, parent)
+            _learn_on(Learner(storage, items, method=method), storage)
         except Exception as error:  # the owner must know; the process ends all the same
             storage.note_failure(f"{type(error).__name__}: {error}")
             raise
 
 
-def _learn_on(learner: Learner, storage: Storage, parent: BaseProcess | None) -> None:
+def _end_with_parent() -> None:
+    """End this process when the server is gone, in the middle of a fit too.
+
+    Otherwise it would compete with the learner of the next server. What it stores is stored
+    completely or not at all.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
     # Another child of the parent may hold the pipe that would signal the end of the parent.
-    while parent is None or (parent.is_alive() and os.getppid() == parent.pid):
+    while parent.is_alive() and os.getppid() == parent.pid:
+        time.sleep(PAUSE)
+    os._exit(0)
+
+
+def _learn_on(learner: Learner, storage: Storage) -> None:
+    while True:
         began = time.monotonic()
         if learner.step():
             storage.note_failure(None)

@@ -125,7 +125,7 @@ class Running:
         with self._starting:
             if not self._learns:
                 return
-            process, sender = learner.start(site.storage.url, site.storage.study)
+            process, sender = learner.start(site.storage.url, site.storage.study, site.method)
             self._learners[number] = process
         learner.hand_over(sender, site.items)
 

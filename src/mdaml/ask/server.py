@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from mdaml.ask import bodies, owner_pages, security
 from mdaml.ask.collector import MOST_EVENTS, Collector
+from mdaml.ask.fitting import Method
 from mdaml.ask.items import Items
 from mdaml.ask.markdown import to_html
 from mdaml.ask.questions import Composer, Gold, Plan, Row
@@ -60,6 +61,8 @@ class Site:
         Seed of the random questions; None for other questions every time.
     changes : {"refuse", "accept"}
         What to do if the database holds answers to something else: raise an error, or go on.
+    method : {"mdaml", "localmdaml"}
+        What learns from the answers.
     """
 
     items: Items
@@ -70,6 +73,7 @@ class Site:
     intro: str = ""
     seed: int | None = None
     changes: OnChanges = "refuse"
+    method: Method = "mdaml"
 
     def __post_init__(self) -> None:
         """Prepare everything that can fail before the first request."""
@@ -97,6 +101,7 @@ class Site:
             "gold": gold,
             "intro": self.intro,
             "most_guests": self.access.most_guests,
+            "method": self.method,
         }
         with self.storage.write() as change:
             change.set(RECIPE, json.dumps(recipe))

@@ -61,7 +61,8 @@ def _open(storage: Storage, access: Access) -> Site:
         items = read_again(recipe["items"])
         allowed = replace(access, most_guests=recipe["most_guests"])
         plan = Plan(**recipe["plan"])
-        return Site(items, plan, storage, allowed, recipe["gold"], recipe["intro"])
+        method = recipe.get("method", "mdaml")  # studies of earlier versions name none
+        return Site(items, plan, storage, allowed, recipe["gold"], recipe["intro"], method=method)
     except ValueError as error:
         storage.close()
         called = f"Study {storage.study!r}" if storage.study else "The study without a name"

@@ -19,7 +19,8 @@ _STUDY = "study"  # the setting that every study has
 Stamp = tuple[int, float]
 _Inserts = dict[sa.Table, sa.Insert]
 _COMMITS = 100  # after which they are moved to the file of SQLite
-_LOCK = "SELECT pg_advisory_xact_lock(1835296108)"
+_LOCK = "SELECT pg_advisory_xact_lock(1835296108)"  # of answers, and all that is not learned
+_LOCK_LEARNED = "SELECT pg_advisory_xact_lock(1835296109)"
 # Threads that write to one database queue: SQLite lets those that wait try again at random, and
 # some may starve.
 _TURNS: dict[str, threading.Lock] = {}
@@ -92,16 +93,17 @@ class Storage:
         self._engine.dispose()
 
     @contextmanager
-    def write(self) -> Iterator["Transaction"]:
+    def write(self, *, learned: bool = False) -> Iterator["Transaction"]:
         """Begin a transaction; at its end all changes are on the disk, or none.
 
-        One at a time among all servers: SQLite has a lock for it, PostgreSQL is asked for one.
+        One at a time among all servers: SQLite has a lock for it, PostgreSQL is asked for one. Its
+        answers do not wait for models and reports, which have a lock of their own (`learned`).
         """
         with self._turn, self._engine.connect() as connection:
             connection = connection.execution_options(writes=True)
             with connection.begin():
                 if not self.is_file:
-                    connection.exec_driver_sql(_LOCK)
+                    connection.exec_driver_sql(_LOCK_LEARNED if learned else _LOCK)
                 yield Transaction(connection, self._tables, self._insert)
             self._n_commits += 1
             is_time = self._n_commits % _COMMITS == 0

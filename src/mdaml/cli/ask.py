@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # What people are asked.
 Form: TypeAlias = Literal["triplet", "odd", "same", "pick"]
+Method: TypeAlias = Literal["mdaml", "localmdaml"]
 _HELP = {
     "--demo": "Compare 60 colours.",
     "--answers": "Where to store answers; existing ones are kept.",
@@ -53,6 +54,8 @@ _HELP = {
     "--public-url": "Address under which others reach this server, such as that of a proxy; links "
     "begin with it, and people need one.",
     "--learn/--no-learn": "Learn while people answer. With several servers, let only one learn.",
+    "--method": "What learns: mdaml, or localmdaml, which also learns places of kinds of items once "
+    "there are answers enough.",
     "--new-study": "Begin another study in a new file beside --answers, such as answers-2.db.",
     "--accept-changes": "Go on with the answers although items, features, question or options "
     "have changed.",
@@ -107,6 +110,7 @@ _Links = Annotated[bool, _option("--links", None, _SERVER)]
 _Guests = Annotated[int, _option("--guests", "N", _SERVER, min=0)]
 _PublicUrl = Annotated[str, _option("--public-url", "URL", _SERVER, show_default=False)]
 _Learn = Annotated[bool, _option("--learn/--no-learn", None, _SERVER)]
+_MethodOption = Annotated[Method, _option("--method", "mdaml|localmdaml", _SERVER)]
 _NewStudy = Annotated[bool, _option("--new-study", None, _SERVER)]
 _AcceptChanges = Annotated[bool, _option("--accept-changes", None, _SERVER)]
 _Browser = Annotated[bool, _option("--browser/--no-browser", None, _SERVER)]
@@ -141,6 +145,7 @@ def ask(
     guests: _Guests = 1000,
     public_url: _PublicUrl = "",
     learn: _Learn = True,
+    method: _MethodOption = "mdaml",
     new_study: _NewStudy = False,
     accept_changes: _AcceptChanges = False,
     browser: _Browser = True,
@@ -198,6 +203,7 @@ def ask(
                 gold=_read_gold(gold, known.ids, form),
                 intro="" if intro is None else _read_text(intro),
                 learns=learn,
+                method=method,
                 changes="accept" if accept_changes else "refuse",
                 ready=lambda running: _announce(screen, running, browser),
             )
