@@ -2,11 +2,12 @@
 
 import os
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml import estimators
+from mdaml._typing import Params
 from mdaml.estimators import MDaML, MDaMLCV
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
@@ -18,7 +19,7 @@ from mdaml.people import PersonalMetrics
 from mdaml.retrieval import QueryAdapter
 
 # The only classes a file can name; nothing is imported because of what a file holds.
-_CLASSES: dict[str, Any] = {name: getattr(estimators, name) for name in estimators.__all__}
+_CLASSES: Params = {name: getattr(estimators, name) for name in estimators.__all__}
 _CLASSES[FoldedMetric.__name__] = FoldedMetric
 _CLASSES |= {"QueryAdapter": QueryAdapter, "PersonalMetrics": PersonalMetrics}
 # Parameters of MDaML in files of 1.0.0rc1: fields of Partners, and those that moved to presets.
@@ -78,7 +79,7 @@ def load(path: str | os.PathLike[str]) -> MahalanobisTransformer:
     return read_model(path, _build)
 
 
-def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
+def _build(name: str, params: Params, learned: Params) -> BaseEstimator:
     """Return a model from parts that may be anything; constructors only store what they get."""
     cls = _CLASSES.get(name)
     if cls is None:
@@ -117,7 +118,7 @@ def _build(name: str, params: dict[str, Any], learned: dict[str, Any]) -> Any:
     return model
 
 
-def _check_rows(rows: Any, d: int) -> None:
+def _check_rows(rows: object, d: int) -> None:
     """Refuse what is not labelled rows of d features."""
     if isinstance(rows, dict) and set(rows) == {"X", "labels"}:
         X, labels = rows["X"], rows["labels"]
@@ -128,7 +129,7 @@ def _check_rows(rows: Any, d: int) -> None:
     raise ValueError("its training_rows_ are not those that mdaml fit writes")
 
 
-def _check_people(learned: dict[str, Any]) -> None:
+def _check_people(learned: Params) -> None:
     """Refuse metrics of persons whose parts do not fit together."""
     metric = learned.get("metric_")
     if not isinstance(metric, MahalanobisTransformer):
@@ -148,7 +149,7 @@ def _check_people(learned: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be of shape {wanted}")
 
 
-def _renew(params: dict[str, Any]) -> dict[str, Any]:
+def _renew(params: Params) -> Params:
     """Return parameters of MDaML with those of 1.0.0rc1 where they are now.
 
     How partners are drawn is one value. Others moved into presets: a new fit takes their defaults.

@@ -11,6 +11,7 @@ from functools import singledispatchmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.impute import SimpleImputer
@@ -55,7 +56,7 @@ class Affine:
         return (X - self.offset) @ np.linalg.pinv(self.matrix).T
 
 
-def linear_part(step: Any) -> FloatArray:
+def linear_part(step: BaseEstimator) -> FloatArray:
     """Return the matrix of a linear step, of shape (n_features,) if it is diagonal."""
     n: int = step.n_features_in_
     if isinstance(step, MinMaxScaler):
@@ -69,7 +70,7 @@ def linear_part(step: Any) -> FloatArray:
     return step.components_ / scale
 
 
-def apply_step(step: Any, X: FloatArray) -> FloatArray:
+def apply_step(step: BaseEstimator, X: FloatArray) -> FloatArray:
     """Return what comes out of a linear step; the step itself would ask for names of features."""
     matrix = linear_part(step)
     mapped = X * matrix if matrix.ndim == 1 else X @ matrix.T
@@ -83,7 +84,7 @@ def apply_step(step: Any, X: FloatArray) -> FloatArray:
     return mapped - (center * matrix if matrix.ndim == 1 else matrix @ center)
 
 
-def refuse(step: Any, why: str = "") -> TypeError:
+def refuse(step: BaseEstimator, why: str = "") -> TypeError:
     """Return an error that names a step which cannot be folded."""
     why = f": {why}" if why else f". These can: {_KNOWN}, Normalizer."
     return TypeError(
@@ -92,7 +93,7 @@ def refuse(step: Any, why: str = "") -> TypeError:
     )
 
 
-def check_step(step: Any) -> None:
+def check_step(step: BaseEstimator) -> None:
     """Refuse a step that is not fitted, or whose settings make it something else than linear."""
     check_is_fitted(step)
     if isinstance(step, MinMaxScaler) and step.clip:
@@ -128,7 +129,7 @@ class _FoldedTable:
     unknown: str = "ignore"
 
     @singledispatchmethod
-    def follow(self, step: Any, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
+    def follow(self, step: BaseEstimator, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         """Return the columns behind a step."""
         if not isinstance(step, LINEAR):
             raise refuse(step)
@@ -192,7 +193,7 @@ class _FoldedTable:
 
     @follow.register(OneHotEncoder)
     @follow.register(OrdinalEncoder)
-    def _(self, step: Any, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
+    def _(self, step: BaseEstimator, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         check_is_fitted(step)
         if any(column.raw is None for column in columns):
             raise refuse(step, "it must come before steps that compute with its columns.")
@@ -225,7 +226,7 @@ class _FoldedTable:
         self.numbers.add(column.raw)
         return _FoldedColumn(None, {(column.raw, _NUMBER): 1.0}, 0.0)
 
-    def _list_categories(self, step: Any, name: str, known: list[str]) -> None:
+    def _list_categories(self, step: BaseEstimator, name: str, known: list[str]) -> None:
         if name in self.numbers or self.categories.get(name, known) != known:
             raise TypeError(_TWICE.format(name))
         if "" in known:
@@ -238,7 +239,7 @@ class _FoldedTable:
                 known = [*known, fill]  # one more that is none of those that the encoder knows
         self.categories[name] = known
 
-    def _fill(self, step: Any, name: str, value: Any) -> None:
+    def _fill(self, step: BaseEstimator, name: str, value: float | str) -> None:
         if self.fills.setdefault(name, value) != value:
             raise refuse(step, f"column {name!r} is filled in two ways.")
 
@@ -282,7 +283,9 @@ class _FoldedTable:
 _TWICE = "Column {!r} is used in two ways, which cannot be folded. Give it to one step only."
 
 
-def fold_columns(steps: Sequence[Any], names: Sequence[str] | None) -> tuple[Preparation, Affine]:
+def fold_columns(
+    steps: Sequence[BaseEstimator], names: Sequence[str] | None
+) -> tuple[Preparation, Affine]:
     """Return steps that work on columns as a preparation of the table, and a linear map behind.
 
     Without names, columns are called x0, x1 and so on, and found by their place.
@@ -315,7 +318,7 @@ def _find_places(chosen: Any, names: list[str], n_columns: int) -> list[int]:
     ]
 
 
-def _encode(step: Any, row: Sequence[Any]) -> FloatArray:
+def _encode(step: BaseEstimator, row: Sequence[object]) -> FloatArray:
     """Return what an encoder makes of one row."""
     cells = np.empty((1, len(row)), object)
     cells[0] = row
@@ -339,7 +342,7 @@ def _unlike(values: Any) -> Any:
     return "".join(map(str, known)) + "?"
 
 
-def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
+def fold_steps(model: BaseEstimator, steps: Sequence[BaseEstimator]) -> BaseEstimator:
     """Turn a model of scaled and rotated samples into one of samples as they are, in place.
 
     For the map L of scaled samples, ``L diag(1/scale)`` gives raw samples the same distances, which
@@ -375,7 +378,7 @@ def fold_steps(model: Any, steps: Sequence[Any]) -> Any:
     return model
 
 
-def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:
+def _input_map(metric: BaseEstimator, steps: Sequence[BaseEstimator], width: int) -> FloatArray:
     """Return the linear map from X to what the metric was fitted to, of shape (d,) if diagonal."""
     A: FloatArray = getattr(metric, "input_map_", np.ones(width))
     for step in reversed(steps):
@@ -385,13 +388,13 @@ def _input_map(metric: Any, steps: Sequence[Any], width: int) -> FloatArray:
     return A
 
 
-def list_metrics(model: Any) -> list[Any]:
+def list_metrics(model: BaseEstimator) -> list[BaseEstimator]:
     """Return the model, and the one that it chose, or that its kinds of persons share, if any."""
     inner = [getattr(model, name, None) for name in ("best_estimator_", "metric_")]
     return [model, *(metric for metric in inner if metric is not None)]
 
 
-def pull_back(step: Any, L: FloatArray) -> FloatArray:
+def pull_back(step: BaseEstimator, L: FloatArray) -> FloatArray:
     """Return the linear map of what goes into a step, given that of what comes out."""
     matrix = linear_part(step)
     return L * matrix if matrix.ndim == 1 else L @ matrix

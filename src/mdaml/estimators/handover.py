@@ -2,16 +2,20 @@
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Matrix, Params
 
 if TYPE_CHECKING:  # files and other libraries are loaded with the first model that is handed over
+    from faiss import IndexPreTransform
+    from onnx import ModelProto
+    from torch.nn import Module
+
     from mdaml.io.export import MahalanobisMetric
     from mdaml.io.preparation import Preparation
 
@@ -38,7 +42,7 @@ class Handover(ABC):
         """Refuse a method that takes one linear map, where there is none."""
         check_is_fitted(self, "components_")
 
-    def prepare(self, X: Any) -> Any:
+    def prepare(self, X: Matrix) -> Matrix:
         """Return the features of a table like that of the fit, which all other methods take too.
 
         Empty cells, categories and columns that are left out are treated as ``mdaml fit`` or the
@@ -89,7 +93,7 @@ class Handover(ABC):
         """Return checked samples after the steps before the map; there are none but folded ones."""
         return X
 
-    def _steps(self) -> list[dict[str, Any]]:
+    def _steps(self) -> list[Params]:
         return getattr(self, "front_", [])
 
     def _preparation(self) -> "Preparation | None":
@@ -224,7 +228,7 @@ class Handover(ABC):
 
         return MahalanobisMetric(self.components_)
 
-    def to_faiss(self, X: npt.ArrayLike | None = None) -> Any:
+    def to_faiss(self, X: npt.ArrayLike | None = None) -> "IndexPreTransform":
         """Return a faiss index that takes vectors as they are and transforms them inside.
 
         Needs the extra ``faiss``.
@@ -257,7 +261,9 @@ class Handover(ABC):
         inner = None if X is None else self._front(self._check(X))
         return make_faiss_index(self.components_, inner, front=self._steps())
 
-    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
+    def to_onnx(
+        self, path: str | os.PathLike[str] | None = None, *, dtype: object = "float32"
+    ) -> "ModelProto":
         """Return ``transform`` as an ONNX model, and write it to ``path`` if one is given.
 
         Needs the extra ``onnx``.
@@ -293,7 +299,7 @@ class Handover(ABC):
             self.components_, path, dtype=dtype, front=self._steps(), known=self._preparation()
         )
 
-    def to_torch(self, *, dtype: Any = "float32") -> Any:
+    def to_torch(self, *, dtype: object = "float32") -> "Module":
         """Return ``transform`` as a ``torch.nn.Linear`` without bias, in float32 or float64.
 
         Needs the extra ``torch``.

@@ -1,12 +1,11 @@
 """What is held out while parameters of MDaML are chosen, and fits that go on where they stopped."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Params
 from mdaml._validation import has_unit_rows
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
@@ -23,6 +22,7 @@ from mdaml.holdout.split import Split, hold_out_points, same_points
 from mdaml.holdout.units import same_rows
 from mdaml.kernels.products import rows_times
 from mdaml.solver.run import Run
+from mdaml.solver.store import Store
 from mdaml.stores.choice import make_store, n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStore
 
@@ -30,7 +30,7 @@ _ROUNDS = 2  # at a time; after the first two most candidates are left out
 _N_PARTS, _N_PARTS_OF_LABELS = 3, 5
 _MAX_ROWS = 20_000  # that the search uses; the metric is then learned from all
 _MAX_COMPARISONS = 1_000_000
-_STARTS: dict[str, Any] = {
+_STARTS: Params = {
     "GMML": GMML(),
     "LFDA": LFDA(random_state=0),
     "DMLMJ": DMLMJ(random_state=0),
@@ -67,11 +67,11 @@ class Fold:
     """One split: samples and what was said of them to learn from, and how to score a metric."""
 
     X: FloatArray
-    store: Any
+    store: Store
     said: Supervision
     score: Score
     units: IntArray  # (n_held_out,) what belongs together, over all splits
-    params: dict[str, Any]  # that all candidates share
+    params: Params  # that all candidates share
     seed: int
     device: str | None = None
 
@@ -80,7 +80,7 @@ class Fold:
         """How many candidates to begin at a time."""
         return n_fits_at_once(self.device, self.store.shape)
 
-    def begin(self, params: dict[str, Any]) -> Run:
+    def begin(self, params: Params) -> Run:
         """Make the first rounds of a candidate."""
         params = {**self.params, **params}
         if "start" in params:
@@ -108,7 +108,7 @@ class Fold:
         """Return what the metric of a candidate gets right."""
         return np.asarray(self.score(run.metric), np.float64)
 
-    def change(self, run: Run, changed: dict[str, Any]) -> Run:
+    def change(self, run: Run, changed: Params) -> Run:
         """Make further rounds with another ridge, or take another shrinkage."""
         run = run.with_cells(**changed)
         return run.advance(_ROUNDS) if "ridge" in changed else run
@@ -118,7 +118,7 @@ def folds_of_classes(
     X: FloatArray,
     classes: Classes,
     device: str | None,
-    params: dict[str, Any],
+    params: Params,
     rng: np.random.RandomState,
 ) -> list[Fold]:
     """Hold out a fifth of each class, five times; samples without a label are not used.
@@ -147,7 +147,7 @@ def folds_of_constraints(
     X: FloatArray,
     said: Constraints,
     device: str | None,
-    params: dict[str, Any],
+    params: Params,
     goal: str,
     rng: np.random.RandomState,
 ) -> list[Fold]:

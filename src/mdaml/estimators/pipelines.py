@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.folding import (
     LINEAR,
@@ -26,7 +27,7 @@ from mdaml.estimators.folding import (
 from mdaml.estimators.local import LocalMDaML
 
 
-def fold_pipeline(pipeline: Pipeline) -> Any:
+def fold_pipeline(pipeline: Pipeline) -> BaseEstimator:
     """Return a fitted pipeline that ends in a metric as one model of samples as they are.
 
     So ``save``, ``embed``, ``to_faiss``, ``to_onnx``, ``to_torch`` and the scores are there for the
@@ -107,9 +108,9 @@ def fold_pipeline(pipeline: Pipeline) -> Any:
     return model
 
 
-def _list_steps(pipeline: Pipeline) -> list[Any]:
+def _list_steps(pipeline: Pipeline) -> list[BaseEstimator]:
     """Return the steps of a pipeline, with those of pipelines inside of it."""
-    steps = list[Any]()
+    steps = list[BaseEstimator]()
     for _, step in pipeline.steps:
         if isinstance(step, Pipeline):
             steps += _list_steps(step)
@@ -118,7 +119,9 @@ def _list_steps(pipeline: Pipeline) -> list[Any]:
     return steps
 
 
-def _with_front(metric: Any, steps: Sequence[Any], norms: list[int]) -> "FoldedMetric":
+def _with_front(
+    metric: BaseEstimator, steps: Sequence[BaseEstimator], norms: list[int]
+) -> "FoldedMetric":
     """Return steps up to the last that is not linear, and a linear map after it."""
     front, begin, width = [], 0, steps[0].n_features_in_
     for place in norms:
@@ -179,15 +182,15 @@ class FoldedMetric(MahalanobisTransformer):
     True
     """
 
-    front_: list[dict[str, Any]]
+    front_: list[Params]
     n_features_in_: int
 
-    def fit(self, X: Any = None, y: Any = None, **fit_params: Any) -> NoReturn:
+    def fit(self, X: ArrayLike | None = None, y: object = None, **fit_params: object) -> NoReturn:
         """Refuse: the pipeline is what learns.
 
         Parameters
         ----------
-        X, y : Any
+        X, y : object
             Not used.
         **fit_params : object
             Not used.

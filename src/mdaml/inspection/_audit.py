@@ -54,7 +54,7 @@ def audit(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, a pipeline that ends in one, or a search over them.
+        A metric of this library, a pipeline that ends in one, or a search over them.
     X : array-like of shape (n_samples, n_features)
         The points that the comparisons index; those of ``fit`` or others.
     triplets : array-like of shape (n_triplets, 3), optional

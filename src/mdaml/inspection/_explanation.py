@@ -27,7 +27,7 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over them.
     X : array-like of shape (n_samples, n_features)
         Points, at least two, among which distances are meant.
 
@@ -88,7 +88,7 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over them.
     a, b : array-like of shape (n_features,)
         Two points.
 
@@ -160,7 +160,7 @@ def effective_rank(model: BaseEstimator) -> float:
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, or a search over them.
+        A metric of this library, or a search over them.
 
     Returns
     -------

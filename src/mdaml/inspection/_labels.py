@@ -45,7 +45,7 @@ def audit_labels(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, a pipeline that ends in one, or a search over them.
+        A metric of this library, a pipeline that ends in one, or a search over them.
     X : array-like of shape (n_samples, n_features)
         Samples; those of ``fit`` or others.
     y : array-like of shape (n_samples,)

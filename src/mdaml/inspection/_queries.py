@@ -36,7 +36,7 @@ def suggest_queries(
     Parameters
     ----------
     model : fitted estimator
-        Any metric of this library, a pipeline that ends in one, or a search over them.
+        A metric of this library, a pipeline that ends in one, or a search over them.
     X : array-like of shape (n_samples, n_features)
         The points that can be compared, at least three.
     n : int

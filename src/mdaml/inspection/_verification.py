@@ -26,7 +26,7 @@ class PairVerifier(BaseEstimator):
     Parameters
     ----------
     metric : fitted estimator
-        Any fitted metric of this library, or a fitted pipeline that ends in one. Clones of the
+        A fitted metric of this library, or a fitted pipeline that ends in one. Clones of the
         verifier (:func:`sklearn.base.clone`) share it.
     threshold : {"eer", "cost", "fbeta"} or float, default="eer"
         Pairs within this distance are the same. ``fit`` chooses it so that both error rates are

@@ -1,18 +1,21 @@
 """Points mapped by a metric, and the search for neighbours of a label among them."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.labels import find_labelled, to_labels
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.search import nearest_in_blocks, nearest_others, nearest_rows_on
 
 _FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
+
+# Samples and their labels.
+Labelled: TypeAlias = tuple[ArrayLike, ArrayLike]
 
 
 class Metric(Protocol):
@@ -25,7 +28,7 @@ class Metric(Protocol):
         ...
 
 
-def metric_of(estimator: Any) -> Any:
+def metric_of(estimator: BaseEstimator) -> BaseEstimator:
     """Return the metric learner: the last step of a pipeline, or the estimator itself."""
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
@@ -62,7 +65,13 @@ class Cases(NamedTuple):
 class Search:
     """Labelled points that look for neighbours in a gallery, or among themselves."""
 
-    def __init__(self, metric: Metric, X: Any, y: Any, gallery: tuple[Any, Any] | None) -> None:
+    def __init__(
+        self,
+        metric: Metric,
+        X: ArrayLike,
+        y: ArrayLike,
+        gallery: Labelled | None,
+    ) -> None:
         self.device = getattr(metric_of(metric), "device", None)
         self.queries, labels, self.rows = _labelled(metric, X, y)
         self.is_own_gallery = gallery is None
@@ -105,7 +114,7 @@ class Search:
         return nearest_in_blocks(self.queries, self.gallery, n_wanted, own=self.is_own_gallery)
 
 
-def _labelled(metric: Metric, X: Any, y: Any) -> tuple[FloatArray, npt.NDArray[Any], IntArray]:
+def _labelled(metric: Metric, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, Array, IntArray]:
     """Return the mapped samples that have a label, their labels, and their rows."""
     Y, labels = map_samples(metric, X), to_labels(y)
     if labels.shape != (len(Y),):

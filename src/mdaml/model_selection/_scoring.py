@@ -16,7 +16,7 @@ from mdaml.constraints.arguments import match_names
 from mdaml.constraints.matching import nearest_was_near, split_weights
 from mdaml.constraints.names import get_index
 from mdaml.kernels.pairs import pair_sq_dists
-from mdaml.model_selection._gallery import Cases, Metric, Search, map_samples
+from mdaml.model_selection._gallery import Cases, Labelled, Metric, Search, map_samples
 from mdaml.model_selection._split import check_constraints
 
 Scorer: TypeAlias = Callable[[Any, Any, Any], float]  # metric, X, labels or constraints
@@ -28,7 +28,7 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     Parameters
     ----------
     metric : estimator
-        Any fitted estimator of this library, or a pipeline that ends in one.
+        A fitted estimator of this library, or a pipeline that ends in one.
     X : array-like of shape (n_samples, n_features)
         The points that the constraints refer to.
     constraints : Constraints
@@ -68,7 +68,7 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     Parameters
     ----------
     metric : estimator
-        Any fitted estimator of this library, or a pipeline that ends in one.
+        A fitted estimator of this library, or a pipeline that ends in one.
     X : array-like of shape (n_samples, n_features)
         The points that the constraints refer to.
     constraints : Constraints
@@ -106,7 +106,7 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     Parameters
     ----------
     metric : estimator
-        Any fitted estimator of this library, or a pipeline that ends in one.
+        A fitted estimator of this library, or a pipeline that ends in one.
     X : array-like of shape (n_samples, n_features)
         The points that the constraints refer to.
     constraints : Constraints
@@ -141,7 +141,7 @@ def knn_accuracy(
     y: ArrayLike,
     *,
     k: int = 3,
-    gallery: tuple[ArrayLike, ArrayLike] | None = None,
+    gallery: Labelled | None = None,
 ) -> float:
     """Return the share of points whose k nearest neighbours vote for their label.
 
@@ -183,7 +183,7 @@ def hit_rate_at_k(
     y: ArrayLike,
     *,
     k: int = 1,
-    gallery: tuple[ArrayLike, ArrayLike] | None = None,
+    gallery: Labelled | None = None,
 ) -> float:
     """Return the share of points with at least one of their label among the k nearest.
 
@@ -192,7 +192,7 @@ def hit_rate_at_k(
     Parameters
     ----------
     metric : estimator
-        Any fitted estimator of this library, or a pipeline that ends in one.
+        A fitted estimator of this library, or a pipeline that ends in one.
     X, y : array-like of shape (n_samples, n_features), array-like of shape (n_samples,)
         Points that look for their label, and their labels; ``-1`` marks unlabelled ones, which are
         left out.
@@ -228,7 +228,7 @@ def map_at_r(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    gallery: tuple[ArrayLike, ArrayLike] | None = None,
+    gallery: Labelled | None = None,
 ) -> float:
     """Return the mean average precision at R.
 
@@ -239,7 +239,7 @@ def map_at_r(
     Parameters
     ----------
     metric : estimator
-        Any fitted estimator of this library, or a pipeline that ends in one.
+        A fitted estimator of this library, or a pipeline that ends in one.
     X, y : array-like of shape (n_samples, n_features), array-like of shape (n_samples,)
         Points that look for their label, and their labels; ``-1`` marks unlabelled ones, which are
         left out.
@@ -270,7 +270,7 @@ def map_at_r(
     return _judge_precision(metric, X, y, gallery=gallery).mean
 
 
-def _judge_comparisons(metric: Metric, X: Any, constraints: Constraints) -> Cases:
+def _judge_comparisons(metric: Metric, X: ArrayLike, constraints: Constraints) -> Cases:
     constraints = _of_rows(X, constraints)
     compared = constraints.comparisons()
     if len(compared) == 0:
@@ -281,7 +281,7 @@ def _judge_comparisons(metric: Metric, X: Any, constraints: Constraints) -> Case
     return Cases(near < far, compared[:, 0], np.concatenate([of_triplets, of_quadruplets]))
 
 
-def _judge_nearest(metric: Metric, X: Any, constraints: Constraints) -> Cases:
+def _judge_nearest(metric: Metric, X: ArrayLike, constraints: Constraints) -> Cases:
     constraints = _of_rows(X, constraints)
     points, right = nearest_was_near(_mapped(metric, X, constraints), constraints)
     if len(right) == 0:
@@ -291,7 +291,7 @@ def _judge_nearest(metric: Metric, X: Any, constraints: Constraints) -> Cases:
     return Cases(right, points)
 
 
-def _judge_pairs(metric: Metric, X: Any, constraints: Constraints) -> Cases:
+def _judge_pairs(metric: Metric, X: ArrayLike, constraints: Constraints) -> Cases:
     """Return for each dissimilar pair the share of similar ones that are nearer, ties half."""
     constraints = _of_rows(X, constraints)
     similar = constraints.pair_labels > 0
@@ -309,7 +309,9 @@ def _judge_pairs(metric: Metric, X: Any, constraints: Constraints) -> Cases:
     return Cases(shares, constraints.pairs[~similar, 0], weights[~similar])
 
 
-def _judge_votes(metric: Metric, X: Any, y: Any, *, gallery: Any = None, k: int = 3) -> Cases:
+def _judge_votes(
+    metric: Metric, X: ArrayLike, y: ArrayLike, *, gallery: Labelled | None = None, k: int = 3
+) -> Cases:
     search = Search(metric, X, y, gallery)
     votes = np.zeros((len(search.codes), search.n_classes), np.int64)
     labels = search.gallery_codes[search.nearest(k)]
@@ -317,14 +319,18 @@ def _judge_votes(metric: Metric, X: Any, y: Any, *, gallery: Any = None, k: int 
     return Cases(votes.argmax(axis=1) == search.codes, search.rows)
 
 
-def _judge_hits(metric: Metric, X: Any, y: Any, *, gallery: Any = None, k: int = 1) -> Cases:
+def _judge_hits(
+    metric: Metric, X: ArrayLike, y: ArrayLike, *, gallery: Labelled | None = None, k: int = 1
+) -> Cases:
     search = Search(metric, X, y, gallery)
     findable = search.find_findable("hit_rate_at_k")
     hits = search.gallery_codes[search.nearest(k)] == search.codes[:, None]
     return Cases(hits.any(axis=1)[findable], search.rows[findable])
 
 
-def _judge_precision(metric: Metric, X: Any, y: Any, *, gallery: Any = None) -> Cases:
+def _judge_precision(
+    metric: Metric, X: ArrayLike, y: ArrayLike, *, gallery: Labelled | None = None
+) -> Cases:
     search = Search(metric, X, y, gallery)
     findable = search.find_findable("map_at_r")
     scores = np.zeros(len(search.codes))
@@ -336,7 +342,7 @@ def _judge_precision(metric: Metric, X: Any, y: Any, *, gallery: Any = None) -> 
     return Cases(scores[findable], search.rows[findable])
 
 
-def _check_k(name: str, k: Any) -> None:
+def _check_k(name: str, k: object) -> None:
     if isinstance(k, bool) or not isinstance(k, Integral):
         raise TypeError(f"{name}(k=...) must be an integer of at least 1, got {k!r}.")
     if k < 1:

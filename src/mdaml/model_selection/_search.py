@@ -12,7 +12,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._progress import show
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
@@ -38,7 +38,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     Parameters
     ----------
     estimator : estimator
-        Any estimator of this library, or a :class:`~sklearn.pipeline.Pipeline` that ends in one;
+        An estimator of this library, or a :class:`~sklearn.pipeline.Pipeline` that ends in one;
         its other steps see training points only.
     param_grid : dict or list of dict
         Values to try for each parameter, in all combinations; or a list of such grids.
@@ -130,7 +130,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
         *,
         cv: Any = None,
@@ -212,7 +212,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         can_pause = [task.can_pause(params) for params in candidates]  # refuses unknown names too
         in_stages = self.warm_start and all(can_pause)
         splits = self._splits(task, seed_of_folds)
-        fitted: dict[str, Any] = {}
+        fitted: Params = {}
         with show(self):
             tried = try_all(task, candidates, splits, in_stages=in_stages, n_jobs=self.n_jobs)
             trials, finished = tried
@@ -334,12 +334,12 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         """
         return metric_of(self._best()).get_mahalanobis_matrix()
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Return the names of the columns of ``transform``.
 
         Parameters
         ----------
-        input_features : Any
+        input_features : object
             As everywhere in scikit-learn; ignored by the metrics of this library.
 
         Returns
@@ -380,7 +380,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         best = self.best_estimator_
         return getattr(best if of is None else of(best), name)
 
-    def _best(self) -> Any:
+    def _best(self) -> BaseEstimator:
         check_is_fitted(self, "best_params_")
         if not self.refit or "best_estimator_" not in self.__dict__:
             raise ValueError(

@@ -1,7 +1,6 @@
 """What to hold out: comparisons, or points with all the comparisons among them."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ class ConstraintKFold:
     def split(
         self,
         constraints: Constraints,
-        y: Any = None,  # noqa: ARG002
+        y: object = None,  # noqa: ARG002
         groups: IntArray | None = None,
     ) -> Iterator[Split]:
         """Yield one :class:`Split` for each fold.
@@ -69,7 +68,7 @@ class ConstraintKFold:
         ----------
         constraints : Constraints
             What is to be split.
-        y : Any
+        y : object
             Ignored; there so that both splitters are called alike.
         groups : array of shape (n_points,), optional
             The same number for points that are the same: questions about them are, too.
@@ -218,7 +217,7 @@ class PointKFold:
         return Split(train_points, test_points, train, test, n_dropped)
 
 
-def check_constraints(constraints: Any) -> None:
+def check_constraints(constraints: object) -> None:
     """Refuse anything but constraints."""
     if not isinstance(constraints, Constraints):
         raise TypeError(

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
-from mdaml._typing import BoolArray, FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray, Matrix
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
 from mdaml.holdout.anchor import ask_if_swapped
@@ -21,7 +20,7 @@ from mdaml.model_selection._trials import Attempt, Task, fit
 _FEWEST_UNITS = 8  # points; of fewer every case counts by itself
 
 
-def start_of(estimator: Any) -> Any:
+def start_of(estimator: BaseEstimator) -> BaseEstimator:
     """Return what an estimator is before learning; of a pipeline, with its other steps.
 
     The Euclidean distance or, of MDaML, the metric to start from that it was given, at its rank.
@@ -90,7 +89,7 @@ def _join_cases(attempts: Sequence[Attempt]) -> FloatArray:
     return np.concatenate(scores).astype(np.float64)
 
 
-def number_rows(X: Any) -> IntArray:
+def number_rows(X: Matrix) -> IntArray:
     """Return the same number for rows that are the same, where they are numbers."""
     samples = np.empty((X.shape[0], 0)) if hasattr(X, "tocsr") else np.asarray(X)
     is_number = samples.dtype.kind in "fiub" and samples.ndim == 2 and samples.size > 0

@@ -8,16 +8,15 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from joblib import Parallel, delayed, parallel_config
 from scipy.stats import rankdata
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 
 from mdaml._memory import current_limit, limit_memory
 from mdaml._progress import mute, report
-from mdaml._typing import BoolArray, FloatArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, Matrix
 from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import (
@@ -63,8 +62,8 @@ class Attempt:
 class Task:
     """Samples, and labels or constraints: what is searched for, and how it is judged."""
 
-    estimator: Any
-    X: Any
+    estimator: BaseEstimator
+    X: Matrix
     truth: Any  # (n_samples,) labels, or Constraints
     scoring: str | Scorer
 
@@ -73,7 +72,7 @@ class Task:
         """Whether labels are learned from."""
         return not isinstance(self.truth, Constraints)
 
-    def candidate(self, params: Params) -> Any:
+    def candidate(self, params: Params) -> BaseEstimator:
         """Return a new estimator with some parameters."""
         copies = {name: clone(value, safe=False) for name, value in params.items()}
         return clone(self.estimator).set_params(**copies)
@@ -103,7 +102,9 @@ class Task:
         learned = (take_rows(self.X, split.train_points), train)
         return learned, (take_rows(self.X, split.test_points), test)
 
-    def score(self, model: Any, learned: tuple[Any, Any], held_out: tuple[Any, Any]) -> Attempt:
+    def score(
+        self, model: BaseEstimator, learned: tuple[Any, Any], held_out: tuple[Any, Any]
+    ) -> Attempt:
         """Return how well a model does on what is held out, in no time."""
         if isinstance(self.scoring, str):
             judge = (BY_LABELS if self.has_labels else BY_CONSTRAINTS)[self.scoring][0]
@@ -141,7 +142,7 @@ class Ground:
             return 1
         return n_fits_at_once(model.device, (len(self.split.train_points), self.task.X.shape[1]))
 
-    def fit(self, model: Any) -> Any:
+    def fit(self, model: BaseEstimator) -> BaseEstimator:
         """Fit a candidate; those of MDaML share samples, neighbours and first modes."""
         if type(model) is not MDaML:
             return fit(model, *self.sides[0])
@@ -165,7 +166,7 @@ class Ground:
         samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
         return samples, SharedClasses.of_classes(said) if isinstance(said, Classes) else said
 
-    def score(self, model: Any) -> Attempt:
+    def score(self, model: BaseEstimator) -> Attempt:
         """Return how well a model does on what is held out."""
         (X, _), (held_out, asked) = self.sides
         votes = self.task.scoring == "knn_accuracy" and type(model) is MDaML
@@ -192,7 +193,7 @@ class Ground:
             self.__dict__.pop(name, None)
 
 
-def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
+def check_data(X: Matrix, y: ArrayLike | None, given: Params) -> tuple[Matrix, Array | Constraints]:
     """Return X such that rows can be taken, and labels or constraints."""
     given = {form: value for form, value in given.items() if value is not None}
     check_forms("MetricSearchCV", EVERY_FORM, y, given)
@@ -211,7 +212,7 @@ def check_data(X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
     return samples, labels
 
 
-def fit(estimator: Any, X: Any, truth: Any) -> Any:
+def fit(estimator: BaseEstimator, X: Matrix, truth: Constraints | Array) -> BaseEstimator:
     """Fit an estimator or a pipeline to labels or constraints."""
     if not isinstance(truth, Constraints):
         return estimator.fit(X, truth)
@@ -219,7 +220,7 @@ def fit(estimator: Any, X: Any, truth: Any) -> Any:
     return estimator.fit(X, **{name or "constraints": truth})
 
 
-def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+def take_rows(X: Matrix, rows: Array) -> Matrix:
     """Return some rows of an array, a data frame or a sparse matrix, of the same type."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
@@ -294,7 +295,7 @@ def _try_each(calls: Sequence[tuple[Any, ...]], limit: int | None) -> list[Attem
         return [_try(*call) for call in calls]
 
 
-def _n_bytes(X: Any) -> float:
+def _n_bytes(X: Matrix) -> float:
     return 8.0 * X.shape[0] * X.shape[1]
 
 
@@ -325,7 +326,7 @@ def _try(
     return replace(ground.score(model), seconds=seconds)
 
 
-def _make(task: Task, params: Params, *, is_short: bool) -> Any:
+def _make(task: Task, params: Params, *, is_short: bool) -> BaseEstimator:
     """Return the candidate, or one that makes only its first rounds."""
     candidate = task.candidate(params)
     if not is_short:
@@ -351,7 +352,7 @@ def _described(params: Params) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in params.items()) or "The estimator"
 
 
-def seeded(estimator: Any, seed: int) -> Any:
+def seeded(estimator: BaseEstimator, seed: int) -> BaseEstimator:
     """Return the estimator with a seed wherever it has none, so that all candidates share it."""
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         raise TypeError(f"MetricSearchCV(estimator=...) must be an estimator, got {estimator!r}.")
@@ -361,10 +362,10 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 def summary(
-    candidates: list[dict[str, Any]],
+    candidates: list[Params],
     trials: list[list[Attempt]],
     finished: BoolArray,
-) -> dict[str, Any]:
+) -> Params:
     """Return ``cv_results_``: scores, their ranks, and times."""
     scores = np.array([[trial.score for trial in row] for row in trials])
     mean = scores.mean(axis=1)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._progress import mute
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray, IntArray, Params
 from mdaml._validation import warn
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
@@ -42,7 +43,7 @@ class Size(NamedTuple):
     n_kinds: int  # 0: one, with the given metric as it is
     pull: float | None  # None: everybody has the metric of the kind
 
-    def as_dict(self, score: float, *, is_chosen: bool) -> dict[str, Any]:
+    def as_dict(self, score: float, *, is_chosen: bool) -> Params:
         """Return plain numbers."""
         return {**self._asdict(), "score": score, "is_chosen": is_chosen}
 
@@ -54,14 +55,14 @@ SHARED = Size(0, None)
 class AnswerSpace:
     """Answers in the coordinates of a metric of all of them."""
 
-    metric: Any
+    metric: BaseEstimator
     coordinates: Coordinates
     heard: Heard
     center: FloatArray  # (q,) the multiple of the metric that suits the answers
 
     @classmethod
     def of(
-        cls, metric: Any, samples: FloatArray, said: Constraints, persons: Persons
+        cls, metric: BaseEstimator, samples: FloatArray, said: Constraints, persons: Persons
     ) -> "AnswerSpace":
         """Return coordinates for a fitted metric, and the features of answers."""
         Y, asked = metric._map(samples).astype(np.float64, copy=False), said.comparisons()
@@ -113,14 +114,14 @@ class Chosen(NamedTuple):
 
     size: Size
     gain: Gain | None
-    tried: list[dict[str, Any]]
+    tried: list[Params]
 
 
 def choose_size(
     said: Constraints,
     persons: Persons,
     points: IntArray,
-    learn: Callable[[Constraints], Any],
+    learn: Callable[[Constraints], BaseEstimator],
     samples: FloatArray,
     given: tuple[Any, Any] = ("auto", "auto"),
 ) -> Chosen:
@@ -179,7 +180,7 @@ def choose_size(
 
 
 def fit_all(
-    metric: Any,
+    metric: BaseEstimator,
     samples: FloatArray,
     said: Constraints,
     persons: Persons,
@@ -275,7 +276,10 @@ def some_persons(said: Constraints, persons: Persons, most: int) -> tuple[Constr
 
 
 def _make_trial(
-    part: Split, persons: Persons, learn: Callable[[Constraints], Any], samples: FloatArray
+    part: Split,
+    persons: Persons,
+    learn: Callable[[Constraints], BaseEstimator],
+    samples: FloatArray,
 ) -> KindsTrial:
     known, codes = np.unique(persons.codes[~part.is_out], return_inverse=True)
     space = AnswerSpace.of(
@@ -288,7 +292,7 @@ def _make_trial(
     return KindsTrial(space, features, places[persons.codes[part.is_out]])
 
 
-def warn_of_persons(gain: Gain | None, metric: Any, *, is_kept: bool) -> None:
+def warn_of_persons(gain: Gain | None, metric: BaseEstimator, *, is_kept: bool) -> None:
     """Warn if everybody has the shared metric, or if metrics of their own are worse than it."""
     if gain is None:
         if is_kept:

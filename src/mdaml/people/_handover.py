@@ -2,13 +2,12 @@
 
 import os
 from copy import copy
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
 from mdaml.io.model_file import write_model
 from mdaml.people._coordinates import Coordinates
 
@@ -16,9 +15,9 @@ from mdaml.people._coordinates import Coordinates
 class PersonalHandover:
     """Of a model with coefficients of persons and kinds."""
 
-    metric: Any
-    metric_: Any
-    persons_: npt.NDArray[Any]
+    metric: BaseEstimator
+    metric_: BaseEstimator
+    persons_: Array
     n_kinds_: int
     kind_probabilities_: FloatArray
     kind_shares_: FloatArray
@@ -28,7 +27,7 @@ class PersonalHandover:
     unit_: float
     start_kept_: bool
 
-    def metric_for(self, who: Any = None, *, kind: int | None = None) -> Any:
+    def metric_for(self, who: ArrayLike | None = None, *, kind: int | None = None) -> BaseEstimator:
         """Return the metric of a person or a kind as an estimator of its own.
 
         Parameters
@@ -70,7 +69,9 @@ class PersonalHandover:
             self.coefficients_[place] if place >= 0 else self.kind_shares_ @ self.kind_coefficients_
         )
 
-    def transform(self, X: ArrayLike, who: Any = None, *, kind: int | None = None) -> FloatArray:
+    def transform(
+        self, X: ArrayLike, who: ArrayLike | None = None, *, kind: int | None = None
+    ) -> FloatArray:
         """Map samples so that Euclidean distance is the distance of a person or a kind.
 
         Parameters
@@ -137,7 +138,7 @@ class PersonalHandover:
         write_model(path, written, compact=compact)
 
     @property
-    def kinds_(self) -> list[Any]:
+    def kinds_(self) -> list[BaseEstimator]:
         """The metric of each kind, an estimator of its own."""
         if not hasattr(self, "coefficients_"):
             raise AttributeError("This PersonalMetrics has no kinds_: it is not fitted yet.")
@@ -154,7 +155,7 @@ class PersonalHandover:
     def _coordinates(self) -> Coordinates:
         return Coordinates(self.axes_, self.unit_)
 
-    def _make(self, coefficients: FloatArray) -> Any:
+    def _make(self, coefficients: FloatArray) -> BaseEstimator:
         """Return a copy of the shared metric with the map of other coefficients."""
         L = self.metric_.components_
         metric = copy(self.metric_)
@@ -162,7 +163,7 @@ class PersonalHandover:
         metric.components_ = found.astype(L.dtype, copy=False)
         return metric
 
-    def _find_places(self, names: Any) -> IntArray:
+    def _find_places(self, names: Array) -> IntArray:
         """Return the place of each name among the persons, -1 of those who are new."""
         if names.dtype.kind != self.persons_.dtype.kind and "U" in (
             names.dtype.kind + self.persons_.dtype.kind
@@ -174,7 +175,7 @@ class PersonalHandover:
         places = np.searchsorted(self.persons_, names).clip(max=len(self.persons_) - 1)
         return np.where(self.persons_[places] == names, places, -1)
 
-    def _map(self, X: Any) -> FloatArray:
+    def _map(self, X: ArrayLike) -> FloatArray:
         mapped: FloatArray = self.metric_._map(X)
         return mapped
 

@@ -1,8 +1,9 @@
 """What is known of a person by the kinds that the others are of."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import ignore_warnings
@@ -27,7 +28,9 @@ class Views(NamedTuple):
     sizes: FloatArray  # (K,) persons who are most probably of each kind
 
 
-def find_views(metric: Any, X: ArrayLike, said: Constraints, persons: Persons) -> Views | None:
+def find_views(
+    metric: BaseEstimator, X: ArrayLike, said: Constraints, persons: Persons
+) -> Views | None:
     """Return the kinds of persons around a fitted metric, or None if there is one at most.
 
     Kinds are learned without a third of the persons at a time, whose answers they then judge: what
@@ -60,7 +63,7 @@ def find_views(metric: Any, X: ArrayLike, said: Constraints, persons: Persons) -
 
 
 def predict_by_own(
-    metric: Any, X: ArrayLike, said: Constraints, persons: Persons, answer: IntArray
+    metric: BaseEstimator, X: ArrayLike, said: Constraints, persons: Persons, answer: IntArray
 ) -> FloatArray:
     """Return the margin of each comparison under a metric learned from other answers of its person.
 

@@ -4,12 +4,12 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._choosing import show_choices
 from mdaml._progress import show
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_integer, check_number, ignore_warnings
 from mdaml.constraints.arguments import check_supervision, constraints_of, persons_of
 from mdaml.constraints.names import get_index
@@ -137,7 +137,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
 
     def __init__(
         self,
-        metric: Any = None,
+        metric: BaseEstimator | None = None,
         *,
         n_kinds: Any = "auto",
         pull: Any = "auto",
@@ -256,7 +256,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         >>> model.add_persons(X, triplets=T[:1], who=["cem"]).persons_
         array(['ann', 'bob', 'cem'], dtype='<U3')
         """
-        given: dict[str, Any] = {"triplets": triplets, "quadruplets": quadruplets}
+        given: Params = {"triplets": triplets, "quadruplets": quadruplets}
         heard = self._hear(X, constraints, constraint_weight, given, who)
         new = heard.persons.names
         self._find_places(new)  # names of another kind are refused, not turned into texts
@@ -306,7 +306,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         >>> model.place(X, triplets=T)
         array([1.])
         """
-        given: dict[str, Any] = {"triplets": triplets, "quadruplets": quadruplets}
+        given: Params = {"triplets": triplets, "quadruplets": quadruplets}
         heard = self._hear(X, constraints, None, given, None)
         probabilities: FloatArray = place_persons(heard, self._get_kinds()).of_person[0]
         return probabilities
@@ -337,7 +337,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         X: ArrayLike,
         constraints: Constraints | None,
         weights: ArrayLike | None,
-        given: dict[str, Any],
+        given: Params,
         who: ArrayLike | None,
     ) -> Heard:
         """Return features of new answers; without ``who`` they are those of one person."""
@@ -370,11 +370,11 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
                 setattr(self, name, getattr(space.metric, name))
 
 
-def _learn(metric: Any, X: ArrayLike, said: Constraints) -> Any:
+def _learn(metric: BaseEstimator, X: ArrayLike, said: Constraints) -> BaseEstimator:
     return clone(metric).fit(X, constraints=said)
 
 
-def _with_choices_of(fitted: Any, metric: Any) -> Any:
+def _with_choices_of(fitted: BaseEstimator, metric: BaseEstimator) -> BaseEstimator:
     """Return the metric with what its fit to all answers chose, for fits to some of them.
 
     The start, if that was kept, is not a choice that these can repeat.
@@ -390,7 +390,7 @@ def _with_choices_of(fitted: Any, metric: Any) -> Any:
     return clone(metric).set_params(**chosen)
 
 
-def _check_persons(said: Constraints, who: Any) -> Persons:
+def _check_persons(said: Constraints, who: ArrayLike | None) -> Persons:
     """Return who gave each comparison; there must be persons."""
     if who is None:
         raise ValueError(

@@ -1,8 +1,9 @@
 """Scores of answers of every form, each under the distance of the person who gave it."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from mdaml._typing import Array, ArrayLike, FloatArray
 from mdaml.constraints.names import get_index, to_rows
@@ -13,10 +14,12 @@ from mdaml.estimators import Euclidean
 class PersonalScores:
     """Scores with ``who=`` of a model that has ``metric_`` and ``metric_for``."""
 
-    metric_: Any
-    metric_for: Any
+    metric_: BaseEstimator
+    metric_for: Callable[..., BaseEstimator]
 
-    def score_triplets(self, X: ArrayLike, triplets: ArrayLike, *, who: Any = None) -> float:
+    def score_triplets(
+        self, X: ArrayLike, triplets: ArrayLike, *, who: ArrayLike | None = None
+    ) -> float:
         """Return the share of triplets that hold, each under the distance of who gave it.
 
         Parameters
@@ -45,7 +48,9 @@ class PersonalScores:
         """
         return self._score("score_triplets", X, (triplets,), (), who)
 
-    def score_quadruplets(self, X: ArrayLike, quadruplets: ArrayLike, *, who: Any = None) -> float:
+    def score_quadruplets(
+        self, X: ArrayLike, quadruplets: ArrayLike, *, who: ArrayLike | None = None
+    ) -> float:
         """Return the share of quadruplets that hold; see :meth:`score_triplets`.
 
         Parameters
@@ -75,7 +80,12 @@ class PersonalScores:
         return self._score("score_quadruplets", X, (quadruplets,), (), who)
 
     def score_pairs(
-        self, X: ArrayLike, pairs: ArrayLike, pair_labels: ArrayLike, *, who: Any = None
+        self,
+        X: ArrayLike,
+        pairs: ArrayLike,
+        pair_labels: ArrayLike,
+        *,
+        who: ArrayLike | None = None,
     ) -> float:
         """Return the area under the ROC curve of pairs; see :meth:`score_triplets`.
 
@@ -106,7 +116,7 @@ class PersonalScores:
         return self._score("score_pairs", X, (pairs,), (pair_labels,), who)
 
     def score_odd_one_out(
-        self, X: ArrayLike, items: ArrayLike, odd: ArrayLike, *, who: Any = None
+        self, X: ArrayLike, items: ArrayLike, odd: ArrayLike, *, who: ArrayLike | None = None
     ) -> float:
         """Return how often the odd one is the farthest; see :meth:`score_triplets`.
 
@@ -143,7 +153,7 @@ class PersonalScores:
         shown: ArrayLike,
         picked: ArrayLike,
         *,
-        who: Any = None,
+        who: ArrayLike | None = None,
     ) -> float:
         """Return the share of picks among the nearest; see :meth:`score_triplets`.
 
@@ -174,7 +184,7 @@ class PersonalScores:
         return self._score("score_picks", X, (anchors, shown, picked), (), who)
 
     def score_rankings(
-        self, X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike, *, who: Any = None
+        self, X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike, *, who: ArrayLike | None = None
     ) -> float:
         """Return the share of ranked couples in the right order; see :meth:`score_triplets`.
 
@@ -205,7 +215,7 @@ class PersonalScores:
         return self._score("score_rankings", X, (anchors, rankings), (), who)
 
     def score_votes(
-        self, X: ArrayLike, questions: ArrayLike, votes: ArrayLike, *, who: Any = None
+        self, X: ArrayLike, questions: ArrayLike, votes: ArrayLike, *, who: ArrayLike | None = None
     ) -> float:
         """Return the share of votes for the nearer point; see :meth:`score_triplets`.
 
@@ -236,7 +246,7 @@ class PersonalScores:
         return self._score("score_votes", X, (questions,), (votes,), who)
 
     def score_grades(
-        self, X: ArrayLike, pairs: ArrayLike, grades: ArrayLike, *, who: Any = None
+        self, X: ArrayLike, pairs: ArrayLike, grades: ArrayLike, *, who: ArrayLike | None = None
     ) -> float:
         """Return the rank correlation of grades with nearness; see :meth:`score_triplets`.
 
@@ -266,7 +276,9 @@ class PersonalScores:
         """
         return self._score("score_grades", X, (pairs,), (grades,), who)
 
-    def score_positives(self, X: ArrayLike, pairs: ArrayLike, *, who: Any = None) -> float:
+    def score_positives(
+        self, X: ArrayLike, pairs: ArrayLike, *, who: ArrayLike | None = None
+    ) -> float:
         """Return how often the second of a pair is nearer than others; see :meth:`score_triplets`.
 
         With several persons the mean of their scores, each counted by the number of answers.
@@ -311,7 +323,7 @@ class PersonalScores:
         X: ArrayLike,
         rows: tuple[ArrayLike, ...],
         others: tuple[ArrayLike, ...],
-        who: Any,
+        who: ArrayLike | None,
     ) -> float:
         """Score answers; ``rows`` are the arguments that name rows of X, ``others`` do not."""
         if who is None or np.ndim(who) == 0:

@@ -264,7 +264,9 @@ class AdapterHandover:
         """
         write_model(path, self)
 
-    def to_onnx(self, path: str | os.PathLike[str] | None = None, *, dtype: Any = "float32") -> Any:
+    def to_onnx(
+        self, path: str | os.PathLike[str] | None = None, *, dtype: object = "float32"
+    ) -> Any:
         """Return the map as an ONNX model, ``X`` to ``embedding``; see the metrics' ``to_onnx``.
 
         The length of a mapped query is not made one; it does not change a ranking.
@@ -293,7 +295,7 @@ class AdapterHandover:
         check_is_fitted(self, "components_")
         return export.make_onnx_model(self.components_, path, dtype=dtype)
 
-    def to_torch(self, *, dtype: Any = "float32") -> Any:
+    def to_torch(self, *, dtype: object = "float32") -> Any:
         """Return the map as a ``torch.nn.Linear`` without bias, frozen.
 
         Parameters

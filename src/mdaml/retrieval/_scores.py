@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -273,7 +274,7 @@ def _bootstrap(differences: FloatArray, n_samples: int, rng: np.random.RandomSta
 
 
 def _map(
-    model: Any, Q: FloatArray, X: FloatArray, rows: IntArray, by_distance: bool
+    model: BaseEstimator, Q: FloatArray, X: FloatArray, rows: IntArray, by_distance: bool
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return mapped queries, of some rows, and documents; None: as they are."""
     if model is None:
@@ -317,7 +318,7 @@ def _map_both(
     return each(map_queries, Q), each(map_documents, X)
 
 
-def _choose_similarities(model: Any, similarity: str | None) -> tuple[str, str]:
+def _choose_similarities(model: BaseEstimator, similarity: str | None) -> tuple[str, str]:
     """Return by what to rank vectors as they are, and mapped ones."""
     own = getattr(model, "similarity", "euclidean" if hasattr(model, "transform") else "cosine")
     if similarity is not None and similarity not in SIMILARITIES:
