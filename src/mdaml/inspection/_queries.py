@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Rng
 from mdaml._validation import check_random_state
 from mdaml.constraints.forms.triplets import check_triplets
-from mdaml.constraints.labels import random_triples
+from mdaml.constraints.generators import random_triples
 from mdaml.constraints.names import check_ids, get_index
 from mdaml.inspection import _model
 
