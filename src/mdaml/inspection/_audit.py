@@ -12,16 +12,16 @@ from mdaml.constraints.arguments import constraints_of
 from mdaml.constraints.names import Names, check_ids, get_index
 from mdaml.constraints.persons import Persons, column_of
 from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
-from mdaml.inspection._model import (
+from mdaml.inspection._persons import person_columns
+from mdaml.inspection._redundancy import implied, repeated
+from mdaml.inspection.models import (
     mapped_samples,
     metric_and_samples,
     mode_weights,
     require_pandas,
     self_weights,
 )
-from mdaml.inspection._persons import person_columns
-from mdaml.inspection._redundancy import implied, repeated
-from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.inspection.suspicion import FlipModel, relative_margins
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,7 +6,7 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection._explanation import feature_relevance
-from mdaml.inspection._model import require_pandas
+from mdaml.inspection.models import require_pandas
 from mdaml.people import PersonalMetrics
 
 if TYPE_CHECKING:

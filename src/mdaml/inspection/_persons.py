@@ -12,8 +12,8 @@ from mdaml.constraints.lines import parse_number
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.inspection._answers import Columns, pair_numbers
-from mdaml.inspection._suspicion import FlipModel
-from mdaml.people._judging import Views, find_views, predict_by_own
+from mdaml.inspection.suspicion import FlipModel
+from mdaml.people.judging import Views, find_views, predict_by_own
 
 _SURE = 1000.0  # a remark on sides must be this many times more likely than its opposite
 _ACCUSED = np.log(200.0)  # the same of errors that are more than those of the others
