@@ -24,7 +24,7 @@ from mdaml.constraints import Constraints
 from mdaml.datasets import make_triplets
 from mdaml.inspection import CATEGORIES, audit, suggest_queries
 from mdaml.inspection._redundancy import implied
-from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.inspection.suspicion import FlipModel, relative_margins
 from mdaml.model_selection import MetricSearchCV
 
 HIDDEN = np.eye(8)[:4]

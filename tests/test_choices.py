@@ -547,7 +547,7 @@ OTHERS = {
     "mdaml.estimators.posing.choose": "calls that of the anchor or of the shrinkage",
     "mdaml.estimators.posing.choose_row": "the row of the table of presets, by what was passed",
     "mdaml.inspection._answers._best_threshold": "of distances, for a report",
-    "mdaml.inspection._calibration.best_f": "of thresholds, for a report",
+    "mdaml.inspection.calibration.best_f": "of thresholds, for a report",
     "mdaml.io.columns.choose_columns": "reads a table",
     "mdaml.people._choice._best_leader": "called by the choice of kinds",
     "mdaml.people._mixture.best_scale": "a line search",

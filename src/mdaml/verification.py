@@ -3,7 +3,7 @@
 The code is in :mod:`mdaml.inspection`; this module keeps the public import path.
 """
 
-from mdaml.inspection._calibration import SigmoidCurve, Tradeoff
-from mdaml.inspection._verification import PairVerifier
+from mdaml.inspection.calibration import SigmoidCurve, Tradeoff
+from mdaml.inspection.verification import PairVerifier
 
 __all__ = ["PairVerifier", "SigmoidCurve", "Tradeoff"]

@@ -12,7 +12,7 @@ from mdaml.ask.answers import to_constraints
 from mdaml.ask.questions import Row
 from mdaml.estimators.base import MahalanobisTransformer as Metric
 from mdaml.inspection import audit
-from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.inspection.suspicion import FlipModel, relative_margins
 from mdaml.kernels.pairs import pair_sq_dists
 
 

@@ -81,14 +81,14 @@ def adapt(
 
     with run_command(as_json) as screen, ExitStack() as resources:
         screen.document["command"] = "adapt"
-        said = _check_supervision(relevant, clicks, propensities)
-        files = (queries, documents, *said)
+        files_of = _check_supervision(relevant, clicks, propensities)
+        files = (queries, documents, *files_of)
         vectors = (query_vectors, document_vectors)
         part = resources.enter_context(_output(out, (*files, *vectors)))
         if clicks:
             asked, stored, rows = read_click_log(files, vectors, skip_unknown, screen)
         else:
-            pairs = (queries, documents, said[0])
+            pairs = (queries, documents, files_of[0])
             asked, stored, rows = read_search(pairs, vectors, skip_unknown, screen)
         model = QueryAdapter(
             rank,

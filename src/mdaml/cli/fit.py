@@ -73,9 +73,7 @@ def fit(
         if who is not None and not files:
             raise CommandError("--who is about comparisons: give --triplets FILE, or others, too.")
         if keep_rows and (labels is None or out.suffix.lower() == ".onnx"):
-            raise CommandError(
-                "--keep-rows needs --labels COLUMN, and a model that ends in .mdaml."
-            )
+            raise CommandError("--keep-rows needs --labels COLUMN, and a model ending in .mdaml.")
         screen.document["command"] = "fit"
         columns = choose_columns(
             id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
@@ -88,15 +86,7 @@ def fit(
             start = time.perf_counter()
             scaler = _learn(estimator, table, supervision, screen, scale)
             seconds = time.perf_counter() - start
-            screen.add_fact("method", f"{type(estimator).__name__}, {seconds:.1f} s", str(method))
-            screen.document |= {"params": get_params(estimator), "seconds": seconds}
-            if hasattr(estimator, "preset_"):
-                _describe_values(screen, estimator)
-            if kinds is not None:
-                _describe_kinds(screen, estimator)
-            is_measured = getattr(estimator, "gain_", None) is not None
-            if is_measured:
-                _describe_gain(screen, estimator)
+            is_measured = _describe_fit(screen, estimator, method, seconds)
             if compared is not None:
                 _describe_agreement(screen, estimator, scaler, table, compared)
             elif supervision and estimate and not is_measured:
@@ -117,6 +107,20 @@ def _for_kinds(metric: "BaseEstimator", kinds: str, who: str | None) -> "BaseEst
     if kinds != "auto" and not (kinds.isdecimal() and int(kinds) > 0):
         raise CommandError(f"--kinds must be a number or auto, got {kinds!r}.")
     return PersonalMetrics(metric, n_kinds=kinds if kinds == "auto" else int(kinds))
+
+
+def _describe_fit(screen: Screen, model: "BaseEstimator", method: str, seconds: float) -> bool:
+    """Add what was learned, and return whether its gain was measured."""
+    screen.add_fact("method", f"{type(model).__name__}, {seconds:.1f} s", method)
+    screen.document |= {"params": get_params(model), "seconds": seconds}
+    if hasattr(model, "preset_"):
+        _describe_values(screen, model)
+    if hasattr(model, "kind_of_person_"):
+        _describe_kinds(screen, model)
+    is_measured = getattr(model, "gain_", None) is not None
+    if is_measured:
+        _describe_gain(screen, model)
+    return is_measured
 
 
 def _describe_kinds(screen: Screen, model: "BaseEstimator") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from sklearn.utils import check_array
 
-from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Params
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Params, Rng
 from mdaml._validation import check_number
 from mdaml.constraints.checks import Seed, check_count
 from mdaml.constraints.labels import Classes, distinct_integers, neighbor_triplets, to_labels
@@ -301,6 +301,16 @@ def from_oracle(
         )
     triplets = np.where(answers[:, None], triples, triples[:, [0, 2, 1]])
     return cls(triplets=triplets, n_points=n_points)
+
+
+def random_triples(n_points: int, n: int, rng: Rng) -> IntArray:
+    """Draw n times three different points, (n, 3)."""
+    # The k-th is drawn among those left, and moved past the others.
+    one, two, three = (rng.randint(0, n_points - taken, n) for taken in range(3))
+    two += two >= one
+    three += three >= np.minimum(one, two)
+    three += three >= np.maximum(one, two)
+    return np.column_stack([one, two, three])
 
 
 def _distinct_triples(n_points: int, n: int, rng: np.random.Generator) -> IntArray:

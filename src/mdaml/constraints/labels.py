@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from sklearn.utils import check_array
 
-from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray, Rng
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.checks import check_count
 from mdaml.constraints.names import to_array
@@ -238,16 +238,6 @@ def distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntAr
         top = top + enough
     rng.permuted(drawn, axis=1, out=drawn)
     return drawn
-
-
-def random_triples(n_points: int, n: int, rng: Rng) -> IntArray:
-    """Draw n times three different points, (n, 3)."""
-    # The k-th is drawn among those left, and moved past the others.
-    one, two, three = (rng.randint(0, n_points - taken, n) for taken in range(3))
-    two += two >= one
-    three += three >= np.minimum(one, two)
-    three += three >= np.maximum(one, two)
-    return np.column_stack([one, two, three])
 
 
 def _combine(

@@ -8,7 +8,8 @@ from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, Rng
 from mdaml._validation import check_random_state
-from mdaml.constraints.labels import Classes, random_triples, to_labels
+from mdaml.constraints.generators import random_triples
+from mdaml.constraints.labels import Classes, to_labels
 
 # Standard deviation along the nuisance directions; neighbouring modes are 1 apart. At 300 samples
 # in the plane it costs Euclidean 3-NN some six points of accuracy.

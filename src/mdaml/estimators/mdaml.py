@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._choosing import show_choices
-from mdaml._typing import ArrayLike, FloatArray, Params
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.persons import Persons
@@ -18,6 +18,7 @@ from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain, warn_of_input
 from mdaml.estimators.posing import Posed, place, pose
 from mdaml.estimators.presets import Partners, Preset
+from mdaml.estimators.summary import describe_fit
 from mdaml.holdout.rule import Gain
 from mdaml.solver.run import Run
 
@@ -163,8 +164,7 @@ class MDaML(WeakLearner):
         What learning gained on held-out points (``score`` is "comparisons", the share that hold) or
         samples ("votes", the share of their three nearest neighbours that are of their class):
         ``before`` and ``after``, ``low`` and ``high``, an interval of 95 % of the difference,
-        ``n_units``, ``is_beyond_chance``. None if it was not measured, as with :meth:`paper`: its
-        objective is fitted as it is.
+        ``n_units``, ``is_beyond_chance``. None if it was not measured, as with :meth:`paper`.
     start_kept_ : bool
         Whether the metric is the start: nothing led it by more than chance, or it was asked for.
     n_samples_seen_, n_comparisons_seen_ : int
@@ -282,8 +282,8 @@ class MDaML(WeakLearner):
         >>> model.anchor_, model.floor_, model.preset_
         (0.0, 0.0, 'paper')
         """
-        given: Params = {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
-        return cls(n_modes, goal="paper", **given, **others)
+        others |= {"eta": eta, "triplet_weight": triplet_weight, "ridge": ridge}
+        return cls(n_modes, goal="paper", **others)
 
     def _fit(
         self,
@@ -312,8 +312,7 @@ class MDaML(WeakLearner):
         L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
         self._store(X, L, mean.dtype, **learned)
         warn_if_needed(self, spec, fit)
-        n_given = supervision.n_constraints if isinstance(supervision, Constraints) else 0
-        warn_of_gain(spec, gain, n_given)
+        warn_of_gain(spec, gain, supervision)
 
     def partial_fit(
         self,
@@ -398,6 +397,4 @@ class MDaML(WeakLearner):
         MDaML: 200 samples of 4 features, 2000 triplets
         """
         check_is_fitted(self, "components_")
-        from mdaml.estimators.summary import describe_fit
-
         return describe_fit(self)

@@ -207,7 +207,7 @@ class MDaMLCV(WeakLearner):
         return "\n".join([first, inside, "", describe_gain(self)])
 
     def _fit(
-        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+        self, X: ArrayLike, samples: FloatArray, supervision: Supervision, persons: Persons | None
     ) -> None:
         rank = check_low_rank(self, samples.shape[1])
         check_choice(self, "goal", self.goal, ["auto", "comparisons", "neighbors"])
@@ -217,32 +217,32 @@ class MDaMLCV(WeakLearner):
         rng = check_random_state(self.random_state)
         own: Params = {"goal": self.goal, "n_components": rank}
         groups = None
-        if self.goal == "neighbors" and persons is None and isinstance(said, Constraints):
-            groups = groups_of(said)
+        if self.goal == "neighbors" and persons is None and isinstance(supervision, Constraints):
+            groups = groups_of(supervision)
         if groups is not None:
-            said, own["shrinkage"] = groups, 0.0 if rank else PRESETS["groups"].shrinkage
+            supervision, own["shrinkage"] = groups, 0.0 if rank else PRESETS["groups"].shrinkage
         with one_blas_thread():
-            if isinstance(said, Classes):
+            if isinstance(supervision, Classes):
                 own.setdefault("shrinkage", 0.0)
-                parts = folds_of_classes(samples, said, device, own, rng)
+                parts = folds_of_classes(samples, supervision, device, own, rng)
                 candidates, n_first = FROM_LABELS, _N_FIRST_OF_LABELS
             else:
                 goal = "comparisons" if self.goal == "auto" else self.goal
-                parts = folds_of_constraints(samples, said, device, own, goal, rng)
-                candidates = _list_candidates(goal, said, samples)
+                parts = folds_of_constraints(samples, supervision, device, own, goal, rng)
+                candidates = _list_candidates(goal, supervision, samples)
                 n_first = _N_FIRST_OF_COMPARISONS
             tried, scores, gain = search(parts, candidates, n_first)
         best = dict(tried[0])
         if best == THE_START:
             warn_of_kept_start(gain)
         if "start" in best:
-            best["init_metric"] = other_start(best.pop("start"), samples, said, device)
+            best["init_metric"] = other_start(best.pop("start"), samples, supervision, device)
         model = MDaML(
             **{**own, **best},
             device=self.device,
             random_state=int(rng.randint(2**31 - 1)),
         )
-        model._fit(X, samples, said, persons)
+        model._fit(X, samples, supervision, persons)
         self._store(
             X,
             model.components_,
@@ -262,13 +262,13 @@ class MDaMLCV(WeakLearner):
         )
 
 
-def _list_candidates(goal: str, said: Constraints, samples: FloatArray) -> list[Params]:
+def _list_candidates(goal: str, supervision: Constraints, samples: FloatArray) -> list[Params]:
     """Return the candidates for comparisons, with no anchor below those that MDaML would try.
 
     Of few points comparisons cannot tell.
     """
     cell: Any = PRESETS[goal].anchor
-    least = min(amount_anchors(cell, said, samples.shape[1], has_unit_rows(samples)))
+    least = min(amount_anchors(cell, supervision, samples.shape[1], has_unit_rows(samples)))
     return [p for p in FROM_COMPARISONS[goal] if p.get("anchor", np.inf) >= least]
 
 
@@ -310,7 +310,7 @@ def search(
         if run is not None:
             runs[c], scores[c] = run, _scores(parts, run)
             learned += [c] if c != start else []
-    if isinstance(parts[0].said, Classes):
+    if isinstance(parts[0].supervision, Classes):
         best = _ranked(scores, learned)[0]
         for change in ({"ridge": _STRONG_RIDGE}, *({"shrinkage": back} for back in _SHRINKAGES)):
             changed = [
@@ -330,7 +330,7 @@ def _choose(
     parts: Sequence[Fold], scores: Sequence[list[FloatArray]], start: int, learned: Sequence[int]
 ) -> tuple[int, Gain]:
     """Return the candidate to take, by the rule for every choice, and what it gains."""
-    of_labels = isinstance(parts[0].said, Classes)
+    of_labels = isinstance(parts[0].supervision, Classes)
     units = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)[1]
     before, others = np.concatenate(scores[start]), [np.concatenate(scores[c]) for c in learned]
     # Those that were left out early count as candidates too, level with the start where they were

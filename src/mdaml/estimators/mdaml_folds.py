@@ -39,22 +39,25 @@ THE_START = {"shrinkage": 1.0}
 
 
 def other_start(
-    name: str, X: FloatArray, said: Supervision, device: str | None = None
+    name: str, X: FloatArray, supervision: Supervision, device: str | None = None
 ) -> FloatArray:
     """Return the metric that another method learns from labels, made positive definite.
 
     From as many samples at most as the search uses: those methods are of no use as a start if they
     take longer than what they start.
     """
-    assert isinstance(said, Classes)
-    if len(said.rows) > _MAX_ROWS:
-        some = np.random.RandomState(0).permutation(len(said.rows))[:_MAX_ROWS]
-        X, said = X[said.rows[some]], Classes.from_labels("MDaMLCV", said.of[some])
+    assert isinstance(supervision, Classes)
+    if len(supervision.rows) > _MAX_ROWS:
+        some = np.random.RandomState(0).permutation(len(supervision.rows))[:_MAX_ROWS]
+        X, supervision = (
+            X[supervision.rows[some]],
+            Classes.from_labels("MDaMLCV", supervision.of[some]),
+        )
     learner = clone(_STARTS[name])
     if name == "GMML":  # no neighbours
-        learner._fit(X, X, said, None)
+        learner._fit(X, X, supervision, None)
     else:
-        learner._fit(X, X, said.on(device, X.shape[1]))
+        learner._fit(X, X, supervision.on(device, X.shape[1]))
     M = learner.get_mahalanobis_matrix().astype(np.float64)
     M += 1e-3 * (np.trace(M) / len(M)) * np.eye(len(M))
     # With the mean squared distance that X has, so that margins mean what they mean otherwise.
@@ -64,11 +67,11 @@ def other_start(
 
 @dataclass(frozen=True)
 class Fold:
-    """One split: samples and what was said of them to learn from, and how to score a metric."""
+    """One split: samples and supervision to learn from, and how to score a metric."""
 
     X: FloatArray
     store: Store
-    said: Supervision
+    supervision: Supervision
     score: Score
     units: IntArray  # (n_held_out,) what belongs together, over all splits
     params: Params  # that all candidates share
@@ -85,13 +88,13 @@ class Fold:
         params = {**self.params, **params}
         if "start" in params:
             name = params.pop("start")
-            params["init_metric"] = other_start(name, self.X, self.said, self.device)
+            params["init_metric"] = other_start(name, self.X, self.supervision, self.device)
         if THE_START.items() <= params.items():
             params["n_modes"] = 1  # to count them takes longer than all other candidates
         posed = pose(
             MDaML(**params),
             self.store.shape,
-            self.said,
+            self.supervision,
             unit_rows=has_unit_rows(self.X),
             as_given=True,
         )
@@ -136,16 +139,16 @@ def folds_of_classes(
         samples, y = X[rows[split.train_points]], of[split.train_points]
         out = rows[split.test_points]
         score = share_score(samples, y, X[out], of[split.test_points], device)
-        said = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
+        supervision = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
         store = SharedStore(make_store(samples, device))
         seed = rng.randint(2**31 - 1)
-        parts.append(Fold(samples, store, said, score, split.units, params, seed, device))
+        parts.append(Fold(samples, store, supervision, score, split.units, params, seed, device))
     return parts
 
 
 def folds_of_constraints(
     X: FloatArray,
-    said: Constraints,
+    supervision: Constraints,
     device: str | None,
     params: Params,
     goal: str,
@@ -155,11 +158,13 @@ def folds_of_constraints(
 
     The reference of a constraint is the first of its points.
     """
-    if said.n_constraints > _MAX_COMPARISONS:
-        said = said.select(np.sort(rng.permutation(said.n_constraints)[:_MAX_COMPARISONS]))
+    if supervision.n_constraints > _MAX_COMPARISONS:
+        supervision = supervision.select(
+            np.sort(rng.permutation(supervision.n_constraints)[:_MAX_COMPARISONS])
+        )
     store, parts = SharedStore(make_store(X, device)), []
     centred = X - X.mean(axis=0)
-    for part in hold_out_points(said, _N_PARTS, rng, same_points(store)):
+    for part in hold_out_points(supervision, _N_PARTS, rng, same_points(store)):
         if not (compares(part.learned) and compares(part.held_out)):
             return []
         score, units = _score_of(centred, part, goal, rng)
@@ -175,8 +180,8 @@ def _score_of(
 ) -> tuple[Score, IntArray]:
     """Return what held-out constraints say of a metric, by the goal, and the units of the cases."""
     if goal == "neighbors":
-        said = split.held_out
-        points = nearest_was_near(X, said)[0]
-        return lambda F: nearest_was_near(rows_times(X, F.astype(X.dtype)), said)[1], points
+        supervision = split.held_out
+        points = nearest_was_near(X, supervision)[0]
+        return lambda F: nearest_was_near(rows_times(X, F.astype(X.dtype)), supervision)[1], points
     asked = HeldOutComparisons.of(split, rng)
     return lambda F: are_right(asked.margins(rows_times(X, F.astype(X.dtype)))), asked.units

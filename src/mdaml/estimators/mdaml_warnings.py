@@ -93,13 +93,14 @@ def warn_of_scales(X: FloatArray) -> None:
     )
 
 
-def warn_of_gain(spec: Spec, gain: Gain | None, n_said: int) -> None:
+def warn_of_gain(spec: Spec, gain: Gain | None, supervision: Supervision) -> None:
     """Warn if the start was kept, or if learning makes held-out comparisons or samples worse."""
     if not spec.is_measured:
         return
     if spec.keep_start and gain is None:
+        n = supervision.n_constraints if isinstance(supervision, Constraints) else 0
         warn(
-            f"Too little to learn from: {n_said} comparisons are not enough to hold some out and "
+            f"Too little to learn from: {n} comparisons are not enough to hold some out and "
             "see whether learning helps. The distance before learning is returned. Add "
             "comparisons, or set anchor to a number to learn in any case."
         )

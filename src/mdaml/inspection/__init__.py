@@ -11,7 +11,7 @@ from mdaml.inspection._explanation import (
 from mdaml.inspection._kinds import describe_kinds
 from mdaml.inspection._labels import audit_labels
 from mdaml.inspection._queries import suggest_queries
-from mdaml.inspection._verification import PairVerifier
+from mdaml.inspection.verification import PairVerifier
 
 __all__ = [
     "CATEGORIES",

@@ -1,6 +1,5 @@
 """What became of each comparison."""
 
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -13,17 +12,16 @@ from mdaml.constraints.arguments import constraints_of
 from mdaml.constraints.names import Names, check_ids, get_index
 from mdaml.constraints.persons import Persons, column_of
 from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
-from mdaml.inspection._model import (
+from mdaml.inspection._persons import person_columns
+from mdaml.inspection._redundancy import implied, repeated
+from mdaml.inspection.models import (
     mapped_samples,
     metric_and_samples,
     mode_weights,
     require_pandas,
     self_weights,
 )
-from mdaml.inspection._persons import Evidence, person_columns
-from mdaml.inspection._redundancy import implied, repeated
-from mdaml.inspection._suspicion import FlipModel, relative_margins
-from mdaml.people._judging import find_views, predict_by_own
+from mdaml.inspection.suspicion import FlipModel, relative_margins
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -206,13 +204,9 @@ def audit(
         more = {name: column_of(supervision, values) for name, values in named.items()}
         persons = Persons.from_who(column_of(supervision, who), supervision.n_constraints)
         margins = relative_margins(near, far)
-        evidence = Evidence(lambda: None, None)
-        if not len(supervision.pairs):  # of a pair everybody has a threshold of their own
-            judged = (metric, X, supervision, persons)
-            evidence = Evidence(partial(find_views, *judged), partial(predict_by_own, *judged))
-        return pandas.DataFrame(
-            person_columns(given, supervision, margins, persons, evidence, more)
-        )
+        # Of a pair everybody has a threshold of their own.
+        judged = None if len(supervision.pairs) else (metric, X)
+        return pandas.DataFrame(person_columns(given, supervision, margins, persons, judged, more))
     if seconds is not None or left is not None:
         raise ValueError("seconds= and left= describe persons: pass who= too.")
     typical = 2 * Y.var(axis=0, ddof=1).sum() if len(Y) > 1 else 1.0

@@ -14,7 +14,7 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray, Rng
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.holdout.units import same_rows
-from mdaml.inspection._model import has_places, mapped_samples, metric_and_samples
+from mdaml.inspection.models import has_places, mapped_samples, metric_and_samples
 
 Seed: TypeAlias = int | Rng | None
 N_FOLDS = 3  # metrics that were learned without a third of the labels; more share more wrong ones

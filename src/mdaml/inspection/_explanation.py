@@ -10,7 +10,7 @@ from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.names import get_index
 from mdaml.estimators.local import LocalMDaML
-from mdaml.inspection import _model
+from mdaml.inspection import models
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -58,22 +58,22 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     x3    0.0
     Name: relevance, dtype: float64
     """
-    pandas = _model.require_pandas("feature_relevance")
-    metric = _model.fitted_metric("feature_relevance", model)
+    pandas = models.require_pandas("feature_relevance")
+    metric = models.fitted_metric("feature_relevance", model)
     X = metric.prepare(X)
-    Y = _model.mapped_samples(metric, X)
+    Y = models.mapped_samples(metric, X)
     if len(Y) < 2:
         raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")
-    samples = _model.before_the_map("feature_relevance", metric, np.asarray(X, dtype=np.float64))
+    samples = models.before_the_map("feature_relevance", metric, np.asarray(X, dtype=np.float64))
     centred, mapped = samples - samples.mean(axis=0), Y - Y.mean(axis=0)
     # sum_g M_fg Cov_fg = sum_c L_cf Cov(x_f, y_c), with y = L x.
     parts = np.sum(metric.components_.T * (centred.T @ mapped), axis=1)
     total = float(np.sum(mapped**2))
     if total == 0:
         raise ValueError("All rows of X are at distance zero under the metric: no shares exist.")
-    names = _model.feature_names(metric)
-    if _model.has_places(metric):
-        parts, of_modes = _model.split_columns(metric, parts)
+    names = models.feature_names(metric)
+    if models.has_places(metric):
+        parts, of_modes = models.split_columns(metric, parts)
         names, parts = [*names, "modes"], np.append(parts, of_modes.sum())
     return pandas.Series(parts / total, index=names, name="relevance")
 
@@ -117,8 +117,8 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
     x1  2.0  5.0           9.0   0.36
     x2  3.0  7.0          16.0   0.64
     """
-    pandas = _model.require_pandas("explain_distance")
-    metric = _model.fitted_metric("explain_distance", model)
+    pandas = models.require_pandas("explain_distance")
+    metric = models.fitted_metric("explain_distance", model)
     points = []
     for name, given in (("a", a), ("b", b)):
         point = np.asarray(given, dtype=np.float64)
@@ -128,13 +128,13 @@ def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataF
         if not np.all(np.isfinite(point)):
             raise ValueError(f"{wanted}, got {point[~np.isfinite(point)][0]} among them.")
         points.append(point)
-    inner = _model.before_the_map("explain_distance", metric, np.array(points))
+    inner = models.before_the_map("explain_distance", metric, np.array(points))
     difference = inner[0] - inner[1]
     parts = difference * (metric.components_.T @ (metric.components_ @ difference))
-    total, names, values = parts.sum(), _model.feature_names(metric), np.array(points)
-    if _model.has_places(metric):
-        parts, of_modes = _model.split_columns(metric, parts)
-        members = metric.memberships(_model.like_training(metric, np.array(points))).toarray()
+    total, names, values = parts.sum(), models.feature_names(metric), np.array(points)
+    if models.has_places(metric):
+        parts, of_modes = models.split_columns(metric, parts)
+        members = metric.memberships(models.like_training(metric, np.array(points))).toarray()
         named = np.flatnonzero(members.any(axis=0))
         names = names + [f"mode {k}" for k in named]
         parts = np.concatenate([parts, of_modes[named]])
@@ -179,7 +179,7 @@ def effective_rank(model: BaseEstimator) -> float:
     >>> round(effective_rank(Euclidean().fit(np.eye(3))), 6)
     3.0
     """
-    components = _model.fitted_metric("effective_rank", model).components_.astype(np.float64)
+    components = models.fitted_metric("effective_rank", model).components_.astype(np.float64)
     spectrum = np.linalg.svd(components, compute_uv=False) ** 2
     if spectrum.sum() == 0:
         return 0.0
@@ -266,20 +266,20 @@ def mode_map(
     >>> bool(np.isclose(found.links.sum(), 1))
     True
     """
-    metric = _model.fitted_metric("mode_map", model)
+    metric = models.fitted_metric("mode_map", model)
     if not hasattr(metric, "centers_") or isinstance(metric, LocalMDaML):
         raise TypeError(f"mode_map needs a model with modes, MDaML; got {type(metric).__name__}.")
-    Y = _model.mapped_samples(metric, X)
+    Y = models.mapped_samples(metric, X)
     if triplets is not None:
         near = check_triplets(triplets, len(Y), get_index(X))[:, :2]
-    elif _model.are_training_rows("mode_map", metric, Y, training_rows):
+    elif models.are_training_rows("mode_map", metric, Y, training_rows):
         near = (metric.triplets_ if metric.comparisons_ is None else metric.comparisons_)[:, :2]
     else:
         raise ValueError(
             f"X has {len(Y)} rows, not the {len(metric.weights_)} of fit: pass triplets= of these "
             "rows."
         )
-    weights = _model.mode_weights("mode_map", metric, Y, training_rows)
+    weights = models.mode_weights("mode_map", metric, Y, training_rows)
     assert weights is not None
     half = weights[near[:, 0]].T @ weights[near[:, 1]] / len(near)
     return ModeMap(weights.argmax(axis=1), weights, 0.5 * (half + half.T))

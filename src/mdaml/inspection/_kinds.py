@@ -6,7 +6,7 @@ import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.inspection._explanation import feature_relevance
-from mdaml.inspection._model import require_pandas
+from mdaml.inspection.models import require_pandas
 from mdaml.people import PersonalMetrics
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
     >>> from mdaml.inspection import describe_kinds
     >>> from mdaml.people import PersonalMetrics
     >>> X, eye = np.random.default_rng(0).normal(size=(60, 3)), np.eye(3)
-    >>> said = [
+    >>> answers = [
     ...     make_triplets(X, n_triplets=60, components=eye[p % 2 : p % 2 + 1], random_state=p)[0]
     ...     for p in range(8)
     ... ]
     >>> who = np.repeat(np.arange(8), 60)
-    >>> model = PersonalMetrics(n_kinds=2).fit(X, triplets=np.concatenate(said), who=who)
+    >>> model = PersonalMetrics(n_kinds=2).fit(X, triplets=np.concatenate(answers), who=who)
     >>> frame = describe_kinds(model, X)
     >>> sorted(frame["feature"][frame["relevance"] > 0.8])
     ['x0', 'x1']

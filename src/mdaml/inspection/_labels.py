@@ -13,8 +13,8 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
 from mdaml.constraints.labels import Classes, to_labels
 from mdaml.inspection import _crossfit
-from mdaml.inspection._model import mapped_samples, metric_and_samples, require_pandas
-from mdaml.inspection._suspicion import FlipModel, relative_margins
+from mdaml.inspection.models import mapped_samples, metric_and_samples, require_pandas
+from mdaml.inspection.suspicion import FlipModel, relative_margins
 from mdaml.kernels.products import one_blas_thread
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """Who gave answers that can be relied on: a table with one row for each person."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, logsumexp
+from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from mdaml.constraints.forms.answers import ANSWER
@@ -12,8 +12,8 @@ from mdaml.constraints.lines import parse_number
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.inspection._answers import Columns, pair_numbers
-from mdaml.inspection._suspicion import FlipModel
-from mdaml.people._judging import Views
+from mdaml.inspection.suspicion import FlipModel
+from mdaml.people.judging import Views, find_views, predict_by_own
 
 _SURE = 1000.0  # a remark on sides must be this many times more likely than its opposite
 _ACCUSED = np.log(200.0)  # the same of errors that are more than those of the others
@@ -35,14 +35,14 @@ class Counted(NamedTuple):
     weights: FloatArray  # (n,) of the comparisons; those of an answer sum to one
 
     @classmethod
-    def of_persons(cls, said: Constraints, persons: Persons) -> "Counted":
+    def of_persons(cls, supervision: Constraints, persons: Persons) -> "Counted":
         """Return one answer for each comparison, or for all that have one ``answer_number``."""
-        number = np.arange(said.n_constraints)
-        if ANSWER in said.columns:
-            number = np.unique(said.columns[ANSWER].astype(str), return_inverse=True)[1]
+        number = np.arange(supervision.n_constraints)
+        if ANSWER in supervision.columns:
+            number = np.unique(supervision.columns[ANSWER].astype(str), return_inverse=True)[1]
         keys = np.column_stack([persons.codes, number])
         known, of = np.unique(keys, axis=0, return_inverse=True)
-        weights = said.weights / np.bincount(of.ravel(), said.weights)[of.ravel()]
+        weights = supervision.weights / np.bincount(of.ravel(), supervision.weights)[of.ravel()]
         return cls(known[:, 0], of.ravel(), weights)
 
     def shares(self, values: FloatArray | BoolArray) -> FloatArray:
@@ -50,29 +50,26 @@ class Counted(NamedTuple):
         return np.bincount(self.of, self.weights * values, len(self.codes)).astype(np.float64)
 
 
-class Evidence(NamedTuple):
-    """What persons are judged by, besides the metric."""
-
-    find_views: Callable[[], Views | None]  # the kinds of the others
-    by_own: Callable[[IntArray], FloatArray] | None  # margins by other answers of the same person
-
-
 def person_columns(
     given: Columns,
-    said: Constraints,
+    supervision: Constraints,
     margins: FloatArray,
     persons: Persons,
-    evidence: Evidence,
+    judged: tuple[BaseEstimator, ArrayLike] | None,
     more: dict[str, ArrayLike | None],
 ) -> dict[str, ArrayLike]:
-    """Return the columns of the table of persons; see :func:`mdaml.audit`."""
+    """Return the columns of the table of persons; see :func:`mdaml.audit`.
+
+    `judged` are the metric and X, by which persons are compared with kinds of the others.
+    """
     n, wanted = len(margins), {"seconds": "a number of seconds", "left": "1 or 0"}
     known = {
         name: _check_column(name, values, n, wanted[name])
         for name, values in more.items()
         if values is not None
     }
-    counted, views = Counted.of_persons(said, persons), evidence.find_views()
+    counted = Counted.of_persons(supervision, persons)
+    views = None if judged is None else find_views(*judged, supervision, persons)
     counts = np.bincount(counted.codes, minlength=len(persons)).astype(np.float64)
     found = _weigh_kinds(margins, persons, counted, views)
     columns: dict[str, ArrayLike] = {"who": persons.names, "answers": counts.astype(np.int64)}
@@ -86,8 +83,8 @@ def person_columns(
         columns["seconds"] = np.array([np.median(some) for some in own])
     repeats, remarks = count_repeats(given, persons), [list[str]() for _ in persons.names]
     has_view = np.zeros(len(persons), bool)
-    if evidence.by_own is not None and _are_accused(found).any():
-        own_margins = evidence.by_own(counted.of)
+    if judged is not None and _are_accused(found).any():
+        own_margins = predict_by_own(*judged, supervision, persons, counted.of)
         has_view = _have_view(counted, counted.shares(own_margins > 0.0), found.held, repeats)
     _remark_on_errors(remarks, found, views, has_view, repeats)
     if "left" in known:
@@ -233,9 +230,9 @@ def count_repeats(given: Columns, persons: Persons) -> tuple[IntArray, IntArray]
     """Return how many repeated questions each person answered differently, and all of them."""
     question, direction = _questions(given)
     order = np.lexsort([np.arange(len(question)), question, persons.codes])
-    code, asked, said = persons.codes[order], question[order], direction[order]
+    code, asked, chosen = persons.codes[order], question[order], direction[order]
     again = np.append(False, (np.diff(code) == 0) & (np.diff(asked) == 0))
-    changed = again & np.append(False, np.diff(said) != 0.0)
+    changed = again & np.append(False, np.diff(chosen) != 0.0)
     n = len(persons)
     return (
         np.bincount(code[changed], minlength=n).astype(np.int64),

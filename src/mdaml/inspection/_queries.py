@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Rng
 from mdaml._validation import check_random_state
 from mdaml.constraints.forms.triplets import check_triplets
-from mdaml.constraints.labels import random_triples
+from mdaml.constraints.generators import random_triples
 from mdaml.constraints.names import check_ids, get_index
-from mdaml.inspection import _model
+from mdaml.inspection import models
 
 Seed: TypeAlias = int | np.random.Generator | Rng | None
 _CANDIDATES_PER_QUERY, _MIN_CANDIDATES = 50, 2000
@@ -89,13 +89,13 @@ def suggest_queries(
     (5, 3)
     """
     names = get_index(X) if ids is None else check_ids(ids)
-    metric, X = _model.metric_and_samples("suggest_queries", model, X)
+    metric, X = models.metric_and_samples("suggest_queries", model, X)
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
         raise ValueError(f"suggest_queries(n=...) must be an integer of at least 1, got {n!r}.")
-    Y = _model.mapped_samples(metric, X)
-    weights = _model.mode_weights("suggest_queries", metric, Y, training_rows)
+    Y = models.mapped_samples(metric, X)
+    weights = models.mode_weights("suggest_queries", metric, Y, training_rows)
     if asked is None and weights is not None:
-        own = _model.are_training_rows("suggest_queries", metric, Y, training_rows)
+        own = models.are_training_rows("suggest_queries", metric, Y, training_rows)
         asked = metric.triplets_ if own and len(metric.triplets_) else None
     if names is not None and len(names) != len(Y):
         raise ValueError(f"ids must name the {len(Y)} rows of X, got {len(names)}.")
@@ -107,7 +107,7 @@ def suggest_queries(
     pool = _pool(candidates, len(Y), int(n), taken, random_state)
     u, v = (Y[pool[:, 0]] - Y[pool[:, place]] for place in (1, 2))
     near, far = np.sum(u**2, axis=1), np.sum(v**2, axis=1)
-    shared = sum(_model.self_weights(metric, weights, pool[:, [0, other]]) for other in (1, 2))
+    shared = sum(models.self_weights(metric, weights, pool[:, [0, other]]) for other in (1, 2))
     scale = float(np.median(np.abs(far - near))) or 1.0
     chance = expit((far - near) / scale)
     modes = np.zeros(len(Y), int) if weights is None else weights.argmax(axis=1)

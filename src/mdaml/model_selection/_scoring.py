@@ -51,8 +51,8 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import triplet_accuracy
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
-    >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1]], quadruplets=[[0, 1, 2, 3]])
-    >>> round(triplet_accuracy(Euclidean().fit(X), X, said), 3)
+    >>> answers = Constraints(triplets=[[0, 1, 2], [2, 3, 1]], quadruplets=[[0, 1, 2, 3]])
+    >>> round(triplet_accuracy(Euclidean().fit(X), X, answers), 3)
     0.667
     """
     return _judge_comparisons(metric, X, constraints).mean
@@ -90,8 +90,8 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import neighbor_accuracy
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
-    >>> said = Constraints(triplets=[[0, 1, 2], [2, 3, 1], [2, 0, 1]])
-    >>> neighbor_accuracy(Euclidean().fit(X), X, said)
+    >>> answers = Constraints(triplets=[[0, 1, 2], [2, 3, 1], [2, 0, 1]])
+    >>> neighbor_accuracy(Euclidean().fit(X), X, answers)
     0.5
     """
     return _judge_nearest(metric, X, constraints).mean
@@ -128,8 +128,8 @@ def pair_auc(metric: Metric, X: ArrayLike, constraints: Constraints) -> float:
     >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import pair_auc
     >>> X = [[0.0], [1.0], [3.0], [7.0]]
-    >>> said = Constraints(pairs=[[0, 1], [2, 3], [0, 3], [1, 2]], pair_labels=[1, 1, -1, -1])
-    >>> pair_auc(Euclidean().fit(X), X, said)
+    >>> answers = Constraints(pairs=[[0, 1], [2, 3], [0, 3], [1, 2]], pair_labels=[1, 1, -1, -1])
+    >>> pair_auc(Euclidean().fit(X), X, answers)
     0.75
     """
     return _judge_pairs(metric, X, constraints).mean

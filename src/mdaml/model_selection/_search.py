@@ -114,12 +114,12 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     >>> from mdaml.datasets import make_triplets
     >>> from mdaml.model_selection import MetricSearchCV
     >>> X = np.random.default_rng(0).normal(size=(200, 5))
-    >>> said, _ = make_triplets(  # two features matter, and one answer in ten is wrong
+    >>> answers, _ = make_triplets(  # two features matter, and one answer in ten is wrong
     ...     X, n_triplets=1500, components=np.eye(5)[:2], wrong=0.1, random_state=0
     ... )
     >>> grid = {"triplet_weight": [3.0, 30.0, 300.0]}
     >>> search = MetricSearchCV(MDaML(), grid, cv=3, random_state=0)
-    >>> search.fit(X, triplets=said).best_score_ > 0.8
+    >>> search.fit(X, triplets=answers).best_score_ > 0.8
     True
     >>> search.transform(X).shape
     (200, 5)
@@ -242,12 +242,12 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
 
     def _splits(self, task: Task, seed: int) -> list[Split]:
         cv, truth = _N_SPLITS if self.cv is None else self.cv, task.truth
-        said = (None, truth) if task.has_labels else (truth, None)
+        parts = (None, truth) if task.has_labels else (truth, None)
         if isinstance(cv, Integral):
             kind: Any = PointKFold if task.has_labels else ConstraintKFold
-            cv = kind(cv, random_state=seed).split(*said, groups=number_rows(task.X))
+            cv = kind(cv, random_state=seed).split(*parts, groups=number_rows(task.X))
         elif hasattr(cv, "split"):
-            cv = cv.split(*said) if task.has_labels else cv.split(truth)
+            cv = cv.split(*parts) if task.has_labels else cv.split(truth)
         wanted = "MetricSearchCV(cv=...) must be a number of folds, a splitter such as PointKFold"
         if not isinstance(cv, Iterable):
             raise TypeError(f"{wanted}, or an iterable of Split; got {cv!r}.")

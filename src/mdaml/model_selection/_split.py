@@ -37,8 +37,8 @@ class ConstraintKFold:
     --------
     >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import ConstraintKFold
-    >>> said = Constraints(triplets=[[0, 1, 2], [0, 2, 1], [3, 1, 2], [2, 0, 3]])
-    >>> for split in ConstraintKFold(3, shuffle=False).split(said):
+    >>> answers = Constraints(triplets=[[0, 1, 2], [0, 2, 1], [3, 1, 2], [2, 0, 3]])
+    >>> for split in ConstraintKFold(3, shuffle=False).split(answers):
     ...     print(split.train.n_constraints, split.test.triplets.tolist())
     2 [[0, 1, 2], [0, 2, 1]]
     3 [[3, 1, 2]]
@@ -82,8 +82,8 @@ class ConstraintKFold:
         --------
         >>> from mdaml.constraints import Constraints
         >>> from mdaml.model_selection import ConstraintKFold
-        >>> said = Constraints(triplets=[[0, 1, 2], [3, 1, 2], [2, 0, 3], [1, 3, 0]])
-        >>> [split.test.n_constraints for split in ConstraintKFold(2).split(said)]
+        >>> answers = Constraints(triplets=[[0, 1, 2], [3, 1, 2], [2, 0, 3], [1, 3, 0]])
+        >>> [split.test.n_constraints for split in ConstraintKFold(2).split(answers)]
         [2, 2]
         """
         if constraints is None:
@@ -136,8 +136,8 @@ class PointKFold:
     --------
     >>> from mdaml.constraints import Constraints
     >>> from mdaml.model_selection import PointKFold
-    >>> said = Constraints(pairs=[[0, 2], [1, 3], [2, 4], [0, 1]], pair_labels=[1, 1, -1, -1])
-    >>> for split in PointKFold(2, shuffle=False).split(said):
+    >>> answers = Constraints(pairs=[[0, 2], [1, 3], [2, 4], [0, 1]], pair_labels=[1, 1, -1, -1])
+    >>> for split in PointKFold(2, shuffle=False).split(answers):
     ...     print(split.test_points, split.test.pairs.tolist(), split.n_dropped)
     [0 2 4] [[0, 1], [1, 2]] 1
     [1 3] [[0, 1]] 1

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
-from mdaml.inspection._model import fitted_metric, like_training, mapped_samples
+from mdaml.inspection.models import fitted_metric, like_training, mapped_samples
 from mdaml.plot._axes import COLORS, MUTED, prepare
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.estimators.local import LocalMDaML
-from mdaml.inspection import _model
+from mdaml.inspection import models
 from mdaml.plot._axes import BLUE, COLORS, MARKERS, MUTED, ORANGE, prepare
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def plot_modes(
     >>> plot_modes(MDaML(n_modes=3, random_state=0).fit(X, y), X).get_xlabel()
     'first component'
     """
-    metric = _model.fitted_metric("plot_modes", model)
+    metric = models.fitted_metric("plot_modes", model)
     if not hasattr(metric, "centers_") or isinstance(metric, LocalMDaML):
         advice = " plot_places draws its modes." if isinstance(metric, LocalMDaML) else ""
         raise TypeError(
             f"plot_modes needs a model with modes, MDaML; got {type(metric).__name__}.{advice}"
         )
-    Y = _model.mapped_samples(metric, X)
-    weights = _model.mode_weights("plot_modes", metric, Y, training_rows)
+    Y = models.mapped_samples(metric, X)
+    weights = models.mode_weights("plot_modes", metric, Y, training_rows)
     assert weights is not None
     points, centers = _plane(Y), _plane(metric.centers_ @ metric.components_.T)
     ax = prepare(ax, 6.5, 4.5)
@@ -128,8 +128,8 @@ def plot_metric_ellipse(
     >>> plot_metric_ellipse(Euclidean().fit(X), X).get_xlabel()
     'x0'
     """
-    metric = _model.fitted_metric("plot_metric_ellipse", model)
-    _model.mapped_samples(metric, X)  # checks X as the model does
+    metric = models.fitted_metric("plot_metric_ellipse", model)
+    models.mapped_samples(metric, X)  # checks X as the model does
     pair = [int(feature) for feature in features]
     if len(set(pair)) != 2 or not all(0 <= n < metric.n_features_in_ for n in pair):
         raise ValueError(
@@ -156,7 +156,7 @@ def plot_metric_ellipse(
     )
     ax.set(xlim=middle[0] + reach * np.array([-1, 1]), ylim=middle[1] + reach * np.array([-1, 1]))
     ax.set_aspect("equal", adjustable="box")
-    names = _model.feature_names(metric)
+    names = models.feature_names(metric)
     ax.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
     ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=2)
     return ax

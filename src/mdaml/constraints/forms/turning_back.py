@@ -17,29 +17,31 @@ class Answers(NamedTuple):
     first: IntArray  # the place of a comparison of each answer, whose columns are those of it
 
 
-def turn_back(form: str | None, said: Constraints) -> Answers | None:
+def turn_back(form: str | None, supervision: Constraints) -> Answers | None:
     """Return answers of a form, from triplets with ``answer_number``; undecided ones are left out.
 
     Without a form the triplets, or quadruplets, themselves; None of what has no such score.
     """
-    if form in ("odd_one_out", "picks", "rankings") and ANSWER in said.columns:
+    if form in ("odd_one_out", "picks", "rankings") and ANSWER in supervision.columns:
         _, first, number = np.unique(
-            said.columns[ANSWER].astype(str), return_index=True, return_inverse=True
+            supervision.columns[ANSWER].astype(str), return_index=True, return_inverse=True
         )
         order = np.argsort(number.ravel(), kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(number.ravel()))[:-1])
-        made = [_TURN[form](said.triplets[own]) for own in parts]
+        made = [_TURN[form](supervision.triplets[own]) for own in parts]
         kept = [place for place, answer in enumerate(made) if answer is not None]
         if not kept:
             return None
         columns = zip(*(made[place] or () for place in kept), strict=True)
         return Answers(f"score_{form}", tuple(map(_stack, columns)), first[kept])
-    if form in (None, "triplets", "choices", "quadruplets") and not len(said.pairs):
-        if len(said.quadruplets) and len(said.triplets):
-            rows: Array = said.comparisons()
+    if form in (None, "triplets", "choices", "quadruplets") and not len(supervision.pairs):
+        if len(supervision.quadruplets) and len(supervision.triplets):
+            rows: Array = supervision.comparisons()
             return Answers("score_quadruplets", (rows,), np.arange(len(rows)))
-        name = "triplets" if len(said.triplets) else "quadruplets"
-        return Answers(f"score_{name}", (getattr(said, name),), np.arange(said.n_constraints))
+        name = "triplets" if len(supervision.triplets) else "quadruplets"
+        return Answers(
+            f"score_{name}", (getattr(supervision, name),), np.arange(supervision.n_constraints)
+        )
     return None
 
 

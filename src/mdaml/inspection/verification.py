@@ -12,7 +12,7 @@ from mdaml._validation import check_choice, check_number
 from mdaml.constraints.forms.pairs import check_pairs
 from mdaml.constraints.names import get_index
 from mdaml.estimators.base import page_of
-from mdaml.inspection._calibration import Tradeoff, fit_curve
+from mdaml.inspection.calibration import Tradeoff, fit_curve
 
 _RULES = ["eer", "cost", "fbeta"]
 
