@@ -479,6 +479,16 @@ def test_the_papers_values_stand_beside_ours_with_the_papers_bold(full):
     assert cell(variants, "dna", OURS)["published"] == ""
 
 
+@pytest.mark.parametrize("methods", [(PUBLISHED_GRID,), (PAPER,), (PAPER, PUBLISHED_GRID)])
+def test_the_papers_value_is_there_if_only_the_papers_method_was_run(methods):
+    results = read_results(make_records(["sonar"], [*methods, "EUCLID"], 2))
+    for name, value in (("accuracy", "83.13 ± 3.36"), ("times", "1.21 (")):
+        shown = [cell(table(results, name), "sonar", m)["published"] for m in methods]
+        assert shown[-1].startswith(value)
+        assert shown[:-1] == [""] * (len(methods) - 1)
+    assert "the paper's MDaML is beside MDaML (paper)" in table(results, "accuracy")["caption"]
+
+
 def test_fewer_trials_and_missing_cells_are_shown(partial):
     results = read_results(partial)
     accuracies = table(results, "accuracy")

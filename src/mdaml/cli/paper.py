@@ -52,7 +52,7 @@ def run(
         Path, typer.Option(help="Folder of the records. Existing records are not computed again.")
     ] = _OUT,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A look in two minutes: few sets, splits and values.")
+        bool, typer.Option("--quick", help="A look in one minute: few sets, splits and values.")
     ] = False,
 ) -> None:
     """Tune, fit and classify: every table and figure of the paper's experiments as records.

@@ -62,7 +62,7 @@ def make_plan(
     trials : int or None
         Random splits of each data set.
     quick : bool, default=False
-        The quick preset, for a run of two minutes: few data sets, trials and values of the grids.
+        The quick preset, for a run of one minute: few data sets, trials and values of the grids.
 
     Returns
     -------

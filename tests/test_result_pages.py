@@ -1,0 +1,123 @@
+"""Figures on the pages about results are those of the records, so no two pages disagree."""
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mdaml.experiments.config import IMAGES, OURS, PAPER, PUBLISHED_GRID, RIVALS, UCI
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def read(page):
+    return " ".join((DOCS / page).read_text(encoding="utf-8").split())
+
+
+def read_records(name):
+    lines = (ROOT / "results" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def study():
+    """Return the mean accuracy of each method on the 24 sets, as a page prints it."""
+    scores = defaultdict(list)
+    for record in read_records("study"):
+        scores[record["method"]].append(100 * np.mean(record["accuracies"]))
+    assert {len(values) for values in scores.values()} == {24}
+    return {name: f"{np.mean(values):.1f}" for name, values in scores.items()}
+
+
+@pytest.fixture(scope="module")
+def accuracy():
+    """Return the mean accuracies of the paper's experiments, a row for each data set."""
+    from mdaml.experiments.results import read_results
+
+    return read_results(read_records("records")).mean
+
+
+def rank(accuracy, method, shown, sets):
+    """Return the mean rank of one method when another stands for MDaML."""
+    frame = accuracy.loc[list(sets), [method, *RIVALS]]
+    return f"{frame.rank(axis=1, ascending=False).mean()[shown]:.2f}"
+
+
+def best_on(accuracy, method):
+    """Return the UCI sets on which a method is better than all that are not MDaML."""
+    uci = accuracy.loc[list(UCI)]
+    return list(uci.index[uci[method] > uci[list(RIVALS)].max(axis=1)])
+
+
+def test_accuracies_of_the_study_are_those_of_the_records(study):
+    ours, nca, euclid = (study[name] for name in ("MDaML()", "NCA", "Euclidean"))
+    wanted = f"`MDaML()` {ours} % on 24 data sets, NCA {nca} %, Euclidean {euclid} %"
+    assert wanted in read("experiments_index.md")
+    assert f"`MDaML()` has {ours} % and NCA {nca} %" in read("comparison.md")
+    page = read("accuracy.md")
+    assert f"{study['MDaMLCV()']} over all 24" in page
+    assert f"{ours} over all)" in page
+    assert f"NCA has {nca} and Euclidean distance {euclid}" in page
+
+
+def test_labels_with_places_are_those_of_the_records():
+    records = [r for r in read_records("local") if r["study"] == "labels"]
+    for method in ("MDaML()", "LocalMDaML()"):
+        mean = np.mean([100 * r["classes"] for r in records if r["method"] == method])
+        assert f"a mean of {mean:.2f} with both" in read("places.md")
+
+
+@pytest.mark.needs("pandas")
+def test_means_of_the_papers_sets_are_those_of_the_records(accuracy):
+    from mdaml.experiments.results import read_published
+
+    grid, own, ours = (
+        f"{accuracy.loc[list(UCI), method].mean():.1f}" for method in (PUBLISHED_GRID, PAPER, OURS)
+    )
+    printed = f"{read_published()['mean']['MDaML'].mean():.1f}"
+    wanted = f"{grid} % where it prints {printed} %; {ours} % with ours"
+    assert wanted in read("experiments_index.md")
+    assert f"{own} to {ours} % from the same triplets" in read("paper.md")
+
+
+@pytest.mark.needs("pandas")
+def test_sets_on_which_the_papers_method_is_best_are_the_same_on_all_pages(accuracy):
+    by_grid, (own,) = best_on(accuracy, PUBLISHED_GRID), best_on(accuracy, PAPER)
+    row = (
+        f"with the grid of the paper best on {len(by_grid)} of 10, {' and '.join(by_grid)}, "
+        f"with ours on 1, {own}"
+    )
+    assert row in read("paper.md")
+    page = read("experiments.md")
+    assert f"best on one of the ten sets, {own}, by" in page
+    assert f"with the published grid on two, {' and '.join(by_grid)}" in page
+    ours = best_on(accuracy, OURS)
+    assert f"MDaML (ours) is best on {', '.join(ours[:-1])} and {ours[-1]}" in page
+
+
+@pytest.mark.needs("pandas")
+def test_mean_ranks_are_those_of_the_records(accuracy):
+    every, page = (*UCI, *IMAGES), read("experiments.md")
+    first, second = (rank(accuracy, OURS, method, every) for method in (OURS, "DML-dc"))
+    assert f"ten methods ({first}, next DML-dc with {second})" in page
+    assert f"the best mean rank, {first} of ten methods" in read("experiments_index.md")
+    tens = [rank(accuracy, OURS, method, UCI) for method in (OURS, "DML-dc")]
+    assert f"the ten UCI sets**: MDaML (ours) {tens[0]}, DML-dc {tens[1]}" in page
+    paper = re.search(r"\*\*MDaML \(paper\), on the same triplets\*\*.*?Earlier", page)[0]
+    wanted = [rank(accuracy, PAPER, method, every) for method in (PAPER, "DML-dc")]
+    wanted += [rank(accuracy, PAPER, method, UCI) for method in (PAPER, "DML-dc")]
+    assert re.findall(r"\d\.\d\d", paper) == wanted
+
+
+def test_how_long_the_quick_run_takes_is_the_same_everywhere():
+    from mdaml.cli import paper as command
+
+    pages = [(DOCS / name).read_text(encoding="utf-8") for name in ("paper.md", "experiments.md")]
+    for page in pages:
+        assert "--quick     # three small sets, two splits, one minute" in page
+    assert "`mdaml paper run --quick` | 1 minute" in read("reproduce.md")
+    assert "A look in one minute" in Path(command.__file__).read_text(encoding="utf-8")
