@@ -634,6 +634,19 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     own = model.score_triplets(X, T, who=[f"p{n % 6}" for n in range(len(T))])
     assert scores["comparisons, by who gave them"]["learned"] == pytest.approx(own)
     assert "comparisons, by who gave them" not in run_json(*score)["scores"]
+    for option, given in ((("--kind", "1"), {"kind": 1}), (("--who", "p3"), {"who": "p3"})):
+        run("transform", "people.mdaml", "items.csv", *option, "--out", "y.npy")
+        assert np.allclose(np.load("y.npy"), model.transform(X, **given))
+        near = ("neighbors", "people.mdaml", "items.csv", "--query", ids[0], "-k", "1")
+        found = run_json(*near, *option)["queries"][0]["neighbors"][0]
+        distances, rows = model.metric_for(**given).neighbors(X, k=1)
+        assert (found["row"], found["distance"]) == (rows[0, 0], pytest.approx(distances[0, 0]))
+    for option, message in (
+        (("--who", "zoe"), "people.mdaml knows nobody called 'zoe'. It knows p0, p1, p2"),
+        (("--kind", "7"), "kind must be below 2"),
+        (("--who", "p1", "--kind", "0"), "Pass either who or kind"),
+    ):
+        assert message in run(*near, *option, code=2).stderr
     assert "give --who COLUMN too" in run(*fit, "--kinds", "2", code=2).stderr
     assert "must be a number or auto" in run(*fit, "--who", "who", "--kinds", "x", code=2).stderr
     weighed = run_json(*fit, "--who", "who")

@@ -169,10 +169,12 @@ def describe_origin(
     return found
 
 
-def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":
-    """Return a model, and how to prepare tables for it, if it knows.
+def load_model(
+    path: Path, *, who: str | None = None, kind: int | None = None
+) -> "tuple[BaseEstimator, Preparation | None]":
+    """Return a model, or its metric of a person or kind, and how to prepare tables for it.
 
-    The names of its features are taken off the model, so that it takes arrays without a warning.
+    The preparation is None if the model does not know. The names of its features are taken off the model, so that it takes arrays without a warning.
     """
     from mdaml.estimators.folding import list_metrics
     from mdaml.persistence import load
@@ -185,9 +187,27 @@ def load_model(path: Path) -> "tuple[BaseEstimator, Preparation | None]":
     names, *_ = (vars(metric).pop("feature_names_in_", None) for metric in metrics)
     for metric in metrics:
         vars(metric).pop("preparation_", None)
-    return model, Preparation(
-        tuple(names.tolist())
-    ) if known is None and names is not None else known
+    if known is None and names is not None:
+        known = Preparation(tuple(names.tolist()))
+    return _pick_metric(model, path, who, kind), known
+
+
+def _pick_metric(
+    model: "BaseEstimator", path: Path, who: str | None, kind: int | None
+) -> "BaseEstimator":
+    """Return the metric of a person or kind, if one is asked for."""
+    if who is None and kind is None:
+        return model
+    if not hasattr(model, "metric_for"):
+        raise CommandError(
+            f"{path} has one metric for all. --who and --kind are for models of mdaml fit --kinds."
+        )
+    persons = {str(name): name for name in getattr(model, "persons_", ())}
+    if who is not None and who not in persons:
+        some = ", ".join(list(persons)[:3])
+        raise CommandError(f"{path} knows nobody called {who!r}. It knows {some} and so on.")
+    with convert_errors():
+        return model.metric_for(None if who is None else persons[who], kind=kind)
 
 
 def get_labels(labels: str | None, known: Preparation | None) -> str | None:

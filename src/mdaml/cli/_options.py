@@ -138,6 +138,14 @@ Votes: TypeAlias = Annotated[
     int, typer.Option("-k", metavar="N", min=1, help="Neighbours that vote for a label.")
 ]
 Who: TypeAlias = Annotated[str | None, _option("--who", "COLUMN", _COMPARISONS)]
+Person: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--who", metavar="PERSON", help="Of a model with --kinds: by whose metric."),
+]
+Kind: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--kind", metavar="N", help="Of a model with --kinds: by the metric of a kind."),
+]
 Kinds: TypeAlias = Annotated[str | None, _option("--kinds", "N|auto", _METHOD)]
 Raw: TypeAlias = Annotated[bool, _option("--raw", None)]
 Json: TypeAlias = Annotated[bool, _option("--json", None)]

@@ -45,6 +45,8 @@ def neighbors(
         bool,
         typer.Option("--why", help="Name the features and modes that make most of each distance."),
     ] = False,
+    who: options.Person = None,
+    kind: options.Kind = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
     duplicates: options.Duplicates = "error",
@@ -57,7 +59,7 @@ def neighbors(
     with run_command(as_json) as screen:
         if (not query) == (queries is None):
             raise CommandError("Choose what to look for: --query ID, or --queries FILE.")
-        estimator, known = load_model(model)
+        estimator, known = load_model(model, who=who, kind=kind)
         columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
         own: Sequence[int | None]
         with screen.show_progress("searching"):

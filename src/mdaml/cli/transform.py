@@ -38,6 +38,8 @@ def transform(
             metavar="float32|float64", help="Precision of the numbers; by default that of the data."
         ),
     ] = None,
+    who: options.Person = None,
+    kind: options.Kind = None,
     raw: options.Raw = False,
     id_column: options.Id = None,
     drop: options.Drop = None,
@@ -48,7 +50,7 @@ def transform(
     Files are read and written in blocks: they may be larger than memory.
     """
     with run_command(as_json) as screen:
-        estimator, known = load_model(model)
+        estimator, known = load_model(model, who=who, kind=kind)
         check_file(data)
         blocks = read_blocks(data, **choose_columns(id_column, drop, known=known))
         changes = Counter[str]()

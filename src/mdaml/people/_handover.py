@@ -161,6 +161,9 @@ class PersonalHandover:
         metric = copy(self.metric_)
         found = self._coordinates.components(coefficients, L.astype(np.float64))
         metric.components_ = found.astype(L.dtype, copy=False)
+        for name, unknown in (("gain_", None), ("start_kept_", False)):
+            if hasattr(metric, name):  # of the shared metric
+                setattr(metric, name, unknown)
         return metric
 
     def _find_places(self, names: Array) -> IntArray:
