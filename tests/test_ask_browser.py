@@ -436,6 +436,23 @@ def test_the_owner_is_told_whether_answers_teach(page, run, error, words):
     assert ("to gain a point" in said) <= (error == 0)
 
 
+def test_the_owner_reads_why_learning_stopped_and_how_many_are_of_each_kind(page, run):
+    running = run()
+    learn_something(running)
+    site = running.site
+    report = site.storage.latest("report")["report"] | {"kinds": [7, 5]}
+    with site.storage.write() as change:
+        change.replace_report(report, [])
+    site.storage.note_failure("ValueError: no such luck.")
+    page.goto(f"{running.url}/owner")
+    page.wait_for_selector("#failure:not([hidden])")
+    shoot(page, "failure")
+    assert "The learner has stopped" in page.inner_text("#failure")
+    assert "ValueError: no such luck." in page.inner_text("#failure")
+    assert re.search(r"Kinds of people\s+7 and 5", page.inner_text("body"))
+    assert page.errors == []
+
+
 def test_scripts_in_texts_and_names_are_shown_and_do_not_run(page, run):
     from mdaml.ask.items import Column
 

@@ -187,7 +187,7 @@ def test_a_learner_that_is_killed_before_it_has_its_items_is_started_again(tmp_p
 
 
 # Of the process that learns, which imports the script of the server too.
-SLOW = """
+FIT = """
 else:
     import time
     from pathlib import Path
@@ -195,10 +195,11 @@ else:
 
     def fit(*given):
         Path(__file__).with_name("fits").touch()
-        time.sleep(600)
+        {}
 
     learner.fit_whole = fit
 """
+SLOW, WRONG = FIT.format("time.sleep(600)"), FIT.format("raise ValueError('no such luck')")
 
 
 @pytest.mark.parametrize("more", ["", SLOW], ids=["at rest", "in a fit"])
@@ -215,6 +216,16 @@ def test_a_learner_ends_with_its_server(start, tmp_path, more):
     while any(is_running(pid) for pid in pids):
         assert time.monotonic() < end
         time.sleep(0.2)
+
+
+def test_why_a_learner_has_ended_stands_on_the_owners_page(start, tmp_path):
+    server = Server(start, tmp_path, tmp_path / "answers.db", WRONG)
+    end, url = time.monotonic() + 60, f"http://127.0.0.1:{server.port}/api/owner"
+    while not (found := httpx.get(url).json()["failure"]):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert found == "ValueError: no such luck"
+    server.kill()
 
 
 def is_running(pid):

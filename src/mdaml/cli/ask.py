@@ -54,8 +54,8 @@ _HELP = {
     "--public-url": "Address under which others reach this server, such as that of a proxy; links "
     "begin with it, and people need one.",
     "--learn/--no-learn": "Learn while people answer. With several servers, let only one learn.",
-    "--method": "What learns: mdaml, or localmdaml, which also learns places of kinds of items once "
-    "there are answers enough.",
+    "--method": "What learns: mdaml, or localmdaml, which also finds places for groups of items "
+    "once there are answers enough.",
     "--new-study": "Begin another study in a new file beside --answers, such as answers-2.db.",
     "--accept-changes": "Go on with the answers although items, features, question or options "
     "have changed.",
