@@ -199,7 +199,7 @@ def attack_persons(rng, _folder):
 
 
 def attack_kinds(rng, _folder):
-    """Learn from persons of two kinds: their own metrics close a quarter of the gap to the truth."""
+    """Learn from persons of two kinds: own metrics close a quarter of the gap to the truth."""
     n, d, n_persons = int(rng.integers(40, 80)), int(rng.integers(2, 5)), int(rng.integers(6, 12))
     X, before, after = rng.normal(size=(n, d)), [], []
     said, asked = [], []
