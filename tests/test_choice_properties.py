@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mdaml import GMML, Euclidean, MDaML, MDaMLCV, load
+from mdaml import GMML, Euclidean, LocalMDaML, MDaML, MDaMLCV, load
 from mdaml.datasets import make_triplets
 from mdaml.model_selection import MetricSearchCV
 from mdaml.people import PersonalMetrics
@@ -58,6 +58,32 @@ def draw_queries(seed, is_true):
     return (Q, X, np.column_stack([np.arange(60), found])), {}
 
 
+def draw_corners(seed, is_true):
+    """Return comparisons of samples in four corners, of which opposite ones are alike."""
+    rng = np.random.default_rng(seed)
+    corner = rng.integers(4, size=150)
+    X = np.array([[0, 0], [0, 5], [5, 5], [5, 0]])[corner] + rng.normal(size=(150, 2))
+    rows = rng.integers(150, size=(4000, 3))
+    alike = (corner[rows[:, [0]]] - corner[rows]) % 2 == 0
+    said = rows[alike[:, 1] & ~alike[:, 2] & (rows[:, 0] != rows[:, 1])]
+    wrong = rng.random(len(said)) < (0.1 if is_true else 0.5)
+    return (X,), {"triplets": np.where(wrong[:, None], said[:, [0, 2, 1]], said)}
+
+
+def draw_clicks(seed, is_true):
+    """Return a log of clicks on the right document, or on any that is shown."""
+    (Q, X, pairs), _ = draw_queries(seed, True)
+    rng = np.random.default_rng(seed)
+    shown = np.argsort(-(Q @ X.T), axis=1)[:, :5]
+    shown[:, 2] = pairs[:, 1]
+    shown = rng.permuted(shown, axis=1)
+    right = shown == pairs[:, 1:]
+    clicked = rng.random(shown.shape) < (np.where(right, 0.9, 0.05) if is_true else 0.3)
+    query, place = np.indices(shown.shape)
+    log = np.column_stack([part.ravel() for part in (query, shown, 1 + place, clicked)])
+    return (Q, X), {"clicks": log}
+
+
 def double_comparisons(data, said):
     return data, {name: np.concatenate([part, part]) for name, part in said.items()}
 
@@ -70,6 +96,13 @@ def double_labels(data, said):
 def double_queries(data, said):
     Q, X, pairs = data
     return (np.concatenate([Q, Q]), X, np.concatenate([pairs, pairs + np.array([len(Q), 0])])), said
+
+
+def double_clicks(data, said):
+    Q, X = data
+    log = said["clicks"]
+    again = log + np.array([len(Q), 0, 0, 0])
+    return (np.concatenate([Q, Q]), X), {"clicks": np.concatenate([log, again])}
 
 
 # What makes it, draws what it learns from, gives that twice; how often of ten coin flips it may
@@ -98,12 +131,15 @@ CHOOSERS = {
     ),
     "PersonalMetrics": (PersonalMetrics, draw_persons, double_comparisons, 1),
     "QueryAdapter": (lambda: QueryAdapter(random_state=0), draw_queries, double_queries, 1),
+    "QueryAdapter, clicks": (lambda: QueryAdapter(random_state=0), draw_clicks, double_clicks, 1),
+    "LocalMDaML": (lambda: LocalMDaML(random_state=0), draw_corners, double_comparisons, 1),
 }
 SLOW = {
     "MDaMLCV, comparisons",
     "MDaMLCV, labels",
     "MetricSearchCV, comparisons",
     "PersonalMetrics",
+    "LocalMDaML",
 }  # so fewer draws
 
 
@@ -113,7 +149,7 @@ def fit(name, data, said):
         warnings.simplefilter("always")
         model = CHOOSERS[name][0]().fit(*data, **said)
     texts = [str(warning.message) for warning in caught]
-    kept = not model.improved_ if name == "QueryAdapter" else model.start_kept_
+    kept = not model.improved_ if isinstance(model, QueryAdapter) else model.start_kept_
     told = any(t.startswith(("Nothing was learned", "QueryAdapter returns")) for t in texts)
     assert kept == told  # whenever the start comes back, somebody says so
     return model, kept

@@ -155,6 +155,20 @@ def test_persons_are_told_apart(crowd, fitted):
     assert np.allclose(fitted.kind_shares_, 0.5, atol=0.05)
 
 
+def test_the_summary_says_what_was_tried_and_gained(crowd, fitted, tmp_path):
+    text = fitted.summary()
+    n = len(fitted.persons_)
+    assert text.startswith(f"PersonalMetrics: {n} persons, 2 kinds ({n // 2}, {n // 2} persons)")
+    assert f"  kinds 2, pull none: {fitted.gain_['after']:.1%}  (chosen)" in text
+    assert f"{fitted.gain_['before']:.1%} hold under the metric that all share" in text
+    assert text.endswith("This is more than chance.")
+    fitted.save(tmp_path / "people.mdaml")
+    assert mdaml.load(tmp_path / "people.mdaml").summary() == text
+    X, T, who, _ = crowd
+    few = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0).fit(X, triplets=T[:2], who=who[:2])
+    assert "was not measured" in few.summary()
+
+
 def test_kinds_are_metrics_of_their_own(crowd, fitted, tmp_path):
     X, T, who, _ = crowd
     kinds = fitted.kinds_

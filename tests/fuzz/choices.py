@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from fuzz import Broken, check
-from mdaml import MDaML, MDaMLCV
+from mdaml import LocalMDaML, MDaML, MDaMLCV
 from mdaml.model_selection import MetricSearchCV
 from mdaml.people import PersonalMetrics
 from mdaml.retrieval import QueryAdapter
@@ -54,12 +54,12 @@ def _euclid(X, asked):
     return float(np.mean(near < far))
 
 
-def _fit(model, X, **said):
+def _fit(model, *data, **said):
     """Fit; return the words of all warnings, and raise what is not promised."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model.fit(X, **said)
+            model.fit(*data, **said)
         except WANTED:
             raise
         except Exception as error:
@@ -198,6 +198,92 @@ def attack_persons(rng, _folder):
     return "harmed" if _euclid(X, asked) - np.mean(agreed) > HARM else "kept"
 
 
+def attack_kinds(rng, _folder):
+    """Learn from persons of two kinds: own metrics close a quarter of the gap to the truth."""
+    n, d, n_persons = int(rng.integers(40, 80)), int(rng.integers(2, 5)), int(rng.integers(6, 12))
+    X, before, after = rng.normal(size=(n, d)), [], []
+    said, asked = [], []
+    for person in range(n_persons):
+        scale = np.where(np.arange(d) % 2 == person % 2, 1.0, 0.1)
+        for rows, into in ((draw_rows(rng, n, 80), said), (draw_rows(rng, n, 300), asked)):
+            near, far = (
+                np.sum(np.square((X[rows[:, 0]] - X[rows[:, k]]) * scale), axis=1) for k in (1, 2)
+            )
+            into.append(np.where((near < far)[:, None], rows, rows[:, [0, 2, 1]]))
+    model = PersonalMetrics()
+    who = np.repeat(np.arange(n_persons), 80)
+    _fit(model, X, triplets=flip(rng, np.concatenate(said), 0.1), who=who)
+    for person, rows in enumerate(asked):
+        before.append(_euclid(X, rows))
+        after.append(_agreement(model.metric_for(person), X, rows))
+    used = np.mean(after) >= np.mean(before) + 0.25 * (1 - np.mean(before))
+    return "kept" if used else "harmed"
+
+
+def attack_places(rng, _folder):
+    """Learn places from samples in corners, opposite ones alike, in any unit and far from zero."""
+    corner = rng.integers(4, size=int(rng.integers(110, 200)))
+    X = np.array([[0, 0], [0, 5], [5, 5], [5, 0]])[corner] + rng.normal(size=(len(corner), 2))
+    X = np.hstack([X, rng.normal(size=(len(X), int(rng.integers(3))))])
+    rows = draw_rows(rng, len(X), 3000)
+    alike = (corner[rows[:, [0]]] - corner[rows]) % 2 == 0
+    said = rows[alike[:, 1] & ~alike[:, 2]]
+    how = str(rng.choice(["true", "coin flips", "swapped"]))
+    given = flip(rng, said, {"true": 0.1, "coin flips": 0.5, "swapped": 1.0}[how])
+    unit, shift = 10.0 ** float(rng.uniform(-20, 40)), 10.0 ** float(rng.uniform(0, 6))
+    model = LocalMDaML(random_state=0)
+    try:
+        told = _fit(model, (X + shift) * unit, triplets=given)
+    except WANTED as error:
+        raise Broken(f"LocalMDaML refused a unit of {unit:.1e}: {error}") from error
+    agreed = _agreement(model, (X + shift) * unit, said)
+    check(np.isfinite(agreed), "LocalMDaML", how, "agreement is not finite")
+    if how == "swapped":
+        check(any("swap" in text.lower() for text in told), "LocalMDaML swapped:", told)
+    kept = agreed > 0.8 if how == "true" else agreed > _euclid(X, said) - HARM
+    return f"{how} {'kept' if kept else 'harmed'}"
+
+
+def _draw_log(rng):
+    """Return queries, documents, and a log of clicks that follow the position or nothing."""
+    d, n_shown = int(rng.integers(4, 12)), int(rng.integers(2, 8))
+    X, Q = (rng.normal(size=(int(rng.integers(low, 80)), d)) for low in (n_shown, 2))
+    shown = np.argsort(-(Q @ X.T) + rng.normal(size=(len(Q), len(X))), axis=1)[:, :n_shown]
+    n_visits, by_position = int(rng.integers(1, 4)), rng.random() < 0.5
+    rows = [
+        (
+            query,
+            document,
+            place + 1,
+            int(rng.random() < (1 / (place + 1) if by_position else 0.3)),
+            f"visit {visit}",
+        )
+        for query in range(len(Q))
+        for visit in range(n_visits)
+        for place, document in enumerate(shown[query])
+    ]
+    return Q, X, rows
+
+
+def attack_clicks(rng, _folder):
+    """Adapt to clicks that say nothing of documents: the vectors stay, in any order of lists."""
+    Q, X, rows = _draw_log(rng)
+    similarity = str(rng.choice(["cosine", "dot", "euclidean"]))
+    settings = {"similarity": similarity, "rank": [None, 1][int(rng.integers(2))]}
+    model, other = (QueryAdapter(random_state=0, max_iter=20, **settings) for _ in range(2))
+    order = rng.permutation(len(rows))
+    try:
+        told = _fit(model, Q, X, clicks=rows)
+    except WANTED:
+        return "refused"
+    _fit(other, Q, X, clicks=[rows[place] for place in order])
+    same = np.array_equal(model.components_, other.components_)
+    check(same, "a log of", len(rows), "rows in another order:", settings)
+    check(model.improved_ or told, "no warning of a log that changes nothing", settings)
+    check("nan" not in model.summary(), model.summary())
+    return "harmed" if model.improved_ else "kept"
+
+
 STATISTICAL = (
     attack_coin_flips,
     attack_true_answers,
@@ -205,6 +291,9 @@ STATISTICAL = (
     attack_queries,
     attack_persons,
     attack_chunks,
+    attack_kinds,
+    attack_places,
+    attack_clicks,
 )
 EXACT = (attack_swapped, attack_duplicates)
 

@@ -302,12 +302,6 @@ def warn_of_persons(gain: Gain | None, metric: BaseEstimator, *, is_kept: bool) 
                 "number to learn in any case."
             )
         return
-    found = (
-        f"of held-out answers {gain.before:.1%} hold under the metric that all share, "
-        f"{gain.after:.1%} under metrics of their own (difference "
-        f"{100 * (gain.after - gain.before):+.1f} points, 95 % interval {100 * gain.low:+.1f} to "
-        f"{100 * gain.high:+.1f}, {gain.n_units} units)."
-    )
     if is_kept:
         also = ""
         if getattr(metric, "start_kept_", False):
@@ -320,4 +314,15 @@ def warn_of_persons(gain: Gain | None, metric: BaseEstimator, *, is_kept: bool) 
             "case."
         )
     elif gain.high < 0.0:
+        found = describe_persons(gain)
         warn(f"Metrics of single persons are worse than the shared one: {found} Use that.")
+
+
+def describe_persons(gain: Gain) -> str:
+    """Return in words what metrics of persons gained over the one that all share."""
+    return (
+        f"of held-out answers {gain.before:.1%} hold under the metric that all share, "
+        f"{gain.after:.1%} under metrics of their own (difference "
+        f"{100 * (gain.after - gain.before):+.1f} points, 95 % interval {100 * gain.low:+.1f} to "
+        f"{100 * gain.high:+.1f}, {gain.n_units} units)."
+    )

@@ -2,13 +2,16 @@
 
 import os
 from copy import copy
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+from mdaml.holdout.rule import Gain
 from mdaml.io.model_file import write_model
+from mdaml.people._choice import describe_persons
 from mdaml.people._coordinates import Coordinates
 
 
@@ -26,6 +29,9 @@ class PersonalHandover:
     axes_: FloatArray
     unit_: float
     start_kept_: bool
+    pull_: float | None
+    tried_: list[dict[str, Any]]
+    gain_: dict[str, Any] | None
 
     def metric_for(self, who: ArrayLike | None = None, *, kind: int | None = None) -> BaseEstimator:
         """Return the metric of a person or a kind as an estimator of its own.
@@ -136,6 +142,47 @@ class PersonalHandover:
         written = copy(self)
         written.metric = None
         write_model(path, written, compact=compact)
+
+    def summary(self) -> str:
+        """Return how many kinds there are, what was tried, and what was gained.
+
+        Returns
+        -------
+        text : str
+            To be printed. The gain is that over the metric that all share, whose own gain over the
+            distance before learning ``metric_.summary()`` has.
+
+        Examples
+        --------
+        >>> from mdaml import Euclidean
+        >>> from mdaml.people import PersonalMetrics
+        >>> X, T = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], [[0, 1, 2], [1, 0, 2]]
+        >>> model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+        >>> model = model.fit(X, triplets=T, who=["ann", "bob"])
+        >>> print(model.summary().splitlines()[0])
+        PersonalMetrics: 2 persons, 1 kind (2 persons), pull 1
+        """
+        check_is_fitted(self, "coefficients_")
+        sizes = np.bincount(self.kind_of_person_, minlength=self.n_kinds_)
+        kinds = f"{len(sizes)} kind{'s' * (len(sizes) != 1)} ({', '.join(map(str, sizes))} persons)"
+        pull = "none" if self.pull_ is None else f"{self.pull_:g}"
+        tried = [
+            f"  kinds {each['n_kinds']}, pull {each['pull'] or 'none'}: {each['score']:.1%}"
+            f"{'  (chosen)' if each['is_chosen'] else ''}"
+            for each in self.tried_  # 0: the metric that all share, as it is
+        ]
+        if self.gain_ is None:
+            gained = "What was gained was not measured: there was too little to hold out."
+        else:
+            gained = describe_persons(Gain(**self.gain_))
+            more = "more" if self.gain_["is_beyond_chance"] else "no more"
+            gained = f"{gained[:1].upper()}{gained[1:]} This is {more} than chance."
+        if self.start_kept_:
+            gained += " Everybody has the shared metric."
+        if any(each["is_chosen"] and each["n_kinds"] > self.n_kinds_ for each in self.tried_):
+            gained += " Kinds without persons were left out."
+        first = f"PersonalMetrics: {len(self.persons_)} persons, {kinds}, pull {pull}"
+        return "\n".join([first, *tried, "", gained])
 
     @property
     def kinds_(self) -> list[BaseEstimator]:
