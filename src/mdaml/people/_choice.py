@@ -161,7 +161,7 @@ def choose_size(
             if best.n_kinds < 2 and len(once) <= _FEW:
                 asked, who = said.select(once), Persons(persons.names, persons.codes[once])
                 space = AnswerSpace.of(learn(asked), samples, asked, who)
-                order = np.argsort(who.codes, kind="stable")  # as they are heard
+                order = np.argsort(who.codes, kind="stable")  # as in Heard
                 n_counted = count_kinds(space, find_questions(asked, points)[order], most)
                 found = Size(n_counted, start.pull)
                 if n_counted > 1 and _best_leader(score, found, [best], units, weights) != best:
