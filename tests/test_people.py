@@ -186,7 +186,7 @@ def test_kinds_are_metrics_of_their_own(crowd, fitted, tmp_path):
         fitted.transform(X, "p00", kind=1)
 
 
-def test_a_kind_does_not_claim_what_the_shared_metric_gained(crowd, fitted):
+def test_a_kind_does_not_claim_what_the_shared_metric_gained(fitted):
     assert fitted.metric_.gain_ is not None
     for metric in (*fitted.kinds_, fitted.metric_for("p03")):
         assert "What was gained was not measured" in metric.summary()

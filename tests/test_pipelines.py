@@ -322,7 +322,8 @@ def test_exports_prepare_the_table_themselves(prepared):
 def test_exports_take_spellings_of_categories_as_the_library_does():
     import onnxruntime
 
-    plain = dict(columns=("size", "place"), missing="fill", fills={"size": 2.0, "place": "Graz"})
+    fills = {"size": 2.0, "place": "Graz"}
+    plain = {"columns": ("size", "place"), "missing": "fill", "fills": fills}
     places = ("Graz", "Linz", "Linz ", "New  York", "N/A", "St. (P|o)")
     model = Euclidean().fit(np.eye(1 + len(places)))
     model.preparation_ = Preparation(**plain, categories={"place": places}).to_dict()

@@ -1,7 +1,9 @@
 """Pages that a stranger reads to the end: short guides, short sentences, one word for one thing."""
 
 import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,34 @@ def other_words(page):
 @named(PAGES)
 def test_one_word_for_one_thing(page):
     assert other_words(page) == {}
+
+
+# The same for docstrings, comments and messages of the code.
+REPLACED_IN_CODE = {
+    r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bhear(s|d|ing)?\b": "read, get",
+    r"\bsaid of\b|\bis what is said\b|\bby whom\b": "the normal order of words",
+    r"\bto blame\b|\bblames?\b": "wrong",
+    r"\bby heart\b": "overfitted",
+    r"\bits likes\b": "similar ones",
+    r"\b(is|are|was|were) (not )?called so\b": "a different address, and the like",
+}
+
+
+@pytest.mark.parametrize("folder", sorted({p.parent for p in (ROOT / "src").rglob("*.py")}))
+def test_one_word_for_one_thing_in_the_code(folder):
+    found = []
+    for path in folder.glob("*.py"):
+        tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+        for token in tokens:
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                text = " ".join(token.string.split())
+                found += [
+                    (path.name, token.start[0], match[0], instead)
+                    for wrong, instead in REPLACED_IN_CODE.items()
+                    for match in re.finditer(wrong, text)
+                ]
+    assert found == []
 
 
 def test_the_glossary_explains_each_word_that_has_one_meaning():

@@ -20,54 +20,54 @@ Listener: TypeAlias = Callable[[str, int | None, int | None], None]
 _Report: TypeAlias = tuple[str, int | None, int | None]
 
 # Who listens, whether to interruptions only, and what was reported last.
-_Heard: TypeAlias = tuple[Listener, bool, list[_Report]]
+_Listening: TypeAlias = tuple[Listener, bool, list[_Report]]
 
-_heard: ContextVar[_Heard | None] = ContextVar("heard", default=None)
+_listening: ContextVar[_Listening | None] = ContextVar("listening", default=None)
 _SECONDS = 1.0  # between two lines of one phase
 
 
 def report(phase: str, done: int | None = None, total: int | None = None) -> None:
     """Say in which phase the work is, and how far."""
-    heard = _heard.get()
-    if heard is not None and not heard[1]:
-        listener, _, last = heard
+    current = _listening.get()
+    if current is not None and not current[1]:
+        listener, _, last = current
         last[:] = [(phase, done, total)]
         listener(phase, done, total)
 
 
 def interrupt(phase: str) -> None:
-    """Say that something else goes on, until :func:`resume`."""
-    heard = _heard.get()
-    if heard is not None:
-        heard[0](phase, None, None)
+    """Report another phase, until :func:`resume`."""
+    current = _listening.get()
+    if current is not None:
+        current[0](phase, None, None)
 
 
 def resume() -> None:
     """Say again what was reported before the interruption."""
-    heard = _heard.get()
-    if heard is not None and heard[2]:
-        heard[0](*heard[2][0])
+    current = _listening.get()
+    if current is not None and current[2]:
+        current[0](*current[2][0])
 
 
 @contextmanager
 def listen(listener: Listener) -> Iterator[None]:
     """Send reports to a function, whatever else would show them."""
-    before = _heard.set((listener, False, []))
+    before = _listening.set((listener, False, []))
     try:
         yield
     finally:
-        _heard.reset(before)
+        _listening.reset(before)
 
 
 @contextmanager
 def mute() -> Iterator[None]:
     """Drop reports, such as those of the many fits of a search, but not interruptions."""
-    heard = _heard.get()
-    before = _heard.set(None if heard is None else (heard[0], True, heard[2]))
+    current = _listening.get()
+    before = _listening.set(None if current is None else (current[0], True, current[2]))
     try:
         yield
     finally:
-        _heard.reset(before)
+        _listening.reset(before)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def show(owner: object) -> Iterator[None]:
         name = type(owner).__name__
         raise ValueError(f"{name}(verbose=...) must be 0 or 1, got {verbose!r}.")
     is_seen = sys.stderr.isatty() or "ipykernel" in sys.modules
-    if not verbose or _heard.get() is not None or not is_seen:
+    if not verbose or _listening.get() is not None or not is_seen:
         yield
         return
     with _open_display(type(owner).__name__) as listener, listen(listener):

@@ -84,7 +84,7 @@ _TURN: dict[str, Callable[..., Constraints]] = {
 
 
 def _join(parts: Sequence[Constraints], ids: Sequence[str]) -> Constraints:
-    """Return all parts in one, with names; nothing is said of answers that became several."""
+    """Return all parts in one, with names; no column describes those that became several."""
     joined = Constraints.concat(parts)
     columns = {name: joined.columns[name] for name in joined.columns if name != "answer_number"}
     return joined._replaced(columns=columns, ids=check_ids(ids))

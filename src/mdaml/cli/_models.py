@@ -174,7 +174,8 @@ def load_model(
 ) -> "tuple[BaseEstimator, Preparation | None]":
     """Return a model, or its metric of a person or kind, and how to prepare tables for it.
 
-    The preparation is None if the model does not know. The names of its features are taken off the model, so that it takes arrays without a warning.
+    The preparation is None if the model has none. The names of its features are taken off the
+    model, so that it takes arrays without a warning.
     """
     from mdaml.estimators.folding import list_metrics
     from mdaml.persistence import load

@@ -122,7 +122,7 @@ def _choose_grids(method: str, grid: Grid, seed: int) -> list[Grid]:
 
 @contextmanager
 def _name_folds(folds: int) -> Iterator[None]:
-    """Say which option is to blame if there is too little to be dealt to folds."""
+    """Name the option in the message if there is too little for so many folds."""
     try:
         yield
     except CommandError as error:

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -13,6 +12,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from mdaml._typing import Array, BoolArray, FloatArray, IntArray
+from mdaml.constraints.cells import (
+    NO_ANSWER,
+    NO_OPTION,
+    find_place,
+    parse_number,
+    parse_weight,
+    split_points,
+)
 from mdaml.constraints.forms.answers import ANSWER, COLUMNS, Fault
 from mdaml.constraints.forms.layout import COMPARISONS, FORMS, Layout, find_columns, suggest_layout
 from mdaml.constraints.names import MOST_POINTS, NOBODY
@@ -30,9 +37,6 @@ _ADVICE = (
 _ROW_NUMBERS = re.compile("[0-9 ,]*")  # integers that are parsed faster than looked up
 _MOST_HINTS = 50  # to find what was meant takes time
 _BAD, _EMPTY = -1, -2  # in place of a row number
-_NO_ANSWER, _NO_OPTION = -2, -3  # in place of an option
-_UNDECIDED = {"neither", "none", "tie", "equal", "both"}
-_SIDES = {"b": 0, "c": 1, "left": 0, "right": 1, "1": 0, "2": 1}
 
 
 class LineReader:
@@ -203,7 +207,7 @@ class LineReader:
         if "weight" not in names:
             return np.ones(n)
         cells = columns[names.index("weight")]
-        weight = self.look_up(cells, _parse_weight, np.float64)
+        weight = self.look_up(cells, parse_weight, np.float64)
         text = "weight is {!r}, not a number from 1e-100 to 1e100"
         faults.append((~(weight > 0), lambda place: text.format(cells[place])))
         return weight
@@ -275,7 +279,7 @@ class LineReader:
         """Return rows of X of cells that hold several points, (n, longest), -1 behind the last."""
         joined = "|".join(cells)
         if any(mark in joined for mark in "[; "):
-            cells = ["|".join(_split(cell)) for cell in cells]
+            cells = ["|".join(split_points(cell)) for cell in cells]
             joined = "|".join(cells)
         # One list of all points, and where each line begins: a list for each line costs more.
         points = joined.split("|")
@@ -296,7 +300,7 @@ class LineReader:
     ) -> tuple[IntArray, list[Fault]]:
         """Return which of the options was the answer, by name or place; -1 for neither."""
         first, n_options = self._layout.first_place, len(options)
-        place = np.array([_find_place(cell, n_options, first) for cell in cells])
+        place = np.array([find_place(cell, n_options, first) for cell in cells])
         if first is None:
             for number, option in enumerate(options):
                 place[np.array(cells, object) == np.array(option, object)] = number
@@ -305,7 +309,7 @@ class LineReader:
             shown = ", ".join(option[line] for option in options)
             return f"the answer {cells[line]!r} is none of {shown}"
 
-        missing, unknown = (np.equal(place, code) for code in (_NO_ANSWER, _NO_OPTION))
+        missing, unknown = (np.equal(place, code) for code in (NO_ANSWER, NO_OPTION))
         return place, [(missing, "there is no answer"), (unknown, describe)]
 
     def _look_up_points(self, cells: Sequence[str]) -> IntArray:
@@ -357,45 +361,3 @@ def _join(parts: Sequence[Array]) -> Array:
             for part in parts
         ]
     return np.concatenate(parts)
-
-
-def _split(cell: str) -> list[str]:
-    """Return the points that one cell names: a JSON list, or texts with | or ; between."""
-    text = cell.strip()
-    if text.startswith("["):
-        try:
-            return [str(item) for item in json.loads(text)]
-        except ValueError:
-            return [text]
-    mark = "|" if "|" in text else ";"
-    return [part.strip() for part in text.split(mark) if part.strip()]
-
-
-def _find_place(cell: str, n_options: int, first: int | None) -> int:
-    """Return the option that a text means, -1 for neither, less where it means none."""
-    text = cell.strip().lower().removesuffix(".0")
-    if first is not None and text.isdigit():
-        place = int(text) - first
-        neither = NOBODY if place == n_options == 2 else _NO_OPTION
-        return place if 0 <= place < n_options else neither
-    if text in _UNDECIDED:
-        return NOBODY
-    if n_options == 2 and text in _SIDES:
-        return _SIDES[text]
-    return _NO_ANSWER if text in ("", "null") else _NO_OPTION
-
-
-def _parse_weight(text: str) -> float:
-    """Return a weight: 1 for an empty cell, negative for a text that is no weight."""
-    weight = parse_number(text) if text else 1.0
-    return weight if 1e-100 <= weight <= 1e100 else -1.0  # as in check_weights
-
-
-def parse_number(text: str) -> float:
-    """Return a cell as a number, NaN if it is not one; a decimal comma is accepted."""
-    plain = text.replace("_", "?")
-    plain = plain.replace(",", ".") if plain.count(",") == 1 and "." not in plain else plain
-    try:
-        return float(plain)
-    except ValueError:
-        return np.nan

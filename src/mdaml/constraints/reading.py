@@ -71,7 +71,7 @@ def read(
         splink               unique_id_l, unique_id_r, clerical_match_score (1 or 0)
         ==================== ===============================================================
 
-        They are turned into constraints as :meth:`Constraints.from_odd_one_out` and its likes do.
+        They are turned into constraints as :meth:`Constraints.from_odd_one_out` and others do.
     invalid : {"raise", "skip"}, default="raise"
         Whether to refuse a file with lines that are no constraints, or to leave these lines
         out. :func:`read_constraints` returns them as well.

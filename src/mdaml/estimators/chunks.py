@@ -4,8 +4,8 @@ A call learns from its chunk and from the sample, which is uniform over all comp
 chunks. The metric then moves along the geodesic from the old to the new one, by the share of the
 comparisons learned from in all that were seen: as long as the sample holds everything, all the way,
 and later like a running mean, which averages the chance of each chunk out. Replaying the sample
-with the weight of all that it stands for, without a mean, was worse: its few members were learned
-by heart (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 instead of 0.97).
+with the weight of all that it stands for, without a mean, was worse: the model overfitted its few
+members (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 instead of 0.97).
 """
 
 from dataclasses import dataclass, replace

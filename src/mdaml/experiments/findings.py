@@ -64,7 +64,7 @@ def _ranks_by_kind(results: Results, ranking: Ranking) -> list[Record]:
 
 
 def _standing(results: Results) -> Record:
-    """Find the data sets on which MDaML is best, tied or beaten (by how much, by whom)."""
+    """Find the data sets on which MDaML is best, tied or beaten (by how much, by which method)."""
     means = results.mean.reindex(columns=list(results.compared))
     if OURS not in means:
         return {"best": [], "tied": [], "beaten": []}

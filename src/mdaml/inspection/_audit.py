@@ -227,7 +227,7 @@ def audit(
 
 
 def _suspicion(given: Columns, margins: FloatArray) -> FloatArray:
-    """Estimate the share of wrong answers among pairs and among the rest, and blame by it."""
+    """Return the suspicion of each answer, by the share of wrong ones among pairs or the rest."""
     out = np.empty(len(margins))
     is_pair = (given.kind == 1) | (given.kind == 2)
     for rows in (is_pair, ~is_pair):

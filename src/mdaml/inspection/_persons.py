@@ -7,8 +7,8 @@ from scipy.special import expit, logsumexp
 from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.constraints.cells import parse_number
 from mdaml.constraints.forms.answers import ANSWER
-from mdaml.constraints.lines import parse_number
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.inspection._answers import Columns, pair_numbers

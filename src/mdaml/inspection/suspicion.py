@@ -9,8 +9,8 @@ from scipy.special import expit, logit
 from mdaml._typing import FloatArray
 
 _N_BINS = 1001  # odd: ties have a bin of their own
-# Where answers agree with the distances no more than by chance, either may be to blame; the priors
-# blame the distances.
+# Where answers agree with the distances no more than by chance, either may be wrong; the priors
+# say that it is the distances.
 PRIOR_RIGHT, PRIOR_WRONG = 18.0, 2.0
 _PRIOR_SCALE, _PRIOR_SPREAD = 0.1, 2.0
 _BOUNDS = [(-12.0, 12.0), (np.log(0.005), np.log(5.0))]

@@ -130,8 +130,8 @@ def choose_size(
     By the rule for every choice, from the shared metric on: one or two kinds more are taken if they
     lead by more than chance, and so on; then persons leave their kinds if that leads. Of few
     answers those that are held out hardly ever say so by more than chance: if nothing leads, the
-    kinds that :func:`count_kinds` finds are taken, which is a test of its own, unless they are worse
-    by more than chance. What is not "auto" in ``given`` is taken as it is. Units are the points
+    kinds that :func:`count_kinds` finds, a test of its own, are taken unless they are worse by more
+    than chance. What is not "auto" in ``given`` is taken as it is. Units are the points
     that comparisons are about.
     """
     said, persons = some_persons(said, persons, _MOST_ANSWERS)
@@ -161,7 +161,7 @@ def choose_size(
             if best.n_kinds < 2 and len(once) <= _FEW:
                 asked, who = said.select(once), Persons(persons.names, persons.codes[once])
                 space = AnswerSpace.of(learn(asked), samples, asked, who)
-                order = np.argsort(who.codes, kind="stable")  # as they are heard
+                order = np.argsort(who.codes, kind="stable")  # as in Heard
                 n_counted = count_kinds(space, find_questions(asked, points)[order], most)
                 found = Size(n_counted, start.pull)
                 if n_counted > 1 and _best_leader(score, found, [best], units, weights) != best:
