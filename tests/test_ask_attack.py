@@ -70,16 +70,17 @@ RAW = [
 
 
 class Server:
-    """A server in a process of its own whose log is kept."""
+    """A server in a process of its own whose log is kept, and which may open so many files."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, n_files=1024):
         self.place, self.log = folder / "answers.db", folder / "log.txt"
         script = folder / "server.py"
         script.write_text(SERVER)
         here = str(Path(__file__).parent)
+        limited = ["sh", "-c", f'ulimit -n {n_files} && exec "$@"', "sh"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, script, here, self.place],
+                [*limited, sys.executable, script, here, self.place],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -221,6 +222,34 @@ def test_hostile_requests_find_nothing_and_change_nothing(server, n):
     storage.close()
     for word in (secret, server.owner, "Secret words", "item 1", "Traceback", "sqlite", "eve"):
         assert word.encode() not in attacker.bodies, word
+    server.stop()
+    assert server.log.stat().st_size < 100_000
+
+
+@pytest.fixture
+def many_files():
+    """Let this process open enough files for a flood."""
+    import resource  # Windows has none
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+def test_more_half_open_connections_than_files_stop_nobody(server):
+    client, headers = enter(server)
+    flood = []
+    for _ in range(1100):
+        flood.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+        flood[-1].sendall(b"GET / HTTP/1.1\r\n")
+    for _ in range(5):
+        reply = client.post("/api/answers", json={"events": []}, headers=headers)
+        assert reply.status_code == 200
+        assert httpx.get(server.url).status_code == 401  # a stranger, on a new connection
+    for made in flood:
+        made.close()
     server.stop()
     assert server.log.stat().st_size < 100_000
 

@@ -1,11 +1,13 @@
 """``mdaml ask`` behind nginx and Caddy with TLS, by the files of the guide; the container file."""
 
 import json
+import re
 import shlex
 import socket
 import ssl
 import subprocess
 import time
+import tomllib
 from pathlib import Path
 
 import httpx
@@ -224,3 +226,21 @@ def test_the_container_runs_a_command_that_exists():
     missing = CliRunner().invoke(build_app(), words[1:])
     assert "There is no database /data/answers.db" in missing.output
     assert Path(words[3]).parent == Path(given["WORKDIR"])
+    assert f"chown {given['USER']} {given['WORKDIR']}" in "\n".join(lines)
+
+
+def test_the_container_installs_what_there_is():
+    text = (FILES / "Containerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r'"/src\[(.*?)\]"', text)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    (version,) = re.findall(r"FROM python:3\.(\d+)-slim", text)
+    assert f"Programming Language :: Python :: 3.{version}" in project["classifiers"]
+    page = (FILES.parent / "ask_network.md").read_text()
+    assert re.search('pip install "(.*?)"', page)[1] in text  # what reaches PostgreSQL
+    runs = re.findall(r"mdaml-ask ((?:serve )?\S+) (--.*)", page)
+    assert [what for what, _ in runs] == ["birds.csv", "serve answers.db"]
+    for what, options in runs:
+        command = ["ask", "serve"] if what.startswith("serve") else ["ask"]
+        shown = CliRunner().invoke(build_app(), [*command, "--help"]).output
+        assert all(option in shown for option in re.findall(r"--[a-z-]+", options))
