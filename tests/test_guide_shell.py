@@ -50,11 +50,11 @@ def is_shown(shown, printed):
 def run_alone(script, folder):
     """Run a script in an environment that has only the packages that the page names."""
     site = folder / f"only-{Path(script).stem}"
-    site.mkdir()
+    site.mkdir(exist_ok=True)
     for package in ALLOWED[script]:
         home = Path(find_spec(package).origin).parent
         for name in (package, f"{package}.libs"):
-            if (home.parent / name).exists():
+            if (home.parent / name).exists() and not (site / name).exists():
                 (site / name).symlink_to(home.parent / name)
     code = f"import runpy, sys; sys.path.insert(0, {str(site)!r}); runpy.run_path({script!r})"
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -92,6 +92,20 @@ def test_the_shell_prints_what_the_page_shows(name, monkeypatch, tmp_path):
 @pytest.mark.needs("onnxruntime")
 def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_path):
     check("serving", monkeypatch, tmp_path)
+    table = Path("queries.csv").read_text().splitlines()
+    islands = [" Biscoe", "Dream ", "", " NA", "null ", "dream", "Torgersen\t"]
+    rows = [[f"q{n}", "41.5", "4000", island, ""] for n, island in enumerate(islands)]
+    Path("queries.csv").write_text("\n".join([table[0], *map(",".join, rows)]))
+    found = run_shell(
+        shlex.split("mdaml neighbors birds.mdaml birds.csv --queries queries.csv -k 1"), tmp_path
+    )
+    wanted = [line.split("\t") for line in found.splitlines()[1:]]
+    assert len({distance for *_, distance, _ in wanted}) > 2
+    for script in ALLOWED:
+        told = [line.split() for line in run_alone(script, tmp_path).splitlines()]
+        assert [each[:2] for each in told] == [[name, near] for name, _, near, *_ in wanted]
+        for line, (*_, distance, _) in zip(told, wanted, strict=True):
+            assert float(line[2]) == pytest.approx(float(distance), abs=2e-4)
 
 
 def check(name, monkeypatch, folder):

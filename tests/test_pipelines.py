@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
 import mdaml
 from mdaml import GMML, LFDA, Euclidean, FoldedMetric, MDaML, MDaMLCV, audit, fold_pipeline
 from mdaml.datasets import make_triplets
+from mdaml.io.preparation import MISSING, Preparation
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +316,37 @@ def test_exports_prepare_the_table_themselves(prepared):
     mapped = layers(layers[0].read(new)).numpy()
     np.testing.assert_allclose(distances(mapped), expected, rtol=1e-6, atol=1e-9)
     assert layers[0].read(new).dtype == torch.float64
+
+
+@pytest.mark.needs("onnx", "torch")
+def test_exports_take_spellings_of_categories_as_the_library_does():
+    import onnxruntime
+
+    columns, fills = ("size", "place"), {"size": 2.0, "place": "Graz"}
+    places = ("Graz", "Linz", "Linz ", "New  York", "N/A", "St. (P|o)")
+    model = Euclidean().fit(np.eye(1 + len(places)))
+    known = Preparation(columns, missing="fill", fills=fills, categories={"place": places})
+    model.preparation_ = known.to_dict()
+    cells = ["Linz", " Linz", "Linz ", "Linz  ", "New  York\t", "New York", "\u3000Graz\xa0"]
+    cells += ["", "  ", "N/A", " N/A", "NA ", "null", "St. (P|o)\n", "St. (P", "linz", "Gra\u200bz"]
+    table = pd.DataFrame({"size": np.arange(float(len(cells))), "place": cells})
+    expected = model.transform(table)
+    layers = model.to_torch(dtype="float64")
+    np.testing.assert_allclose(layers(layers[0].read(table)).numpy(), expected)
+
+    def run(model):
+        exported = model.to_onnx(dtype="float64").SerializeToString()
+        given = {"X": table[["size"]].to_numpy(), "categories": table[["place"]].to_numpy(object)}
+        return onnxruntime.InferenceSession(exported).run(None, given)[0]
+
+    np.testing.assert_allclose(run(model), expected)
+    # Where the library refuses a gap, the others return no number.
+    model.preparation_ = Preparation(columns, categories={"place": places}).to_dict()
+    gaps = [n for n, cell in enumerate(cells) if cell.strip() in MISSING and cell != "N/A"]
+    layers = model.to_torch()
+    for mapped in (run(model), layers(layers[0].read(table)).numpy()):
+        assert np.flatnonzero(np.isnan(mapped).any(axis=1)).tolist() == gaps
+        np.testing.assert_allclose(np.delete(mapped, gaps, 0), np.delete(expected, gaps, 0))
 
 
 def test_arrays_with_gaps_are_folded_too():

@@ -26,6 +26,7 @@ _EMBEDDED = 1 << 16  # values of the samples embedded at a time: half a megabyte
 _INDEXED = 1 << 20  # values added to an index at a time
 # Old enough for every runtime of the last years; a product of matrices has not changed since.
 _OPSET, _IR_VERSION = 13, 8
+_OPSET_OF_TEXTS = 20  # the first that can ignore the spaces around a category
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -307,7 +308,7 @@ def save_onnx_model(
     )
     opsets = [helper.make_opsetid("", _OPSET)]
     if known is not None and known.categories:
-        opsets.append(helper.make_opsetid("ai.onnx.ml", 2))
+        opsets = [helper.make_opsetid("", _OPSET_OF_TEXTS), helper.make_opsetid("ai.onnx.ml", 2)]
     model = helper.make_model(graph, opset_imports=opsets, producer_name="mdaml")
     if known is not None:
         texts = [name for name in known.columns if name in known.categories]

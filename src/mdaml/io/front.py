@@ -4,15 +4,22 @@ A step is a mapping: ``x -> (matrix x + offset) / norm``, with ``norm`` one of "
 Without matrix and offset, which are then None, rows are brought to length one and nothing else.
 """
 
+import re
 from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
 
 from mdaml.io.export import Exported, OnnxColumns, Precision, Step, cast
-from mdaml.io.preparation import MISSING, Preparation
+from mdaml.io.preparation import Preparation
 
 _ML = "ai.onnx.ml"  # operators of ONNX for texts
+# All that str.strip removes.
+_SPACES = (
+    r"[\x{9}-\x{d}\x{1c}-\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}"
+    r"\x{205f}\x{3000}]*"
+)
+_EMPTY = -2.0  # in place of a category, where a cell is empty and nothing is known to fill it with
 
 
 def n_inputs(front: Sequence[Step], n_inner: int) -> int:
@@ -65,22 +72,64 @@ def onnx_columns(
     if known.categories:
         inputs.append(describe("categories", element.STRING, ["n_samples", len(known.categories)]))
     for n, name in enumerate(column for column in known.columns if column in known.categories):
-        values = list(known.categories[name])
-        gaps = [] if np.isnan(fills[name]) else [text for text in MISSING if text not in values]
-        places = [*range(len(values)), *(int(fills[name]) for _ in gaps)]
-        keys = {"keys_strings": values + gaps, "values_int64s": places, "default_int64": -1}
-        constants.append(constant(np.array([n]), f"column_{n}"))
-        constants.append(constant(np.array([known.find_places(name)]), f"known_{n}"))
-        nodes.append(make("Gather", ["categories", f"column_{n}"], [f"texts_{n}"], axis=1))
-        nodes.append(make("LabelEncoder", [f"texts_{n}"], [f"place_{n}"], domain=_ML, **keys))
-        nodes.append(make("Equal", [f"place_{n}", f"known_{n}"], [f"same_{n}"]))
-        nodes.append(make("Cast", [f"same_{n}"], [f"indicators_{n}"], to=kind))
+        own_nodes, own_constants = _onnx_category(onnx, known, name, n, precision)
+        nodes, constants = nodes + own_nodes, constants + own_constants
         parts.append(f"indicators_{n}")
     order = known.order_of_features()
     constants.append(constant(np.array(order), "order"))
     nodes.append(make("Concat", parts, ["joined"], axis=1))
     nodes.append(make("Gather", ["joined", "order"], ["features"], axis=1))
     return OnnxColumns(known, precision, inputs, nodes, constants, "features")
+
+
+def _onnx_category(
+    onnx: ModuleType, known: Preparation, name: str, n: int, precision: Precision
+) -> tuple[list[Exported], list[Exported]]:
+    """Return nodes and constants that make zeros and ones of the texts of column n.
+
+    A text is the category that it equals; otherwise, without the spaces around it, a text that
+    means empty or a category, which is what :meth:`Preparation.read` returns.
+    """
+    make, constant = onnx.helper.make_node, onnx.numpy_helper.from_array
+    kind = onnx.helper.np_dtype_to_tensor_dtype(precision)
+    values = list(known.categories[name])
+    fill = dict(zip(known.columns, known.fill_values().tolist(), strict=True))[name]
+    gap = values.index("") if "" in values else _EMPTY if np.isnan(fill) else fill
+    patterns = {"|".join(map(re.escape, known.na)): gap} | {
+        re.escape(value): float(place)
+        for place, value in enumerate(values)
+        if value == value.strip() and value not in known.na
+    }
+    matches = [f"match_{n}_{k}" for k in range(len(patterns))]
+    nodes = [make("Gather", ["categories", f"column_{n}"], [f"texts_{n}"], axis=1)]
+    nodes += [
+        make("RegexFullMatch", [f"texts_{n}"], [match], pattern=f"{_SPACES}(?:{text}){_SPACES}")
+        for match, text in zip(matches, patterns, strict=True)
+    ]
+    keys = {"keys_strings": values, "values_int64s": range(len(values)), "default_int64": -1}
+    nodes += [
+        make("Concat", matches, [f"matches_{n}"], axis=1),
+        make("Cast", [f"matches_{n}"], [f"is_{n}"], to=kind),
+        make("MatMul", [f"is_{n}", f"places_{n}"], [f"plain_{n}"]),  # at most one is one
+        make("Add", [f"plain_{n}", f"unknown_{n}"], [f"spelled_{n}"]),
+        make("LabelEncoder", [f"texts_{n}"], [f"exact_{n}"], domain=_ML, **keys),
+        make("Cast", [f"exact_{n}"], [f"same_{n}"], to=kind),
+        make("Equal", [f"same_{n}", f"unknown_{n}"], [f"is_other_{n}"]),
+        make("Where", [f"is_other_{n}", f"spelled_{n}", f"same_{n}"], [f"place_{n}"]),
+        make("Equal", [f"place_{n}", f"known_{n}"], [f"found_{n}"]),
+        make("Cast", [f"found_{n}"], [f"ones_{n}"], to=kind),
+        make("Equal", [f"place_{n}", f"empty_{n}"], [f"gaps_{n}"]),
+        make("Where", [f"gaps_{n}", f"nan_{n}", f"ones_{n}"], [f"indicators_{n}"]),
+    ]
+    numbers = {
+        f"places_{n}": [[place + 1.0] for place in patterns.values()],
+        f"unknown_{n}": [[-1.0]],
+        f"known_{n}": [known.find_places(name)],
+        f"empty_{n}": [[_EMPTY]],
+        f"nan_{n}": [[np.nan]],
+    }
+    constants = [constant(np.array(value, precision), key) for key, value in numbers.items()]
+    return nodes, [*constants, constant(np.array([n]), f"column_{n}")]
 
 
 def onnx_front(
@@ -90,6 +139,7 @@ def onnx_front(
     make, constant = onnx.helper.make_node, onnx.numpy_helper.from_array
     nodes = []
     constants = [constant(np.array(np.finfo(precision).tiny, precision), "tiny")] if front else []
+    constants += [constant(np.array([1]), "one")] if front else []
     for n, step in enumerate(front):
         if step["matrix"] is not None:
             constants.append(constant(cast(step["matrix"].T, precision), f"matrix_{n}"))
@@ -97,16 +147,27 @@ def onnx_front(
             nodes.append(make("MatMul", [last, f"matrix_{n}"], [f"rotated_{n}"]))
             nodes.append(make("Add", [f"rotated_{n}", f"offset_{n}"], [f"shifted_{n}"]))
             last = f"shifted_{n}"
-        kind, source = {"l1": "ReduceL1", "l2": "ReduceL2", "max": "ReduceMax"}[step["norm"]], last
-        if step["norm"] == "max":
-            nodes.append(make("Abs", [last], [f"sizes_{n}"]))
-            source = f"sizes_{n}"
-        nodes.append(make(kind, [source], [f"length_{n}"], axes=[1], keepdims=1))
+        nodes += _onnx_length(onnx, step["norm"], last, n)
         # Rows of zeros stay so.
         nodes.append(make("Max", [f"length_{n}", "tiny"], [f"divisor_{n}"]))
         nodes.append(make("Div", [last, f"divisor_{n}"], [f"unit_{n}"]))
         last = f"unit_{n}"
     return nodes, constants, last
+
+
+def _onnx_length(onnx: ModuleType, norm: str, rows: str, n: int) -> list[Exported]:
+    """Return nodes that make length_n of rows, by operators that all versions have alike."""
+    make, length = onnx.helper.make_node, f"length_{n}"
+    if norm == "l2":
+        return [
+            make("Mul", [rows, rows], [f"squares_{n}"]),
+            make("ReduceSum", [f"squares_{n}", "one"], [f"square_{n}"], keepdims=1),
+            make("Sqrt", [f"square_{n}"], [length]),
+        ]
+    sizes = make("Abs", [rows], [f"sizes_{n}"])
+    if norm == "l1":
+        return [sizes, make("ReduceSum", [f"sizes_{n}", "one"], [length], keepdims=1)]
+    return [sizes, make("TopK", [f"sizes_{n}", "one"], [length, f"largest_{n}"], axis=1)]
 
 
 def torch_front(

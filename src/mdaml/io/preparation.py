@@ -51,6 +51,8 @@ class Preparation:
         Whether two categories become two features.
     unknown : {"ignore", "error"}
         Whether a category that is not known is refused.
+    na : tuple of str
+        Cells that hold nothing, without the spaces around them.
     """
 
     columns: tuple[str, ...]
@@ -62,6 +64,7 @@ class Preparation:
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
     both: bool = False
     unknown: str = "ignore"
+    na: tuple[str, ...] = MISSING
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -202,7 +205,7 @@ class Preparation:
             if text not in places:  # found once: the same categories occur in many rows
                 plain = text.strip()
                 empty = places.get("", np.nan)
-                places[text] = empty if plain in MISSING else places.get(plain, _UNKNOWN)
+                places[text] = empty if plain in self.na else places.get(plain, _UNKNOWN)
             return places[text]
 
         return np.array([find(text) for text in texts], np.float64)
@@ -237,13 +240,14 @@ class Preparation:
         """Return plain values that a model file can hold."""
         plain = asdict(self)
         plain["categories"] = {name: list(known) for name, known in self.categories.items()}
-        return plain | {"columns": list(self.columns)}
+        return plain | {"columns": list(self.columns), "na": list(self.na)}
 
     @classmethod
     def from_dict(cls, plain: Params) -> "Preparation":
         """Return the preparation of a model file, which may hold anything."""
         try:
-            known = cls(**plain | {"columns": tuple(plain["columns"])})
+            na = tuple(plain.get("na", MISSING))  # files of the first candidate lack it
+            known = cls(**plain | {"columns": tuple(plain["columns"]), "na": na})
             is_known = _is_consistent(known)
         except (AttributeError, KeyError, TypeError):
             is_known = False
@@ -255,7 +259,7 @@ class Preparation:
 def _is_consistent(known: Preparation) -> bool:
     """Return whether values of a file have the right types, and fit together."""
     kinds = {name: str if name in known.categories else float for name in known.columns}
-    texts = [known.columns, *known.categories.values()]
+    texts = [known.columns, known.na, *known.categories.values()]
     text_fills = set(known.fills) & set(known.categories)
     return (
         all(isinstance(text, str) for group in texts for text in group)

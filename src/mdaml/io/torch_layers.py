@@ -36,7 +36,9 @@ class TableColumns(torch.nn.Module):
         for n, places in enumerate(self.places):
             column = X[:, n : n + 1]
             known = torch.tensor(places, dtype=X.dtype, device=X.device)
-            parts.append((column == known).to(X.dtype) if places else column)
+            # A gap that nothing is known for stays one: NaN - NaN is NaN.
+            indicators = (column == known).to(X.dtype) + (column - column)
+            parts.append(indicators if places else column)
         return torch.cat(parts, dim=1)
 
 
