@@ -1,6 +1,7 @@
 """Tables as people have them, from the command line: gaps, categories, text, dates, labels."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import mdaml
 from mdaml.cli import build_app
+from mdaml.estimators.summary import describe_gain
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_blocks, read_table
 from mdaml.persistence import load
@@ -309,6 +311,30 @@ def test_label_fits_print_held_out_accuracy():
     assert 0.8 < document["accuracy"]["learned"] <= 1
     assert document["accuracy"]["folds"] == 5
     assert "accuracy" not in run_json(*FIT, *PREPARED, "--no-estimate", "--out", "m.mdaml")
+
+
+@pytest.mark.parametrize("method", ["gmml", "mdaml"])
+def test_fits_say_whether_the_gain_is_more_than_chance(method):
+    command = ("fit", "birds.csv", "--labels", "species", *PREPARED, "--method", method)
+    printed = run(*command, "--out", "m.mdaml").stdout
+    words = r"before learning, .*% after it \(difference \+.* points, 95 % interval .* rows\)"
+    assert re.search(rf"{words}\. This is (no )?more than chance\.", printed), printed
+    if method == "mdaml":
+        model = load("m.mdaml")
+        assert describe_gain(model).removeprefix("Held-out ") in printed
+
+
+def test_fits_to_comparisons_say_whether_the_gain_is_more_than_chance():
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(size=(60, 3)) * [1, 5, 5]).to_csv("x.csv", index=False)
+    X = pd.read_csv("x.csv").to_numpy()
+    T = np.array([rng.choice(60, 3, replace=False) for _ in range(400)])
+    far = abs(X[T[:, 0], 0] - X[T[:, 1], 0]) > abs(X[T[:, 0], 0] - X[T[:, 2], 0])
+    T[far, 1:] = T[far, :0:-1]
+    pd.DataFrame(T, columns=list("abc")).to_csv("t.csv", index=False)
+    printed = run("fit", "x.csv", "--triplets", "t.csv", "--out", "m.mdaml").stdout
+    assert f"held_out: {describe_gain(load('m.mdaml')).removeprefix('Held-out ')}" in printed
+    assert "This is more than chance." in printed
 
 
 def test_audit_of_labels_finds_a_wrong_one(frame):
