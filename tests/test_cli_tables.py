@@ -322,6 +322,8 @@ def test_fits_say_whether_the_gain_is_more_than_chance(method):
     if method == "mdaml":
         model = load("m.mdaml")
         assert describe_gain(model).removeprefix("Held-out ") in printed
+        printed = run(*command, "--no-estimate", "--out", "m.mdaml").stdout
+        assert "estimate: mdaml needs held_out to choose its values" in printed
 
 
 def test_fits_to_comparisons_say_whether_the_gain_is_more_than_chance():

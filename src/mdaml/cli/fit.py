@@ -101,6 +101,9 @@ def fit(
                 _describe_agreement(screen, estimator, scaler, table, compared)
             elif supervision and estimate and not is_measured:
                 _describe_accuracy(screen, make_estimator(method, params, seed), table, scaler)
+            elif is_measured and not estimate:
+                why = f"{method} needs held_out to choose its values, with --no-estimate too"
+                screen.add_fact("estimate", why, why)
             if keep_rows:
                 keep_voters(estimator, table)
             save_model(estimator, part, table, compared, suffix=out.suffix, compact=compact)
