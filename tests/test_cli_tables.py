@@ -605,6 +605,21 @@ def test_proposed_options_work_when_they_are_pasted():
     }
 
 
+def test_a_column_that_names_the_rows_is_proposed_as_the_id(frame):
+    named = frame.assign(**{"Sample no.": [f"S-{n:03}" for n in range(len(frame))]})
+    named["remark"] = "seen again"
+    named.loc[[5, 6], "Sample no."] = "S-001"
+    named.to_csv("named.csv", index=False)
+    arguments = ("fit", "named.csv", *FIT[2:], "--out", "m.mdaml")
+    report = run(*arguments, code=2).stderr
+    options = report.splitlines()[-1].partition("With these options it can be read: ")[2]
+    assert options.startswith("--id 'Sample no.' --categorical island,sex --drop day,remark")
+    assert options.endswith("--duplicates drop")
+    printed = run(*arguments, *shlex.split(options)).stdout
+    assert "ids in column 'Sample no.'" in printed
+    assert "2 rows of repeated ids left out" in printed
+
+
 def test_options_that_do_not_suffice_say_so(frame):
     broken = frame.astype({"mass": object})
     broken.loc[5, "mass"] = "3,750 g"
