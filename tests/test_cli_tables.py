@@ -221,8 +221,10 @@ def test_gaps_of_later_tables_get_the_medians_of_the_fit(frame):
 @pytest.mark.usefixtures("model")
 def test_unknown_categories_are_counted(frame):
     frame.dropna().assign(island="Mars").to_csv("mars.csv", index=False)
-    document = run_json("transform", "model.mdaml", "mars.csv", "--out", "a.npy")
-    assert document["prepared"] == {"cells of unknown categories": 85}
+    for command in (("transform", "--out", "a.npy"), ("predict", "--train", "birds.csv")):
+        document = run_json(command[0], "model.mdaml", "mars.csv", *command[1:])
+        assert document["prepared"] == {"cells of unknown categories": 85}
+        assert "unknown categories in column 'island': 'Mars' (85)." in document["warnings"][0]
 
 
 def test_dropped_rows_keep_their_row_numbers(frame):

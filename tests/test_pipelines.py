@@ -318,6 +318,7 @@ def test_exports_prepare_the_table_themselves(prepared):
     assert layers[0].read(new).dtype == torch.float64
 
 
+@pytest.mark.filterwarnings("ignore:Found unknown categories")
 @pytest.mark.needs("onnx", "torch")
 def test_exports_take_spellings_of_categories_as_the_library_does():
     import onnxruntime
@@ -380,6 +381,19 @@ def test_steps_that_cannot_be_folded_are_named_with_the_reason(steps, words):
     pipeline = make_pipeline(*steps, Euclidean()).fit(X)
     with pytest.raises(TypeError, match=words):
         fold_pipeline(pipeline)
+
+
+def test_unknown_categories_are_named_in_a_warning():
+    table = make_table()
+    steps = make_column_transformer((OTHERS, ["island"]), ("passthrough", ["rings"]))
+    model = fold_pipeline(make_pipeline(steps, Euclidean()).fit(table))
+    changed = table.assign(island=["dream ", "Mars", *table["island"][2:78], "Mars", "Mars"])
+    words = r"in column 'island': 'Mars' \(3\), 'dream' \(1, perhaps 'Dream'\)\. They count as none"
+    with pytest.warns(UserWarning, match=words):
+        model.transform(changed)
+    with pytest.warns(UserWarning, match="Found unknown categories") as caught:
+        model.embed(pd.concat([changed] * 500))
+    assert len(caught) == 1
 
 
 def test_unknown_categories_are_refused_where_the_encoder_refuses_them():
