@@ -1,6 +1,7 @@
 """Tables as people have them, from the command line: gaps, categories, text, dates, labels."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import mdaml
 from mdaml.cli import build_app
+from mdaml.estimators.summary import describe_gain
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_blocks, read_table
 from mdaml.persistence import load
@@ -219,8 +221,10 @@ def test_gaps_of_later_tables_get_the_medians_of_the_fit(frame):
 @pytest.mark.usefixtures("model")
 def test_unknown_categories_are_counted(frame):
     frame.dropna().assign(island="Mars").to_csv("mars.csv", index=False)
-    document = run_json("transform", "model.mdaml", "mars.csv", "--out", "a.npy")
-    assert document["prepared"] == {"cells of unknown categories": 85}
+    for command in (("transform", "--out", "a.npy"), ("predict", "--train", "birds.csv")):
+        document = run_json(command[0], "model.mdaml", "mars.csv", *command[1:])
+        assert document["prepared"] == {"cells of unknown categories": 85}
+        assert "unknown categories in column 'island': 'Mars' (85)." in document["warnings"][0]
 
 
 def test_dropped_rows_keep_their_row_numbers(frame):
@@ -309,6 +313,32 @@ def test_label_fits_print_held_out_accuracy():
     assert 0.8 < document["accuracy"]["learned"] <= 1
     assert document["accuracy"]["folds"] == 5
     assert "accuracy" not in run_json(*FIT, *PREPARED, "--no-estimate", "--out", "m.mdaml")
+
+
+@pytest.mark.parametrize("method", ["gmml", "mdaml"])
+def test_fits_say_whether_the_gain_is_more_than_chance(method):
+    command = ("fit", "birds.csv", "--labels", "species", *PREPARED, "--method", method)
+    printed = run(*command, "--out", "m.mdaml").stdout
+    words = r"before learning, .*% after it \(difference \+.* points, 95 % interval .* rows\)"
+    assert re.search(rf"{words}\. This is (no )?more than chance\.", printed), printed
+    if method == "mdaml":
+        model = load("m.mdaml")
+        assert describe_gain(model).removeprefix("Held-out ") in printed
+        printed = run(*command, "--no-estimate", "--out", "m.mdaml").stdout
+        assert "estimate: mdaml needs held_out to choose its values" in printed
+
+
+def test_fits_to_comparisons_say_whether_the_gain_is_more_than_chance():
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(size=(60, 3)) * [1, 5, 5]).to_csv("x.csv", index=False)
+    X = pd.read_csv("x.csv").to_numpy()
+    T = np.array([rng.choice(60, 3, replace=False) for _ in range(400)])
+    far = abs(X[T[:, 0], 0] - X[T[:, 1], 0]) > abs(X[T[:, 0], 0] - X[T[:, 2], 0])
+    T[far, 1:] = T[far, :0:-1]
+    pd.DataFrame(T, columns=list("abc")).to_csv("t.csv", index=False)
+    printed = run("fit", "x.csv", "--triplets", "t.csv", "--out", "m.mdaml").stdout
+    assert f"held_out: {describe_gain(load('m.mdaml')).removeprefix('Held-out ')}" in printed
+    assert "This is more than chance." in printed
 
 
 def test_audit_of_labels_finds_a_wrong_one(frame):
@@ -575,6 +605,21 @@ def test_proposed_options_work_when_they_are_pasted():
     assert set(load("m.mdaml").preparation_["columns"]) == {
         *("bill length, mm", 'it\'s "odd"', "x", "y")
     }
+
+
+def test_a_column_that_names_the_rows_is_proposed_as_the_id(frame):
+    named = frame.assign(**{"Sample no.": [f"S-{n:03}" for n in range(len(frame))]})
+    named["remark"] = "seen again"
+    named.loc[[5, 6], "Sample no."] = "S-001"
+    named.to_csv("named.csv", index=False)
+    arguments = ("fit", "named.csv", *FIT[2:], "--out", "m.mdaml")
+    report = run(*arguments, code=2).stderr
+    options = report.splitlines()[-1].partition("With these options it can be read: ")[2]
+    assert options.startswith("--id 'Sample no.' --categorical island,sex --drop day,remark")
+    assert options.endswith("--duplicates drop")
+    printed = run(*arguments, *shlex.split(options)).stdout
+    assert "ids in column 'Sample no.'" in printed
+    assert "2 rows of repeated ids left out" in printed
 
 
 def test_options_that_do_not_suffice_say_so(frame):

@@ -318,15 +318,16 @@ def test_exports_prepare_the_table_themselves(prepared):
     assert layers[0].read(new).dtype == torch.float64
 
 
+@pytest.mark.filterwarnings("ignore:Found unknown categories")
 @pytest.mark.needs("onnx", "torch")
 def test_exports_take_spellings_of_categories_as_the_library_does():
     import onnxruntime
 
-    fills = {"size": 2.0, "place": "Graz"}
-    plain = {"columns": ("size", "place"), "missing": "fill", "fills": fills}
+    columns, fills = ("size", "place"), {"size": 2.0, "place": "Graz"}
     places = ("Graz", "Linz", "Linz ", "New  York", "N/A", "St. (P|o)")
     model = Euclidean().fit(np.eye(1 + len(places)))
-    model.preparation_ = Preparation(**plain, categories={"place": places}).to_dict()
+    known = Preparation(columns, missing="fill", fills=fills, categories={"place": places})
+    model.preparation_ = known.to_dict()
     cells = ["Linz", " Linz", "Linz ", "Linz  ", "New  York\t", "New York", "\u3000Graz\xa0"]
     cells += ["", "  ", "N/A", " N/A", "NA ", "null", "St. (P|o)\n", "St. (P", "linz", "Gra\u200bz"]
     table = pd.DataFrame({"size": np.arange(float(len(cells))), "place": cells})
@@ -341,7 +342,7 @@ def test_exports_take_spellings_of_categories_as_the_library_does():
 
     np.testing.assert_allclose(run(model), expected)
     # Where the library refuses a gap, the others return no number.
-    model.preparation_ = Preparation(("size", "place"), categories={"place": places}).to_dict()
+    model.preparation_ = Preparation(columns, categories={"place": places}).to_dict()
     gaps = [n for n, cell in enumerate(cells) if cell.strip() in MISSING and cell != "N/A"]
     layers = model.to_torch()
     for mapped in (run(model), layers(layers[0].read(table)).numpy()):
@@ -380,6 +381,19 @@ def test_steps_that_cannot_be_folded_are_named_with_the_reason(steps, words):
     pipeline = make_pipeline(*steps, Euclidean()).fit(X)
     with pytest.raises(TypeError, match=words):
         fold_pipeline(pipeline)
+
+
+def test_unknown_categories_are_named_in_a_warning():
+    table = make_table()
+    steps = make_column_transformer((OTHERS, ["island"]), ("passthrough", ["rings"]))
+    model = fold_pipeline(make_pipeline(steps, Euclidean()).fit(table))
+    changed = table.assign(island=["dream ", "Mars", *table["island"][2:78], "Mars", "Mars"])
+    words = r"in column 'island': 'Mars' \(3\), 'dream' \(1, perhaps 'Dream'\)\. They count as none"
+    with pytest.warns(UserWarning, match=words):
+        model.transform(changed)
+    with pytest.warns(UserWarning, match="Found unknown categories") as caught:
+        model.embed(pd.concat([changed] * 500))
+    assert len(caught) == 1
 
 
 def test_unknown_categories_are_refused_where_the_encoder_refuses_them():

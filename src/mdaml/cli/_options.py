@@ -50,7 +50,8 @@ _HELP = {
     "--scale/--no-scale": "Learn on features divided by their standard deviations, unless all rows "
     "have unit length, as embeddings have. The saved model takes the features as they are.",
     "--estimate/--no-estimate": "With --labels, also fit with some rows held out, to report how "
-    "many of them get the right label.",
+    "many of them get the right label. mdaml and mdamlcv do so in any case, to choose their "
+    "parameters.",
     "--seed": "Random seed; the same seed gives the same result.",
     "--grid": "Values to try for a parameter; repeat the option for more parameters. All "
     "combinations are tried. By default a grid that suits the method.",

@@ -91,6 +91,9 @@ def fit(
                 _describe_agreement(screen, estimator, scaler, table, compared)
             elif supervision and estimate and not is_measured:
                 _describe_accuracy(screen, make_estimator(method, params, seed), table, scaler)
+            elif is_measured and not estimate:
+                why = f"{method} needs held_out to choose its values, with --no-estimate too"
+                screen.add_fact("estimate", why, why)
             if keep_rows:
                 keep_voters(estimator, table)
             save_model(estimator, part, table, compared, suffix=out.suffix, compact=compact)
@@ -173,14 +176,10 @@ def _describe_values(screen: Screen, model: "BaseEstimator") -> None:
 
 def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
-    gain = model.gain_
-    comparisons = "held-out comparisons hold"
-    votes = "the three nearest neighbours of held-out rows have the right label"
-    what = comparisons if gain["score"] == "comparisons" else votes
-    text = f"{gain['after']:.1%} of {what}, {gain['before']:.1%} before learning"
-    if model.start_kept_:
-        text += "; no more than chance, so nothing was learned"
-    screen.add_fact("held_out", text, gain | {"start_kept": model.start_kept_})
+    from mdaml.estimators.summary import describe_gain
+
+    text = describe_gain(model).removeprefix("Held-out ")
+    screen.add_fact("held_out", text, model.gain_ | {"start_kept": model.start_kept_})
 
 
 def _describe_agreement(
@@ -209,7 +208,7 @@ def _describe_agreement(
 def _describe_accuracy(
     screen: Screen, estimator: "BaseEstimator", table: Table, scaler: "StandardScaler | None"
 ) -> None:
-    """Add the 3-NN accuracy on rows that other fits have not seen, learned and before learning.
+    """Add the 3-NN accuracy on rows that other fits have not seen, before and after learning.
 
     Five folds for small tables, one for large ones, which need no more.
     """
@@ -218,7 +217,8 @@ def _describe_accuracy(
     from sklearn.preprocessing import StandardScaler
 
     from mdaml.estimators import Euclidean
-    from mdaml.model_selection import knn_accuracy
+    from mdaml.holdout.rule import measure_gain
+    from mdaml.model_selection._scoring import BY_LABELS
 
     y = table.encode_labels()
     labelled = np.flatnonzero(y != -1)
@@ -227,7 +227,7 @@ def _describe_accuracy(
         return  # a class of one row cannot be held out
     n_folds = 5 if len(y) <= _SMALL else 1
     splitter = StratifiedShuffleSplit(n_folds, test_size=0.2, random_state=0)
-    scores = []
+    judge, cases = BY_LABELS["knn_accuracy"][0], []
     with screen.show_progress("holding out", n_folds) as update, convert_errors():
         try:
             folds = list(splitter.split(X, y))
@@ -240,14 +240,18 @@ def _describe_accuracy(
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit to all rows has shown them
-                metrics = (clone(estimator).fit(A, y[kept]), Euclidean().fit(A))
-            scores.append([knn_accuracy(m, B, y[held], gallery=(A, y[kept])) for m in metrics])
+                metrics = (Euclidean().fit(A), clone(estimator).fit(A, y[kept]))
+            cases.append([judge(m, B, y[held], gallery=(A, y[kept])).scores for m in metrics])
             update(n)
-    learned, before = np.mean(scores, axis=0)
-    _warn_if_worse(screen, learned, before)
-    text = f"{learned:.1%} of held-out rows get the right label from 3 neighbours, "
-    text += f"{before:.1%} before learning"
-    screen.add_fact("accuracy", text, {"learned": learned, "before": before, "folds": n_folds})
+    before, after = np.hstack(cases).astype(float)
+    units = np.unique(np.concatenate([held for _, held in folds]), return_inverse=True)[1]
+    gain = measure_gain("3-NN", before, after, units)
+    _warn_if_worse(screen, gain.after, gain.before)
+    more = "more" if gain.is_beyond_chance else "no more"
+    told = gain.describe().replace("Held-out accuracy of 3-NN", "3-NN on held-out rows")
+    text = f"{told} This is {more} than chance."
+    facts = {"learned": gain.after, "before": gain.before, "folds": n_folds}
+    screen.add_fact("accuracy", text, gain.as_dict() | facts)
 
 
 def _warn_if_worse(screen: Screen, learned: float, before: float) -> None:

@@ -63,10 +63,12 @@ def neighbors(
         columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
         own: Sequence[int | None]
         with screen.show_progress("searching"):
-            table = read_data(data, columns)
+            with screen.collect_warnings():
+                table = read_data(data, columns)
             check_width(estimator, model, table)
             if queries is not None and queries.suffix.lower() != ".txt":
-                sought = read_data(queries, columns)
+                with screen.collect_warnings():
+                    sought = read_data(queries, columns)
                 check_width(estimator, model, sought)
                 names = [sought.get_name(row) for row in range(len(sought.X))]
                 vectors, own = sought.X, [None] * len(names)

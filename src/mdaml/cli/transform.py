@@ -57,11 +57,12 @@ def transform(
         mapped = _map_blocks(estimator, model, blocks, dtype, changes)
         progress = screen.show_progress(f"transforming {data}")
         inputs = (model, data, id_column)
-        with replace_output(out, SUFFIXES, inputs=inputs) as part, name_problems(), progress:
+        told = screen.collect_warnings()
+        with replace_output(out, SUFFIXES, inputs=inputs) as part, name_problems(), progress, told:
             n_rows = write_blocks(part, out.suffix.lower(), mapped, raw=raw)
         names = list(estimator.get_feature_names_out())
-        told = f"; {describe_changes(changes)}" if changes else ""
-        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}{told}")
+        also = f"; {describe_changes(changes)}" if changes else ""
+        screen.print(f"{n_rows} rows of {len(names)} numbers: {out}{also}")
         screen.document = {
             "command": "transform",
             "out": str(out),

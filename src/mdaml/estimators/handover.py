@@ -205,6 +205,9 @@ class Handover(ABC):
         check_is_fitted(self, "components_")
         from mdaml.io.export import embed_blocks
 
+        known = self._preparation()
+        if known is not None and known.categories:
+            X = self.prepare(X)  # at once, so that unknown categories are counted once
         return embed_blocks(lambda rows: self._map(self._check(rows)), X, self._n_features_out, out)
 
     def get_metric(self) -> "MahalanobisMetric":

@@ -66,14 +66,15 @@ class Gain:
         """Return the gain as a sentence."""
         names = {
             "comparisons": "comparisons that hold",
-            "votes": "right votes of the 3 nearest neighbours",
+            "votes": "neighbour votes that are right (of 3 for each row)",
             "3-NN": "accuracy of 3-NN",
         }
+        unit = "rows" if self.score in ("votes", "3-NN") else "units"
         change, low, high = (100 * x for x in (self.after - self.before, self.low, self.high))
         return (
             f"Held-out {names.get(self.score, self.score)}: {self.before:.1%} before learning, "
             f"{self.after:.1%} after it (difference {change:+.1f} points, 95 % interval {low:+.1f} "
-            f"to {high:+.1f}, {self.n_units} units)."
+            f"to {high:+.1f}, {self.n_units} {unit})."
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A table is first a matrix of one number for each cell: numbers as they are, cate
 place in the list of the known ones, -1 where they are not known, and NaN where a cell is empty.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeAlias
@@ -12,9 +13,10 @@ import numpy as np
 
 from mdaml._typing import Array, BoolArray, FloatArray, Matrix, Params
 from mdaml._validation import warn
-from mdaml.io.messages import Naming, describe_twins, join_names, shorten, suggest_name
+from mdaml.io.messages import Naming, describe_twins, find_meant, join_names, shorten, suggest_name
 
 Texts: TypeAlias = Array  # Python strings
+Unknown: TypeAlias = Counter[tuple[str, str]]  # cells by column and category
 
 # Cells of features and labels that hold nothing, as spreadsheets and statistics programs write it.
 MISSING = (
@@ -118,14 +120,19 @@ class Preparation:
         unfilled = [cells == "" for name, cells in texts.items() if name not in self.fills]
         return np.any([np.isnan(X[:, kept]).any(axis=1), *unfilled], axis=0)
 
-    def join(self, X: FloatArray, texts: Mapping[str, Texts]) -> FloatArray:
-        """Return one number for each cell, given columns of numbers and of texts."""
+    def join(self, X: FloatArray, texts: Mapping[str, Texts], unknown: Unknown) -> FloatArray:
+        """Return one number for each cell, given columns of numbers and of texts.
+
+        Categories that are not known are counted in `unknown`; see `warn_of_unknown`.
+        """
         if not self.categories:
             return X
         numbers = iter(X.T)
         return np.column_stack(
             [
-                self._to_places(name, texts[name]) if name in self.categories else next(numbers)
+                self._to_places(name, texts[name], unknown)
+                if name in self.categories
+                else next(numbers)
                 for name in self.columns
             ]
         )
@@ -138,15 +145,17 @@ class Preparation:
         if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" and not self.categories:
             self._check_shape(X)
             return X.astype(X.dtype if X.dtype == np.float32 else np.float64, copy=False)
-        cells = zip(self.columns, self._take_columns(X), strict=True)
-        return np.column_stack(
+        cells, unknown = zip(self.columns, self._take_columns(X), strict=True), Unknown()
+        numbers = np.column_stack(
             [
-                self._to_places(name, map(to_text, column.tolist()))
+                self._to_places(name, map(to_text, column.tolist()), unknown)
                 if name in self.categories
                 else _to_numbers(name, column)
                 for name, column in cells
             ]
         )
+        self.warn_of_unknown(unknown)
+        return numbers
 
     def apply(self, X: Matrix) -> FloatArray:
         """Return the features of a data frame, or of an array of these columns; see `read`."""
@@ -157,7 +166,7 @@ class Preparation:
             raise ValueError(
                 f"Row {row} (from 0) has an empty cell in column {self.columns[place]!r}; "
                 f"{gaps.sum()} such cells are not filled in. Fill them in, leave these rows out, "
-                "or fit the model again to a table with empty cells that are filled in."
+                "or fit again with something to fill in (mdaml fit --missing median)."
             )
         return self.encode(self.fill(cells)[0])[0]
 
@@ -197,7 +206,22 @@ class Preparation:
             features += [column == place for place in self.find_places(name)]
         return np.column_stack(features).astype(cells.dtype, copy=False), n_unknown
 
-    def _to_places(self, name: str, texts: Iterable[str]) -> FloatArray:
+    def warn_of_unknown(self, unknown: Unknown) -> None:
+        """Name the categories that are not known, unless these are refused."""
+        found: dict[str, list[str]] = {}
+        for (name, text), n in unknown.most_common():
+            meant = find_meant(text, self.categories[name]) if len(found.get(name, ())) < 5 else ""
+            asked = f", perhaps {meant!r}" if meant else ""
+            found.setdefault(name, []).append(f"{shorten(text, 60)!r} ({n}{asked})")
+        for name, texts in found.items() if self.unknown == "ignore" else ():
+            more = f" and {len(texts) - 5} more" if len(texts) > 5 else ""
+            known = shorten(", ".join(self.categories[name]))
+            warn(
+                f"Found unknown categories in column {name!r}: {', '.join(texts[:5])}{more}. They "
+                f"count as none of those of the fit ({known}). Correct those that are misspelt."
+            )
+
+    def _to_places(self, name: str, texts: Iterable[str], unknown: Unknown) -> FloatArray:
         """Return the place of each category among the known, -1 for others, NaN for none."""
         places: dict[str, float] = {text: n for n, text in enumerate(self.categories[name])}
 
@@ -206,6 +230,8 @@ class Preparation:
                 plain = text.strip()
                 empty = places.get("", np.nan)
                 places[text] = empty if plain in self.na else places.get(plain, _UNKNOWN)
+            if places[text] == _UNKNOWN:
+                unknown[name, text.strip()] += 1
             return places[text]
 
         return np.array([find(text) for text in texts], np.float64)

@@ -16,6 +16,7 @@ from mdaml.io.texts import COLUMN_SUFFIXES, read_texts
 _MAX_SHOWN = 12  # columns
 _MAX_ROWS = 1_000_000  # looked at after the first problem
 _FEW = 20  # values that a column of categories may have to be proposed as one
+_NEARLY = 0.9  # share of different values from which on a column of text names the rows
 _WORDS = {
     "text": "Text",
     "dates": "Dates",
@@ -40,7 +41,7 @@ class _WrongCells:
     def add(self, cell: str) -> None:
         """Count one more such cell."""
         self.n += 1
-        if len(self.values) <= _FEW:
+        if len(self.values) <= _FEW or self.kind == "text":
             self.values.add(cell)
 
 
@@ -268,23 +269,35 @@ def _propose(found: Sequence[_WrongCells], table: Table, n_rows: int, n_other: i
         # At least two, few, and no numbers among them, of which there may be many more.
         if 1 < len(each.values) <= _FEW and each.n + n_gaps.get(each.name, 0) == n_rows
     ]
+    named = None if table.id_column else _find_names(texts, n_rows)
     dropped = [each.name for each in found if each.kind == "dates"]
-    dropped += [each.name for each in texts if each.name not in categories]
+    dropped += [each.name for each in texts if each.name not in categories and each is not named]
     dropped += [name for name, n in n_gaps.items() if n == n_rows]
-    settings = [
+    settings = [] if named is None else [table.naming("id_column", named.name)]
+    settings += [
         table.naming(setting, join_names(dict.fromkeys(names)))
         for setting, names in (("categorical", categories), ("drop", dropped))
         if names
     ]
     if set(n_gaps) - set(dropped):
         settings.append(table.naming("missing", "median"))
-    if any(each.kind == "again" for each in found):
+    repeats = named is not None and len(named.values) < named.n
+    if repeats or any(each.kind == "again" for each in found):
         settings.append(table.naming("duplicates", "drop"))
     preparation = table.preparation
-    if not settings or (preparation is not None and set(preparation.columns) <= set(dropped)):
+    used = {*dropped} if named is None else {*dropped, named.name}
+    if not settings or (preparation is not None and set(preparation.columns) <= used):
         return ""
     is_whole = not n_other and not any(each.kind in ("wrong", "fraction") for each in found)
     when = (
         "With these options it" if is_whole else "Correct the others; with these options the rest"
     )
     return f" {when} can be read: {' '.join(settings)}"
+
+
+def _find_names(texts: Sequence[_WrongCells], n_rows: int) -> _WrongCells | None:
+    """Return the column of text that names the rows: the one with the most different values."""
+    most = max(texts, key=lambda each: len(each.values), default=None)
+    if most is None or most.n < n_rows or len(most.values) <= max(_FEW, _NEARLY * n_rows):
+        return None
+    return most

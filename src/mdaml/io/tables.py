@@ -14,7 +14,7 @@ from mdaml.io.columns import Table, Wanted, choose_columns
 from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix, is_date, is_number
 from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
-from mdaml.io.preparation import MISSING, Preparation
+from mdaml.io.preparation import MISSING, Preparation, Unknown
 from mdaml.io.problems import report_problems
 from mdaml.io.texts import (
     BLOCK_ROWS,
@@ -49,10 +49,11 @@ def read_table(path: Path, **columns: Any) -> Table:
             preparation = preparation.learn(X, texts, wanted.naming)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-    n_rows = 0
+    n_rows, unknown = 0, Unknown()
     for place, block in enumerate(blocks):
-        blocks[place] = _prepare(block, preparation, n_rows)
+        blocks[place] = _prepare(block, preparation, n_rows, unknown)
         n_rows += len(block.X)
+    preparation.warn_of_unknown(unknown)
     is_mapped = all(isinstance(block.X, np.memmap) for block in blocks)
     X = _map_npy(path) if is_mapped else _join([block.X for block in blocks])
     if not len(X):
@@ -85,14 +86,15 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
     ------
     block : Table
     """
-    wanted, n_rows, n_left = Wanted(**columns), 0, 0
+    wanted, n_rows, n_left, unknown = Wanted(**columns), 0, 0, Unknown()
     for block in _read_raw(path, wanted):
-        prepared = _prepare(block, _get_preparation(block), n_rows)
+        prepared = _prepare(block, _get_preparation(block), n_rows, unknown)
         n_rows += len(block.X)
         n_left += len(prepared.X)
         yield prepared
     if not n_left:
         raise ValueError(_NO_ROW.format(path))
+    _get_preparation(block).warn_of_unknown(unknown)
 
 
 def _join(parts: list[Array]) -> Array:
@@ -111,7 +113,7 @@ def _read_raw(path: Path, wanted: Wanted) -> Iterator[Table]:
         yield from _read_lines(path, wanted)
 
 
-def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
+def _prepare(block: Table, preparation: Preparation, n_before: int, unknown: Unknown) -> Table:
     """Return the block with features in place of columns."""
     if preparation.missing == "drop":
         if block.ids is None:  # comparisons name rows by their place in the file
@@ -120,7 +122,7 @@ def _prepare(block: Table, preparation: Preparation, n_before: int) -> Table:
         gaps = preparation.find_gaps(block.X, block.texts)
         block = block.select(~gaps, "rows left out")
     changes = dict(block.changes)
-    cells = preparation.join(block.X, block.texts)
+    cells = preparation.join(block.X, block.texts, unknown)
     cells, changes["cells filled in"] = preparation.fill(cells)
     X, changes["cells of unknown categories"] = preparation.encode(cells)
     changes = {what: n for what, n in changes.items() if n}
