@@ -19,13 +19,13 @@ import pytest
 from mdaml import MDaML, Partners
 from mdaml.constraints import sample_triplets
 from mdaml.constraints.comparisons import Comparisons
-from mdaml.kernels import comparisons, modes, pairs, prefetch, threads, triplets
+from mdaml.kernels import comparisons, grouping, modes, pairs, prefetch, threads, triplets
 from mdaml.kernels.comparisons import (
     comparison_losses,
     comparison_losses_along,
     comparison_slopes,
 )
-from mdaml.kernels.compiling import Loop, exact_loop
+from mdaml.kernels.compiling import IntegerLoop, Loop, exact_loop
 from mdaml.kernels.grouping import greedy_colors, group_lists
 from mdaml.kernels.modes import center_sq_dists, sequential_weights
 from mdaml.kernels.neighbors import closest, nearest
@@ -722,3 +722,31 @@ def test_no_bit_depends_on_whether_the_code_was_compiled_or_read_from_its_cache(
     assert (compiled, from_cache) == ("False", "True")
     assert len(found) == 3
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_python_and_compiler_group_alike(kind):
+    rng = np.random.default_rng(0)
+    triplets = rng.integers(30, size=(400, 3)).astype(kind)
+    near, far = rng.integers(40, size=(2, 300))
+
+    def group():
+        grouped = grouping.group_triplets(triplets, 30)
+        graph = grouping.near_graph(*grouped[:3], 30)
+        merged = grouping.merge_comparisons(near, far, np.ones(300), 40)
+        return *grouped, *graph, grouping.greedy_colors(*graph[:2]), *merged
+
+    loops = [loop for loop in vars(grouping).values() if isinstance(loop, IntegerLoop)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IntegerLoop, "patience", 10**9)
+        for loop in loops:
+            patch.setitem(vars(loop), "_is_kept", False)
+            patch.delitem(vars(loop), "compiled", raising=False)
+        plain = group()
+        assert not any("compiled" in vars(loop) for loop in loops)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IntegerLoop, "patience", 0)
+        compiled = group()
+    for a, b in zip(plain, compiled, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)

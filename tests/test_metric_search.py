@@ -21,6 +21,7 @@ from mdaml.model_selection import (
     MetricSearchCV,
     PointKFold,
     Split,
+    _ground,
     _trials,
     hit_rate_at_k,
     knn_accuracy,
@@ -123,13 +124,13 @@ def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
 def test_second_stage_fits_the_finalists_anew(answers, monkeypatch):
     X, said = answers
     made = []
-    original = _trials.Ground.fit
+    original = _ground.Ground.fit
 
-    def watch(ground, model):
+    def watch(ground, model, **how):
         made.append((model, ground.sides[0][0]))
-        return original(ground, model)
+        return original(ground, model, **how)
 
-    monkeypatch.setattr(_trials.Ground, "fit", watch)
+    monkeypatch.setattr(_ground.Ground, "fit", watch)
     cv = PointKFold(2, random_state=0)
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
@@ -169,7 +170,7 @@ def test_of_many_labelled_samples_only_the_best_candidates_search_neighbors_agai
     search = partial(MetricSearchCV, MDaML(), grid, cv=2, random_state=0)
     whole = search().fit(X, y)
     assert whole.cv_results_["finished"].all()  # few samples: all are fitted to the end
-    monkeypatch.setattr(_trials, "_MANY_SAMPLES", len(X) - 1)
+    monkeypatch.setattr(_ground, "_MANY_SAMPLES", len(X) - 1)
     staged = search().fit(X, y)
     finished = staged.cv_results_["finished"]
     assert finished.sum() == 3
@@ -178,6 +179,33 @@ def test_of_many_labelled_samples_only_the_best_candidates_search_neighbors_agai
     np.testing.assert_array_equal(
         search(warm_start=False).fit(X, y).cv_results_["mean_test_score"], scores[1]
     )
+
+
+def test_first_rounds_share_one_choice_and_finalists_make_their_own(answers, monkeypatch):
+    X, said = answers
+    chosen = []
+    choose = _ground.Posed.choose
+    monkeypatch.setattr(_ground.Posed, "choose", lambda *a: chosen.append(a) or choose(*a))
+    grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
+    cv = PointKFold(2, random_state=0)
+    MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
+    assert len(chosen) == 2 * (1 + 3)
+
+
+def test_after_first_rounds_some_of_many_held_out_samples_are_scored(balance, monkeypatch):
+    X, y = balance
+    grid = {"triplet_weight": [3.0, 30.0, 300.0, 3000.0]}
+    monkeypatch.setattr(_ground, "_MANY_SAMPLES", len(X) - 1)
+    search = partial(MetricSearchCV, MDaML(), grid, cv=2, random_state=0)
+    whole = search().fit(X, y)
+    monkeypatch.setattr(_ground, "_MOST_VOTED_ON", 50)
+    some = search().fit(X, y)
+    scores = [s.cv_results_["split0_test_score"] for s in (some, whole)]
+    left_out = ~some.cv_results_["finished"]
+    assert left_out.any()
+    np.testing.assert_allclose(50 * scores[0][left_out] % 1, 0, atol=1e-9)
+    both = some.cv_results_["finished"] & whole.cv_results_["finished"]
+    np.testing.assert_array_equal(scores[0][both], scores[1][both])
 
 
 def test_candidates_of_mdaml_score_as_each_would_alone(balance):

@@ -8,7 +8,7 @@ from suite.models import make_mdaml
 
 from mdaml.estimators import mdaml_cv, mdaml_folds
 from mdaml.kernels.threads import side_by_side
-from mdaml.model_selection import MetricSearchCV, _trials
+from mdaml.model_selection import MetricSearchCV, _ground
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -55,7 +55,7 @@ def test_a_grid_search_is_the_same_side_by_side(data, device, request, monkeypat
     model = make_mdaml("labels", device=device, max_inner_iter=2, n_refresh=0 if device else 1)
     search = MetricSearchCV(model, grid, cv=2, refit=False, random_state=0)
     alone = search.fit(*data).cv_results_["mean_test_score"]
-    monkeypatch.setattr(_trials, "n_fits_at_once", lambda *_: 3)
+    monkeypatch.setattr(_ground, "n_fits_at_once", lambda *_: 3)
     np.testing.assert_array_equal(search.fit(*data).cv_results_["mean_test_score"], alone)
 
 

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
+from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, TypeAlias
+from types import FunctionType
+from typing import Any, ClassVar, TypeAlias
 
 from mdaml._progress import interrupt, resume
 
@@ -41,6 +43,52 @@ class Loop:
             if isinstance(names.get(name), Loop):
                 names[name] = names[name].compiled
         return self.make(numba)(self.function)
+
+    @cached_property
+    def plain(self) -> Callable[..., _Untyped]:
+        """The function for Python itself, and so are the loops that it calls."""
+        names: dict[str, _Untyped] = self.function.__globals__
+        called = {name: names.get(name) for name in self.function.__code__.co_names}
+        loops = {name: loop.plain for name, loop in called.items() if isinstance(loop, Loop)}
+        return FunctionType(self.function.__code__, {**names, **loops}, self.function.__name__)
+
+
+class IntegerLoop(Loop):
+    """A loop over integers alone: Python gives the same result, and is not to be compiled first.
+
+    So a first fit to little data does not wait for the compiler. A loop whose compiled code is in a
+    file is never left to Python.
+    """
+
+    # Elementary operations left to Python, in all: about 0.2 s. The compiler takes about a second
+    # for the loops of a fit.
+    patience: ClassVar[int] = 2_000_000
+
+    def suited_to(self, cost: int) -> Callable[..., _Untyped]:
+        """Return the function for so many elementary operations, compiled or not."""
+        cls = IntegerLoop
+        if "compiled" in vars(self) or cost > cls.patience or self._is_kept:
+            return self.compiled
+        cls.patience -= cost
+        return self.plain
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether there is a file with compiled code."""
+        from numba.core.caching import FunctionCache
+
+        code = self.function.__code__
+        with suppress(OSError, RuntimeError):  # there is no folder that can be written
+            folder = Path(FunctionCache(self.function).cache_path)
+            return any(folder.glob(f"*{code.co_qualname}-{code.co_firstlineno}.*.nbi"))
+        return False
+
+
+def suited_to(loop: Callable[..., _Untyped], cost: int) -> Callable[..., _Untyped]:
+    """Return what to call for so many elementary operations, and by any thread."""
+    if isinstance(loop, IntegerLoop):
+        return loop.suited_to(cost)
+    return loop.compiled if isinstance(loop, Loop) else loop
 
 
 def _njit(fastmath: frozenset[str], **options: object) -> Callable[[_Untyped], _Untyped]:
@@ -141,6 +189,7 @@ _FAST = frozenset({"reassoc", "contract", "nsz", "nnan"})
 fast_loop: _Untyped = partial(Loop, make=_njit(_FAST))
 # A step of one other loop, compiled as a part of it: by itself it would be optimised twice.
 inner_step: _Untyped = partial(Loop, make=_njit(_FAST, inline="always"))
+integer_loop: _Untyped = partial(IntegerLoop, make=_njit(_FAST))
 # Sums stay in the order written: where a term is added to many entries, vector units need no other.
 # Reordered ones came out differently from compiled code and from the same code out of its cache.
 ordered_loop: _Untyped = partial(Loop, make=_njit(frozenset({"contract", "nsz", "nnan"})))

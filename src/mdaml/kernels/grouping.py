@@ -7,7 +7,7 @@ slices and sorts would take more time to compile than all loops of a fit togethe
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop, inner_step
+from mdaml.kernels.compiling import fast_loop, inner_step, integer_loop, suited_to
 from mdaml.kernels.threads import share
 
 
@@ -24,11 +24,12 @@ def near_graph(
 def greedy_colors(indptr: IntArray, samples: IntArray) -> IntArray:
     """First-fit colour of every sample, in index order: samples that share a pair differ."""
     color = np.full(len(indptr) - 1, -1, np.int32)
-    _color(indptr, samples, color, np.full(len(indptr), -1, np.int64))
+    taken = np.full(len(indptr), -1, np.int64)
+    suited_to(_color, 5 * (len(indptr) + len(samples)))(indptr, samples, color, taken)
     return color
 
 
-@fast_loop
+@integer_loop
 def _color(indptr, samples, color, taken):
     """Colour the samples; ``taken[c] == i``: a neighbour of i has colour c."""
     for i in range(len(indptr) - 1):
@@ -56,7 +57,7 @@ def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
     n_far = np.empty(len(n_pairs), np.int64)
     far = np.empty(len(order), np.int32)
     args = (triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far)
-    share(_group_triplets, len(n_pairs), 20 * len(order), *args)
+    share(_group_triplets, len(n_pairs), 20 * len(order) + n_samples, *args)
     del args, order, partners
     # Close the gaps between the lists of the groups.
     gaps = np.diff(bounds) - n_far
@@ -79,7 +80,7 @@ def _pair_counts(triplets, n_samples):
     partners = np.empty(2 * len(order), np.int32)
     n_pairs = np.zeros(len(bounds) - 1, np.int64)
     args = (triplets, order, bounds, partners, n_samples, n_pairs)
-    share(_distinct_partners, len(n_pairs), 20 * len(order), *args)
+    share(_distinct_partners, len(n_pairs), 20 * len(order) + n_samples, *args)
     return triplets, order, bounds, partners, n_pairs
 
 
@@ -88,11 +89,11 @@ def counting_sort(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
     keys = np.ascontiguousarray(keys, index_type(n_keys))  # one type of array: compiled once
     kind = index_type(len(keys))
     order, place = np.empty(len(keys), kind), np.zeros(n_keys + 2, kind)
-    _sort_by_count(keys, order, place)
+    suited_to(_sort_by_count, 5 * (len(keys) + n_keys))(keys, order, place)
     return order, place[:-1]
 
 
-@fast_loop
+@integer_loop
 def _sort_by_count(keys, order, place):
     """Write a stable order; ``place[k + 1]`` moves from where key k begins to where it ends."""
     for t in range(len(keys)):
@@ -119,7 +120,7 @@ def group_pairs(pairs: IntArray, n_samples: int) -> tuple[IntArray, IntArray]:
     low, high = pairs.min(axis=1).astype(kind), pairs.max(axis=1).astype(kind)
     order = _lexicographic(low, high, n_samples, n_samples)
     places = np.empty(len(pairs), index_type(len(pairs)))
-    n_distinct = _number(low, high, order, places)
+    n_distinct = suited_to(_number, 5 * len(low))(low, high, order, places)
     distinct = np.empty((n_distinct, 2), kind)
     distinct[places, 0], distinct[places, 1] = low, high
     return distinct, places
@@ -131,7 +132,7 @@ def merge_comparisons(
     """Distinct comparisons by near pair: bounds of each, far pairs, and sums of their weights."""
     order = _lexicographic(near, far, n_pairs, n_pairs)
     places = np.empty(len(near), index_type(len(near)))
-    n_distinct = _number(near, far, order, places)
+    n_distinct = suited_to(_number, 5 * len(near))(near, far, order, places)
     sums = np.bincount(places, weights, n_distinct).astype(np.float64)
     firsts, seconds = np.empty(n_distinct, near.dtype), np.empty(n_distinct, near.dtype)
     firsts[places], seconds[places] = near, far
@@ -153,7 +154,7 @@ def _order(keys, n_keys):
     return counting_sort(keys, n_keys)[0]
 
 
-@fast_loop
+@integer_loop
 def _number(major, minor, order, places):
     """Give numbers to the distinct keys in their order; return how many there are."""
     number = -1
@@ -165,7 +166,7 @@ def _number(major, minor, order, places):
     return number + 1
 
 
-@fast_loop
+@integer_loop
 def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples, counts):
     """Sort the distinct partners of each anchor into its own part of ``partners``."""
     seen_by = np.empty(n_samples, np.int64)
@@ -186,7 +187,7 @@ def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples,
         _sort(partners, 2 * start, free)
 
 
-@fast_loop
+@integer_loop
 def _sort(values, start, stop):
     """Sort integers in place: Shell's sort, few of them or nearly sorted are the rule."""
     gap = 1
@@ -202,7 +203,7 @@ def _sort(values, start, stop):
         gap //= 3
 
 
-@fast_loop
+@integer_loop
 def _group_triplets(
     begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far
 ):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop, ordered_loop
+from mdaml.kernels.compiling import fast_loop, ordered_loop, suited_to
 from mdaml.kernels.prefetch import pairs_ahead, prefetch_row
 from mdaml.kernels.products import blocks, rows_per_block, weighted_gram
 from mdaml.kernels.threads import share
@@ -73,17 +73,13 @@ def pair_sq_dists(
     pairs = np.ascontiguousarray(pairs, np.int32)  # as in Comparisons: compiled once
     out = np.empty(len(pairs), dtype)
     scales = np.ones(Y.shape[1], Y.dtype) if scales is None else scales
-    args = (Y, pairs_ahead(Y), scales, pairs, out)
-    share(_four_pair_sq_dists, -(-len(pairs) // 4), len(pairs) * Y.shape[1], *args)
+    args, loop = (Y, pairs_ahead(Y), scales, pairs), suited_to(pair_sq_dists_loop, out.size)
+
+    def measure(begin, end):  # fours, so that the same pairs always go together
+        loop(4 * begin, min(4 * end, len(pairs)), *args, out[4 * begin :])
+
+    share(measure, -(-len(pairs) // 4), len(pairs) * Y.shape[1])
     return out
-
-
-@fast_loop
-def _four_pair_sq_dists(begin, end, Y, ahead, scales, pairs, out):
-    """Distances of the pairs from ``4 begin`` on, so that the same four always go together."""
-    pair_sq_dists_loop(
-        4 * begin, min(4 * end, len(pairs)), Y, ahead, scales, pairs, out[4 * begin :]
-    )
 
 
 @fast_loop

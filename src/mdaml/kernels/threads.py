@@ -13,6 +13,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TypeVar
 
+from mdaml.kernels.compiling import suited_to
+
 # Elementary operations, about half a millisecond, below which a thread is not worth waking: the
 # scheduler often takes tens of milliseconds to move a woken thread to a free core.
 GRAIN = 1_000_000
@@ -45,7 +47,7 @@ def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> 
 
     ``cost`` estimates the elementary operations of the whole; small work stays in this thread.
     """
-    loop = getattr(loop, "compiled", loop)  # not by every thread for itself
+    loop = suited_to(loop, cost)  # not by every thread for itself
     n_shares = min(n_items, cost // GRAIN)
     if n_shares > 1:
         n_shares = min(n_shares, n_threads(), _allowed.get())

@@ -21,10 +21,11 @@ from mdaml.estimators.scores import Scores
 from mdaml.holdout.rule import warn_of_kept_start
 from mdaml.holdout.split import Split
 from mdaml.model_selection._gallery import metric_of
+from mdaml.model_selection._ground import Task, fit
 from mdaml.model_selection._scoring import Scorer, check_scoring
 from mdaml.model_selection._split import ConstraintKFold, PointKFold
 from mdaml.model_selection._start import compare_with_start, number_rows, score_start, start_of
-from mdaml.model_selection._trials import Task, check_data, fit, seeded, summary, try_all
+from mdaml.model_selection._trials import check_data, seeded, summary, try_all
 
 _N_SPLITS = 5
 
@@ -57,8 +58,8 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     refit : bool, default=True
         Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
-        For :class:`~mdaml.MDaML`: all candidates run two rounds, and only the best fifth (at least
-        three) are fitted to the end. If False, all are; so are other estimators, and MDaML with at
+        For :class:`~mdaml.MDaML`: all candidates run two rounds, with the anchor or shrinkage that
+        the first one chooses, and only the best fifth (at least three) are fitted to the end. If False, all are; so are other estimators, and MDaML with at
         most 20 000 labelled samples and neighbours as partners, which runs few rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.

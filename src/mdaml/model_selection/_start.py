@@ -15,7 +15,7 @@ from mdaml.holdout.rule import LEVEL, LEVEL_OF_LABELS, Gain, find_leaders, measu
 from mdaml.holdout.split import Split
 from mdaml.holdout.units import same_rows
 from mdaml.model_selection._gallery import metric_of
-from mdaml.model_selection._trials import Attempt, Task, fit
+from mdaml.model_selection._ground import Attempt, Task, fit
 
 _FEWEST_UNITS = 8  # points; of fewer every case counts by itself
 
@@ -58,7 +58,7 @@ def compare_with_start(
     Units are the points that comparisons are about, or the samples. A function that scores as a
     whole knows of none: then the best must lead by an interval of 95 % over the splits, and the
     gain is None. Candidates that were given up early are counted too: the others were chosen from
-    them by the same cases.
+    them by the same cases. Where one was not scored it counts as level with the start.
     """
     cases = [attempt.cases for attempt in start if attempt.cases is not None]
     if not cases:
@@ -72,7 +72,7 @@ def compare_with_start(
     weights = None
     if cases[0].weights is not None:
         weights = np.concatenate([own.weights for own in cases if own.weights is not None])
-    before, *others = (_join_cases(row) for row in (start, *trials))
+    before, *others = (_join_cases(row, start) for row in (start, *trials))
     level = LEVEL_OF_LABELS if task.has_labels else LEVEL
     leads = finished & find_leaders(before, np.array(others), units, weights, level)
     name = {"knn_accuracy": "3-NN"}.get(str(task.scoring), str(task.scoring))
@@ -84,9 +84,18 @@ def compare_with_start(
     return not leads.any(), replace(gain, is_beyond_chance=bool(leads[best]))
 
 
-def _join_cases(attempts: Sequence[Attempt]) -> FloatArray:
-    scores = [attempt.cases.scores for attempt in attempts if attempt.cases is not None]
-    return np.concatenate(scores).astype(np.float64)
+def _join_cases(attempts: Sequence[Attempt], start: Sequence[Attempt]) -> FloatArray:
+    """Return the scores of all cases, over the splits."""
+    joined = []
+    for attempt, before in zip(attempts, start, strict=True):
+        assert attempt.cases is not None
+        assert before.cases is not None
+        scores = attempt.cases.scores.astype(np.float64)
+        if len(scores) < len(before.cases.scores):  # after first rounds, of some samples
+            some, scores = scores, before.cases.scores.astype(np.float64)
+            scores[np.searchsorted(before.cases.points, attempt.cases.points)] = some
+        joined.append(scores)
+    return np.concatenate(joined)
 
 
 def number_rows(X: Matrix) -> IntArray:

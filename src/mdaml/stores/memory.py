@@ -121,6 +121,8 @@ class MemoryStore(ArrayStore):
 
     def importances(self, weights: SampleWeights, floor: float = 0.0) -> FloatArray:
         given = self.comparisons
+        if weights.powers.shape[1] == 1:  # all ones
+            return raised((given.first < given.last).astype(self.pair_dtype), floor)
         products = pair_products(
             weights.powers, given.pairs, given.first, given.last, self.pair_dtype
         )

@@ -1,0 +1,229 @@
+"""A search and its splits: what is fitted there, and how it is scored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array
+
+from mdaml._typing import Array, FloatArray, IntArray, Matrix
+from mdaml._validation import check_random_state, has_unit_rows
+from mdaml.constraints import Constraints
+from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
+from mdaml.constraints.labels import Classes, find_labelled
+from mdaml.estimators import MDaML
+from mdaml.estimators.posing import Posed, choose_row, place, pose
+from mdaml.estimators.presets import Partners, as_partners
+from mdaml.holdout.samples import Score, vote_score
+from mdaml.holdout.split import Split
+from mdaml.model_selection._gallery import Cases, metric_of
+from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
+from mdaml.neighbors.search import is_for_gpu
+from mdaml.solver.spec import Spec
+from mdaml.stores.choice import n_fits_at_once
+from mdaml.stores.shared import SharedClasses, SharedStores
+
+_MANY_SAMPLES = 20_000
+_MOST_VOTED_ON = 3_000  # samples of a split, after first rounds
+
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one fit."""
+
+    score: float
+    seconds: float
+    cases: Cases | None = None  # of which the score is the mean, where that is known
+
+
+@dataclass(frozen=True)
+class Task:
+    """Samples, and labels or constraints: what is searched for, and how it is judged."""
+
+    estimator: BaseEstimator
+    X: Matrix
+    truth: Any  # (n_samples,) labels, or Constraints
+    scoring: str | Scorer
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether labels are learned from."""
+        return not isinstance(self.truth, Constraints)
+
+    def candidate(self, params: Params) -> BaseEstimator:
+        """Return a new estimator with some parameters."""
+        copies = {name: clone(value, safe=False) for name, value in params.items()}
+        return clone(self.estimator).set_params(**copies)
+
+    def can_pause(self, params: Params) -> bool:
+        """Return whether a candidate can be fitted for some rounds and go on later."""
+        metric = metric_of(self.candidate(params))
+        if not isinstance(metric, MDaML):
+            return False
+        # Few rounds in any case, which take long only where samples are many.
+        return not self.has_refresh(metric) or self.X.shape[0] > _MANY_SAMPLES
+
+    def has_refresh(self, metric: MDaML) -> bool:
+        """Return whether a metric is learned from neighbours, which are searched again.
+
+        Before that is where to pause. To go on from the metric that was learned would be another
+        problem: neighbours are searched under the start metric first.
+        """
+        return self.has_labels and partners_of(metric).kind == "neighbors"
+
+    def sides(self, split: Split) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Return samples and truth to learn from, and those that are held out."""
+        if self.has_labels:
+            train, test = self.truth[split.train_points], self.truth[split.test_points]
+        else:
+            train, test = split.learned, split.held_out
+        learned = (take_rows(self.X, split.train_points), train)
+        return learned, (take_rows(self.X, split.test_points), test)
+
+    def score(
+        self, model: BaseEstimator, learned: tuple[Any, Any], held_out: tuple[Any, Any]
+    ) -> Attempt:
+        """Return how well a model does on what is held out, in no time."""
+        if isinstance(self.scoring, str):
+            judge = (BY_LABELS if self.has_labels else BY_CONSTRAINTS)[self.scoring][0]
+            voters = {"gallery": learned} if self.scoring == "knn_accuracy" else {}
+            cases = judge(model, *held_out, **voters)
+            return Attempt(cases.mean, 0.0, cases)
+        value = float(self.scoring(model, *held_out))
+        if not np.isfinite(value):
+            raise ValueError(f"scoring must return a finite number, got {value}.")
+        return Attempt(value, 0.0)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """One split of a task, with what all candidates that are tried there have in common."""
+
+    task: Task
+    split: Split
+
+    @cached_property
+    def sides(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Samples and truth to learn from, and those that are held out."""
+        return self.task.sides(self.split)
+
+    @cached_property
+    def stores(self) -> SharedStores:
+        """The samples to learn from, where they were computed with."""
+        return {}
+
+    @property
+    def n_at_once(self) -> int:
+        """How many candidates to try at a time."""
+        model = self.task.estimator
+        if type(model) is not MDaML:
+            return 1
+        return n_fits_at_once(model.device, (len(self.split.train_points), self.task.X.shape[1]))
+
+    @cached_property
+    def choices(self) -> dict[Any, Spec]:
+        """What was chosen for the first rounds, by what there was to choose from."""
+        return {}
+
+    def fit(self, model: BaseEstimator, *, is_short: bool = False) -> BaseEstimator:
+        """Fit a candidate; those of MDaML share samples, neighbours and first modes."""
+        if type(model) is not MDaML:
+            return fit(model, *self.sides[0])
+        samples, given = self._checked
+        posed = pose(model, samples.shape, given, unit_rows=has_unit_rows(samples))
+        # The search measures by itself; only what a candidate chooses is held out once more.
+        chosen = bool(posed.spec.anchors or posed.spec.shrinkages)
+        posed = replace(posed, spec=replace(posed.spec, is_measured=chosen))
+        store = place(model, samples, posed.spec, posed.supervision, shared=self.stores)
+        with store.threads():  # after the fit, too: threads of BLAS are slow to wake
+            posed, gain = self._share_choice(posed, store) if is_short else posed.choose(store)
+            run = posed.problem.start(store, check_random_state(model.random_state))
+            model._keep(self.sides[0][0], posed, run.complete(), gain)
+        return model
+
+    def _share_choice(self, posed: Posed, store: Any) -> tuple[Posed, None]:
+        """Take the anchor or the shrinkage of the first candidate that had as many to choose from.
+
+        For first rounds, which only tell who is fitted to the end: a choice takes longer than they.
+        Whether that candidate would keep the start does not matter to the others.
+        """
+        key = posed.spec.anchors, posed.spec.shrinkages
+        if key not in self.choices:
+            self.choices[key] = posed.choose(store)[0].spec
+        first = self.choices[key]
+        spec = replace(posed.spec, anchors=(), shrinkages=())
+        if any(key):
+            spec = replace(spec, anchor=first.anchor, shrinkage=first.shrinkage)
+        return replace(posed, spec=spec), None
+
+    @cached_property
+    def _checked(self) -> tuple[FloatArray, Supervision]:
+        """The samples and the supervision as MDaML takes them."""
+        X, truth = self.sides[0]
+        given = {"y": truth} if self.task.has_labels else {"y": None, "constraints": truth}
+        samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
+        return samples, SharedClasses.of_classes(said) if isinstance(said, Classes) else said
+
+    def score(self, model: BaseEstimator, *, is_short: bool = False) -> Attempt:
+        """Return how well a model does on what is held out; after first rounds, on some of it."""
+        (X, _), (held_out, asked) = self.sides
+        votes = self.task.scoring == "knn_accuracy" and type(model) is MDaML
+        if votes and is_for_gpu(model.device, len(held_out), *X.shape):
+            right = np.asarray(self._votes(model.components_.T), bool)
+            cases = Cases(right, np.flatnonzero(find_labelled(asked)))
+            return Attempt(cases.mean, 0.0, cases)
+        some = self._some_rows if is_short and self.task.scoring == "knn_accuracy" else None
+        if some is None:
+            return self.task.score(model, *self.sides)
+        attempt = self.task.score(model, self.sides[0], (take_rows(held_out, some), asked[some]))
+        assert attempt.cases is not None
+        cases = attempt.cases
+        return replace(attempt, cases=cases._replace(points=some[cases.points]))
+
+    @cached_property
+    def _some_rows(self) -> IntArray | None:
+        """Held-out samples to tell by who is fitted to the end; None: all, as there are few."""
+        labelled = np.flatnonzero(find_labelled(self.sides[1][1]))
+        if len(labelled) <= _MOST_VOTED_ON:
+            return None
+        return np.sort(np.random.RandomState(0).permutation(labelled)[:_MOST_VOTED_ON])
+
+    @cached_property
+    def _votes(self) -> Score:
+        """What says of a factor of a metric, on a GPU, whether neighbours vote rightly."""
+        _, truth = self.sides[0]
+        held_out, asked = self.sides[1]
+        known, labelled = find_labelled(truth), find_labelled(asked)
+        codes = np.unique(np.concatenate([truth[known], asked[labelled]]), return_inverse=True)[1]
+        n_known, samples = int(known.sum()), self._checked[0][known]
+        queries = check_array(held_out, dtype=samples.dtype)[labelled]
+        return vote_score(samples, codes[:n_known], queries, codes[n_known:], "auto")
+
+    def forget(self) -> None:
+        """Free what can be made again."""
+        for name in ("sides", "stores", "choices", "_checked", "_votes", "_some_rows"):
+            self.__dict__.pop(name, None)
+
+
+def fit(estimator: BaseEstimator, X: Matrix, truth: Constraints | Array) -> BaseEstimator:
+    """Fit an estimator or a pipeline to labels or constraints."""
+    if not isinstance(truth, Constraints):
+        return estimator.fit(X, truth)
+    name = f"{estimator.steps[-1][0]}__constraints" if isinstance(estimator, Pipeline) else ""
+    return estimator.fit(X, **{name or "constraints": truth})
+
+
+def take_rows(X: Matrix, rows: Array) -> Matrix:
+    """Return some rows of an array, a data frame or a sparse matrix, of the same type."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def partners_of(metric: MDaML) -> Partners:
+    """Return how a metric draws partners from labels."""
+    return as_partners(metric, metric.partners, choose_row(metric, from_labels=True)[1].partners)
