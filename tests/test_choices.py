@@ -505,8 +505,8 @@ CHOICES = {
 EXCEPTIONS = {
     "mdaml.estimators.rank.best_rank": "the number of components of published baselines, as they "
     "were published",
-    "mdaml.people._counting.count_kinds": "a test of its own, on simulated answers of one kind; the "
-    "choice of kinds refuses what held-out answers speak against",
+    "mdaml.people._counting.count_kinds": "a test of its own, on simulated answers of one kind; "
+    "the choice of kinds refuses what held-out answers speak against",
     "mdaml.ask.fitting.choose_anchor": "how to learn from few open questions, which tell nothing "
     "of each other; what was learned is judged by held-out questions",
 }

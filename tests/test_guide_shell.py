@@ -84,7 +84,10 @@ def run_shell(words, folder):
     return result.stdout if result.exit_code == 0 else result.stderr
 
 
-@pytest.mark.parametrize("name", ["messy_table", pytest.param("odd_one_out", marks=pytest.mark.slow), "paper_method"])
+@pytest.mark.parametrize(
+    "name",
+    ["messy_table", pytest.param("odd_one_out", marks=pytest.mark.slow), "paper_method"],
+)
 def test_the_shell_prints_what_the_page_shows(name, monkeypatch, tmp_path):
     check(name, monkeypatch, tmp_path)
 

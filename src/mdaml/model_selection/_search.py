@@ -59,8 +59,9 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, with the anchor or shrinkage that
-        the first one chooses, and only the best fifth (at least three) are fitted to the end. If False, all are; so are other estimators, and MDaML with at
-        most 20 000 labelled samples and neighbours as partners, which runs few rounds.
+        the first one chooses, and only the best fifth (at least three) are fitted to the end. If
+        False, all are; so are other estimators, and MDaML with at most 20 000 labelled samples and
+        neighbours as partners, which runs few rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None

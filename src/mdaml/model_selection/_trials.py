@@ -16,6 +16,7 @@ from mdaml._memory import current_limit, limit_memory
 from mdaml._progress import mute, report
 from mdaml._typing import Array, ArrayLike, BoolArray, Matrix
 from mdaml._validation import ignore_warnings
+from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
 from mdaml.constraints.labels import check_labels, to_labels
 from mdaml.constraints.names import get_index
