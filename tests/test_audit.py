@@ -22,7 +22,7 @@ import mdaml
 from mdaml import KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import Constraints
 from mdaml.datasets import make_triplets
-from mdaml.inspection import CATEGORIES, audit, suggest_queries
+from mdaml.inspection import CATEGORIES, audit, audit_labels, suggest_queries
 from mdaml.inspection._redundancy import implied
 from mdaml.inspection.suspicion import FlipModel, relative_margins
 from mdaml.model_selection import MetricSearchCV
@@ -524,3 +524,12 @@ def test_a_search_over_pipelines_is_audited(answers):
     pd.testing.assert_frame_equal(
         audit(search, X, triplets=T), audit(search.best_estimator_, X, triplets=T)
     )
+
+
+@pytest.mark.parametrize("what", [{"triplets": [[0, 1, 2]]}, {}])
+def test_distances_that_overflow_are_refused(what):
+    """Before: suspicions that are no numbers, or a division by zero."""
+    X, y = 1e160 * np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 2
+    metric = Euclidean().fit(X)
+    with pytest.raises(ValueError, match="squared distances overflow"):
+        audit(metric, X, **what) if what else audit_labels(metric, X, y)

@@ -396,6 +396,11 @@ def test_the_unit_of_the_samples_does_not_change_the_choice(data, factor, offset
     assert found == pytest.approx(usual.score_triplets(X, triplets), abs=0.01)
 
 
+def test_samples_whose_distances_overflow_are_refused_before_any_work(data):
+    with pytest.raises(ValueError, match="Scale the features"):
+        LocalMDaML(n_places=4, n_maps=0).fit(1e160 * data[0], triplets=data[2])
+
+
 # With other parts of the package
 
 

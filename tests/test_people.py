@@ -482,6 +482,20 @@ def test_few_persons_are_no_reason_to_fail(n_persons):
     assert len(mdaml.audit(Euclidean().fit(X), X, triplets=np.concatenate(T), who=who)) == n_persons
 
 
+@pytest.mark.parametrize("factor", [1e-160, 1e160])
+def test_samples_whose_distances_overflow_or_vanish_are_refused(crowd, factor):
+    X, T, who, _ = crowd
+    model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0)
+    with pytest.raises(ValueError, match="Scale the features"):
+        model.fit(factor * X, triplets=T, who=who)
+    assert not hasattr(model, "coefficients_")
+    model.fit(X, triplets=T[:40], who=who[:40])
+    before = model.coefficients_
+    with pytest.raises(ValueError, match="Scale the features"):
+        model.add_persons(factor * X, triplets=T[:9], who=["new"] * 9)
+    assert model.coefficients_ is before
+
+
 @pytest.mark.filterwarnings("ignore:Nothing was learned|Only 0.0%:UserWarning")
 @pytest.mark.parametrize("parameters", [{}, {"n_kinds": 1, "pull": 1.0}])
 def test_equal_samples_tell_nothing_of_persons(parameters):

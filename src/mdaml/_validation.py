@@ -18,6 +18,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, Matrix
 
+_FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
 _HOME = f"{Path(__file__).parent}{os.sep}"
 
 
@@ -197,6 +198,15 @@ def check_magnitude(X: Matrix) -> float:
             f"powers overflow in {precision}. Scale the features, for instance by StandardScaler."
         )
     return largest
+
+
+def check_mapped(Y: FloatArray) -> None:
+    """Refuse mapped samples whose squared distances overflow."""
+    if not np.abs(Y).max(initial=0.0) < _FARTHEST:
+        raise ValueError(
+            f"X, mapped by the metric, has values beyond {_FARTHEST:.0e}: squared distances "
+            "overflow. Scale the features, for instance by StandardScaler, and fit again."
+        )
 
 
 @cache

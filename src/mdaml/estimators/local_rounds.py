@@ -9,7 +9,7 @@ import numpy as np
 
 from mdaml._memory import current_limit
 from mdaml._typing import FloatArray
-from mdaml._validation import check_integer, check_number, ignore_warnings
+from mdaml._validation import check_integer, check_magnitude, check_number, ignore_warnings
 from mdaml.basis import (
     N_LANDMARKS,
     Basis,
@@ -115,6 +115,7 @@ def learned_attributes(learned: Learned) -> tuple[FloatArray, dict[str, Any]]:
 def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
     """Learn a basis, and a metric on it; whether there are places, if not given, is chosen."""
     n_places, n_maps = _check_numbers(model, len(X))
+    check_magnitude(X - X.mean(axis=0))
     anchors = _anchors(model)
     anchor = USUAL_ANCHOR if is_auto(model.anchor) else anchors[0]
     if n_places is None and (isinstance(said, Classes) or model.goal == "neighbors"):

@@ -8,6 +8,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
+from mdaml._validation import check_mapped
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.local import LocalMDaML
 from mdaml.estimators.local_handover import basis_of
@@ -50,7 +51,9 @@ def require_pandas(caller: str) -> ModuleType:
 
 def mapped_samples(metric: BaseEstimator, X: ArrayLike) -> FloatArray:
     """Return samples under the learned map, in double precision."""
-    return metric.transform(X).astype(np.float64)
+    Y: FloatArray = metric.transform(X).astype(np.float64)
+    check_mapped(Y)
+    return Y
 
 
 def before_the_map(caller: str, metric: BaseEstimator, X: FloatArray) -> FloatArray:

@@ -8,11 +8,10 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._validation import check_mapped
 from mdaml.constraints.labels import find_labelled, to_labels
 from mdaml.kernels.products import one_blas_thread
 from mdaml.neighbors.search import nearest_in_blocks, nearest_others, nearest_rows_on
-
-_FARTHEST = 1e150  # of mapped coordinates: their squares are numbers
 
 # Samples and their labels.
 Labelled: TypeAlias = tuple[ArrayLike, ArrayLike]
@@ -41,11 +40,7 @@ def map_samples(metric: Metric, X: ArrayLike) -> FloatArray:
             f"{type(metric).__name__}."
         )
     Y: FloatArray = np.ascontiguousarray(metric.transform(X), np.float64)
-    if not np.abs(Y).max(initial=0.0) < _FARTHEST:
-        raise ValueError(
-            f"X, mapped by the metric, has values beyond {_FARTHEST:.0e}: squared distances "
-            "overflow. Scale the features, for instance by StandardScaler, and fit again."
-        )
+    check_mapped(Y)
     return Y
 
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._choosing import show_choices
 from mdaml._progress import show
 from mdaml._typing import ArrayLike, FloatArray, Params
-from mdaml._validation import check_integer, check_number, ignore_warnings
+from mdaml._validation import check_integer, check_magnitude, check_number, ignore_warnings
 from mdaml.constraints.arguments import check_supervision, constraints_of, persons_of
 from mdaml.constraints.names import get_index
 from mdaml.constraints.persons import Persons
@@ -202,6 +202,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         samples, said = check_supervision(self, _FORMS, X, y, **given)
         assert isinstance(said, Constraints)
         persons = _check_persons(said, who)
+        check_magnitude(samples - samples.mean(axis=0))
         if self.n_kinds != "auto" and self.n_kinds > len(persons):
             raise ValueError(
                 f"PersonalMetrics(n_kinds=...) must be at most the number of persons, which is "
@@ -212,9 +213,8 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
             with ignore_warnings(UserWarning):
                 shared = _learn(metric, X, said)
                 learn = partial(_learn, _with_choices_of(shared, metric), X)
-                points = same_rows(samples, 0.0)
                 asked = (self.n_kinds, self.pull)
-                chosen = choose_size(said, persons, points, learn, samples, asked)
+                chosen = choose_size(said, persons, same_rows(samples, 0.0), learn, samples, asked)
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
             found = fit_all(shared, samples, said, persons, chosen.size, **options)
         self._keep(found, chosen)
@@ -347,6 +347,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         if who is None:
             who = np.zeros(said.n_constraints, np.int64)
         persons = _check_persons(said, who)
+        check_magnitude(samples - samples.mean(axis=0))
         Y = self.metric_._map(samples).astype(np.float64, copy=False)
         features = self._coordinates.features(Y, said.comparisons())
         return Heard.of(features, said.weights, persons)
@@ -355,14 +356,13 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         """Set all that was learned."""
         space, kinds, own, draws = found
         self.metric_, self.persons_ = space.metric, space.heard.persons.names
-        self.start_kept_ = chosen.size == (0, None)
+        self.start_kept_, self.tried_ = chosen.size == (0, None), chosen.tried
         self.n_kinds_, self.pull_ = len(kinds.shares), chosen.size.pull
         self.axes_, self.unit_ = space.coordinates.axes, space.coordinates.unit
         self.kind_coefficients_, self.kind_shares_ = kinds.coefficients, kinds.shares
         self.kind_probabilities_, self.errors_ = kinds.of_person, kinds.errors
         self.coefficients_, self.kind_draws_ = own, draws
         self.gain_ = None if chosen.gain is None else chosen.gain.as_dict()
-        self.tried_ = chosen.tried
         self.history_, self.n_iter_ = np.array(kinds.history), len(kinds.history)
         for name in ("components_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
