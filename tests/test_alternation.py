@@ -214,6 +214,7 @@ def test_one_mode_gives_all_comparisons_the_same_importance(case):
     near = local.store.comparisons.last > local.store.comparisons.first
     np.testing.assert_allclose(state.importance[near], 1.0, rtol=1e-14)
     np.testing.assert_allclose(state.modes.weights.weights, 1.0, rtol=1e-14)
+    assert state.measured is None  # which would be as large as the pairs
 
 
 def test_mean_loss_is_weighted_by_importance(case):

@@ -172,7 +172,7 @@ def test_measures_and_sums_of_them_are_those_of_numpy(twins, dtype):
         importance = [store.importances(w, floor) for store, w in zip(stores, weights, strict=True)]
         assert importance[1].dtype == torch.float64
         assert_close(importance[1], importance[0], dtype)
-    for method, args in (("terms", (weights, measured)), ("lost", (measured,))):
+    for method, args in (("terms", (weights, measured)), ("weight", ())):
         sums = [
             getattr(store, method)(*(arg[n] for arg in args), importance[n])
             for n, store in enumerate(stores)

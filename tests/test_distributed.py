@@ -158,7 +158,7 @@ def test_sums_over_shards_are_those_of_one_memory(random_problem, seed, n_shards
     Y = tuple(in_both(stores, "project", np.eye(4)))
     assert stores[0].total == pytest.approx(stores[1].total)
     assert_same_sums(*in_both(stores, "terms", weights, measured, importance))
-    assert_same_sums(*in_both(stores, "lost", measured, importance))
+    assert_same_sums(*in_both(stores, "weight", importance))
     assert_same_sums(*in_both(stores, "covariance"))
     for method in ("moments", "center_sums", "weighted_means"):
         for sums, wanted in zip(*in_both(stores, method, weights), strict=True):

@@ -20,9 +20,10 @@ class State:
 
     F: FloatArray  # (d, r)
     modes: Modes
-    measured: Measured
+    measured: Measured | None  # None for a single mode, whose weights never change
     importance: Importance
     value: float
+    lost: float = np.nan  # weighted losses of the comparisons
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Alternation:
         modes = update_centers(self.store, state.modes)
         if np.array_equal(modes.centers, state.modes.centers):  # as always of a single mode
             return state
+        if state.measured is None:
+            return self._at_metric(state.F, modes, state.importance)
         measured = self.store.recenter(state.measured, state.F, modes.centers)
         return self._valued(replace(state, modes=modes, measured=measured))
 
@@ -143,8 +146,8 @@ class Alternation:
 
     def mean_loss(self, state: State) -> float:
         """Return the weighted mean loss of the comparisons; with a zero metric it is 1/2."""
-        lost, weight = self.store.lost(state.measured, state.importance)
-        return lost / weight if weight > 0.0 else 0.0
+        weight = self.store.weight(state.importance)
+        return state.lost / weight if weight > 0.0 else 0.0
 
     def _at_metric(self, F: FloatArray, modes: Modes, importance: Importance) -> State:
         measured = self.store.measure(F, modes.centers)
@@ -171,7 +174,10 @@ class Alternation:
         penalty = float(0.5 * self.spec.ridge * np.vdot(gram, gram))
         if self.anchor.strength:
             penalty += self.anchor.value(state.F.T @ self.anchor.times(state.F))
-        return replace(state, value=float(clustering + triplet + penalty))
+        # The weights of a single mode never change: what each pair loses is not needed again.
+        measured = state.measured if modes.n_modes > 1 else None
+        value = float(clustering + triplet + penalty)
+        return replace(state, measured=measured, value=value, lost=losses)
 
 
 def judge_round(before: float, after: float, tol: float, stop: bool) -> Status:

@@ -319,7 +319,7 @@ def resolve_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> Alt
     if not spec.mean_weight:
         return alternation
     state = alternation.start(F, modes)
-    _, weight = alternation.store.lost(state.measured, state.importance)
+    weight = alternation.store.weight(state.importance)
     mean = weight / alternation.store.total  # self-weight of a comparison
     spec = replace(spec, triplet_weight=spec.triplet_weight / mean, mean_weight=False)
     return replace(alternation, spec=spec)

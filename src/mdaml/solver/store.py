@@ -120,8 +120,8 @@ class Store(Protocol):
     ) -> tuple[float, float]:
         """Return the sums of Eq. (7): weighted distances to the centres, weighted losses."""
 
-    def lost(self, measured: Measured, importance: Importance) -> tuple[float, float]:
-        """Return the weighted losses, and the weight that they have."""
+    def weight(self, importance: Importance) -> float:
+        """Return the weight that all comparisons have."""
 
     def push(self, importance: Importance) -> FloatArray:
         """Return half of the gradient of the loss at the zero metric, where every slope is -1."""

@@ -206,9 +206,8 @@ class ArrayStore(ABC):
         clustering = self.inner_sum(weights.powers[: self.n_own], measured.sq_dists)
         return clustering, self.inner_sum(importance, measured.losses)
 
-    def lost(self, measured: Measures, importance: Array) -> tuple[float, float]:
-        weight = self.inner_sum(importance, self.pair_totals())
-        return self.inner_sum(importance, measured.losses), weight
+    def weight(self, importance: Array) -> float:
+        return self.inner_sum(importance, self.pair_totals())
 
     def center_sums(self, weights: SampleWeights) -> tuple[FloatArray, FloatArray]:
         powers = weights.powers[: self.n_own]

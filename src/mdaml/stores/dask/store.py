@@ -160,7 +160,7 @@ class DaskStore:
     importances = partialmethod(_each, "importances")
     weights_at = partialmethod(_each, "weights_at")
     terms = partialmethod(_sum, "terms")
-    lost = partialmethod(_sum, "lost")
+    weight = partialmethod(_sum, "weight")
     center_sums = partialmethod(_sum, "center_sums")
     moments = partialmethod(_sum, "moments")
     weighted_means = partialmethod(_sum, "weighted_means")
