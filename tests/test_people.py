@@ -14,8 +14,8 @@ from mdaml import KISSME, Constraints, Euclidean, LocalMDaML, MDaML
 from mdaml.constraints.persons import Persons
 from mdaml.datasets import make_triplets
 from mdaml.people import PersonalMetrics
-from mdaml.people._coordinates import Coordinates
 from mdaml.people._choice import warn_of_lone
+from mdaml.people._coordinates import Coordinates
 from mdaml.people._mixture import Heard, fit_kinds, fit_persons, improve
 
 

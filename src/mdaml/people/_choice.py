@@ -299,8 +299,9 @@ def warn_of_lone(names: Array, kind_of: IntArray) -> None:
     if len(sizes) > 1 and len(lone):
         shown = ", ".join(map(str, lone[:3])) + ", …" * (len(lone) > 3)
         warn(
-            f"A kind of one person ({shown}) may be somebody who answers at random: errors_ is low, "
-            "since the kind fits these answers alone. Use audit(..., who=...) to judge persons."
+            f"A kind of one person ({shown}) may be somebody who answers at random: errors_ is "
+            "low, since the kind fits these answers alone. Use audit(..., who=...) to judge "
+            "persons."
         )
 
 

@@ -107,8 +107,8 @@ def find_columns(path: Path, header: Sequence[str], layout: Layout, naming: Nami
     for name in layout.columns or _default_columns(form, folded):
         if name not in header and name.casefold() not in folded:
             raise ValueError(
-                f"{path}: there is no column {name!r}, which {name_form(form)} needs. Its columns are "
-                f"{shorten(', '.join(header))}.{suggest_name(name, header)} Pass "
+                f"{path}: there is no column {name!r}, which {name_form(form)} needs. Its columns "
+                f"are {shorten(', '.join(header))}.{suggest_name(name, header)} Pass "
                 f"{_name_columns(form, naming)} with your names in place of these."
             )
         exact = name in header
@@ -125,7 +125,8 @@ def suggest_layout(header: Sequence[str], naming: Naming) -> str:
     for name, form in FORMS.items():
         needed = {role.rstrip("…") for role in form.COLUMNS if not role.endswith("?")}
         if name not in COMPARISONS and names >= needed:
-            return f" It looks like {name_form(name)}: pass {naming('form', name_form(name))}."
+            meant = name_form(name)
+            return f" It looks like {meant}: pass {naming('form', meant)}."
     return (
         f" Pass {naming('columns', '')} to say which columns are a, b and c, or "
         f"{naming('form', '')} for another form."
