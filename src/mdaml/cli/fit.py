@@ -180,9 +180,8 @@ def _describe_values(screen: Screen, model: "BaseEstimator") -> None:
 def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
     from mdaml.estimators.summary import describe_gain
-    from mdaml.people import PersonalMetrics
 
-    if isinstance(model, PersonalMetrics):  # whose gain is over the metric that all share
+    if hasattr(model, "kind_of_person_"):  # whose gain is over the metric that all share
         text = model.summary().splitlines()[-1]
     else:
         text = describe_gain(model).removeprefix("Held-out ")
