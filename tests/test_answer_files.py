@@ -32,6 +32,16 @@ def read(path, **options):
 # Columns of any name
 
 
+def test_a_missing_column_is_refused_with_what_to_type(write):
+    path = write("person,left,middle,right,odd\nann,ant,bee,cat,cat\n")
+    with pytest.raises(ValueError, match="no column 'item1', which odd-one-out needs") as caught:
+        read(path, form="odd-one-out")
+    listed = "columns=['item1', 'item2', 'item3', 'odd'] with your names in place of these."
+    assert str(caught.value).endswith(f"Pass {listed}")
+    with pytest.raises(ValueError, match="columns of odd-one-out are"):
+        read(path, form="odd-one-out", columns=["left", "odd"])
+
+
 def test_columns_are_mapped_in_their_order(write):
     path = write("who,closer,anchor,farther,a\nann,bee,ant,cat,7\nbob,dog,eel,fox,8\n")
     value, problems = read(path, columns=["anchor", "closer", "Farther"])
@@ -341,3 +351,6 @@ def test_commands_take_columns_and_forms(items, write):
     assert "form must be one of" in done.output
     done = command(*learn, "--labels", "x", "--form", "votes")
     assert "--form is about files of answers" in done.output
+    write("person,left,middle,right,odd\n")
+    done = command(*learn, "--constraints", "answers.csv", "--form", "odd-one-out")
+    assert "Pass --columns item1,item2,item3,odd with your names in place" in done.output

@@ -626,12 +626,21 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     fit = ("fit", "items.csv", "--triplets", "said.csv", "--drop", "class", "--out", "people.mdaml")
     document = run_json(*fit, "--who", "who", "--kinds", "2")
     assert sum(document["kinds"]["persons"]) == 6
+    result = run(*fit, "--who", "who", "--kinds", "2")
+    lines = dict(line.split(": ", 1) for line in result.stdout.splitlines())
+    found = r"Of held-out answers [\d.]+% hold under the metric that all share, [\d.]+% under"
+    assert re.match(found, lines["held_out"])
+    found = r".*% under that of all, [\d.]+% before learning"
+    assert re.fullmatch(found, lines["agreement"])
+    assert "note: Finding kinds of persons takes many fits" in result.stderr
     score = ("score", "people.mdaml", "items.csv", "--triplets", "said.csv")
     scores = run_json(*score, "--who", "who")["scores"]
     model = mdaml.load("people.mdaml")
     for metric in (model, model.metric_):
         metric.__dict__.pop("feature_names_in_", None)
     own = model.score_triplets(X, T, who=[f"p{n % 6}" for n in range(len(T))])
+    assert document["agreement"]["learned"] == pytest.approx(own)
+    assert document["agreement"]["shared"] == pytest.approx(model.metric_.score_triplets(X, T))
     assert scores["comparisons, by who gave them"]["learned"] == pytest.approx(own)
     assert "comparisons, by who gave them" not in run_json(*score)["scores"]
     for option, given in ((("--kind", "1"), {"kind": 1}), (("--who", "p3"), {"who": "p3"})):

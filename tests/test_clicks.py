@@ -15,6 +15,7 @@ from mdaml.retrieval._propensity import find_propensities
 from mdaml.retrieval._search import load_arrays
 
 N_SHOWN = 6
+BY_SCORES = "estimated from documents with equal scores at different positions"
 
 
 def make_search(n=300, d=12, n_classes=10, per_class=8, seed=0):
@@ -186,7 +187,7 @@ def test_the_bias_is_found_from_scores(liked):
     log, _, scores = read(Q, X, make_log(Q, asked, X, label, liked=liked))
     found = find_propensities(log, scores, None)
     assert found.values == pytest.approx(1.0 / np.arange(1, N_SHOWN + 1), abs=0.1)
-    assert found.source == "estimated from scores"
+    assert found.source == BY_SCORES
     assert np.all(np.diff(found.values) <= 0)
 
 
@@ -288,7 +289,7 @@ def test_a_log_of_relevant_clicks_is_learned_from():
     assert ndcg(model, *new) > ndcg(None, *new) + 0.02
     assert model.held_out_["measure"] == "log-likelihood of clicks"
     assert model.held_out_["interval"][1] > 0
-    assert "Position bias: estimated from scores." in model.summary()
+    assert f"Position bias: {BY_SCORES}." in model.summary()
 
 
 @pytest.mark.parametrize("seed", range(6))

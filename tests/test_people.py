@@ -14,6 +14,7 @@ from mdaml import KISSME, Constraints, Euclidean, LocalMDaML, MDaML
 from mdaml.constraints.persons import Persons
 from mdaml.datasets import make_triplets
 from mdaml.people import PersonalMetrics
+from mdaml.people._choice import warn_of_lone
 from mdaml.people._coordinates import Coordinates
 from mdaml.people._mixture import Heard, fit_kinds, fit_persons, improve
 
@@ -512,3 +513,28 @@ def test_swapped_near_and_far_are_asked_about(crowd):
         warnings.simplefilter("always")
         PersonalMetrics(Euclidean()).fit(X, triplets=T[:, [0, 2, 1]], who=who)
     assert any("Are near and far swapped" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.filterwarnings("default:Nothing was learned", "default:Metrics of single persons")
+def test_a_kind_of_one_person_gets_a_warning():
+    rng = np.random.default_rng(0)
+    X, eye = rng.normal(size=(40, 3)), np.eye(3)
+    axes = [eye[:1]] * 4 + [eye[1:2]]
+    made = [
+        make_triplets(X, n_triplets=60, components=own, random_state=p)[0]
+        for p, own in enumerate(axes)
+    ]
+    T, who = np.concatenate(made), np.repeat(["ann", "bob", "cem", "dan", "eve"], 60)
+    model = PersonalMetrics(Euclidean(), n_kinds=2, pull=None, n_starts=2)
+    with pytest.warns(UserWarning, match=r"A kind of one person \(eve\) may be"):
+        model.fit(X, triplets=T, who=who)
+    assert np.bincount(model.kind_of_person_).tolist() == [4, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_lone(np.array(["ann"]), np.array([0]))
+
+
+def test_many_kinds_of_one_person_are_named_by_three():
+    names = np.array([f"p{n}" for n in range(6)])
+    with pytest.warns(UserWarning, match=r"\(p2, p3, p4, …\)"):
+        warn_of_lone(names, np.array([0, 0, 1, 2, 3, 4]))

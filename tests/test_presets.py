@@ -154,6 +154,9 @@ def test_the_weight_and_the_ridge_follow_modes_and_eta_where_these_are_the_unit(
     assert spec.triplet_weight == 300.0 * 6**2
     assert spec.ridge == 1e-4 * (3 / 6) ** 2
     assert posed("labels", n_modes=2, eta=2.0).spec.ridge == 1e-4
+    assert posed("paper, labels", n_modes=10).spec.ridge == pytest.approx(1e-4 * (3 / 10) ** 3)
+    given = posed("paper, labels", n_modes=10, ridge=1e-4)
+    assert given.spec.ridge == 1e-4  # as it is
     assert posed("comparisons", eta=2.0).spec.triplet_weight == 6.0
 
 

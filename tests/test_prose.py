@@ -15,7 +15,7 @@ LANDING = [ROOT / "README.md", DOCS / "index.md"]
 GUIDES = [
     *sorted((DOCS / "guide").glob("*.md")),
     *(DOCS / f"{name}.md" for name in ("distributed", "inspection", "installation")),
-    *(DOCS / f"{name}.md" for name in ("quickstart", "scaling")),
+    *(DOCS / f"{name}.md" for name in ("paper", "quickstart", "scaling")),
 ]
 PAGES = [*LANDING[:1], *(p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts)]
 # Words that must not appear, and what to write instead.

@@ -58,9 +58,11 @@ _HELP = {
     "--folds": "Number of folds, each held out once.",
     "--hold-out": "Hold out comparisons, or points with all their comparisons, to see how the "
     "metric does on new ones. With --labels, points are always held out.",
-    "--who": "Column of the comparisons that says who gave each answer.",
+    "--who": "Column of the comparisons that says who gave each answer. fit weighs the answers of "
+    "each person by how often they are right, unless --kinds is given.",
     "--kinds": "With --who: kinds of persons who look at different things, a number, or 'auto' to "
-    "choose by held-out answers. The model has a metric for each kind and person.",
+    "choose by held-out answers. The model has a metric for each kind and person. Takes many "
+    "times longer.",
     "--raw": "Write ids to .csv unchanged. By default, ids that a spreadsheet would read as a "
     "formula, such as =1+1, get a ' in front.",
     "--json": "Print one JSON document to stdout, and everything else to stderr.",

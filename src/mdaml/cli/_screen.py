@@ -47,6 +47,10 @@ class Screen:
         if not self.as_json:
             typer.echo(line)
 
+    def print_note(self, line: str) -> None:
+        """Print a line to stderr."""
+        typer.echo(f"note: {line}", err=True)
+
     def add_fact(self, name: str, text: str, value: object) -> None:
         """Keep a fact, as text for people and as a value for the document."""
         self._facts.append((name, text))

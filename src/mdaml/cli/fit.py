@@ -84,11 +84,14 @@ def fit(
             supervision = choose_supervision(compared, table)
             supervision |= {} if who is None else {"who": who}
             start = time.perf_counter()
+            if kinds is not None:
+                screen.print_note("Finding kinds of persons takes many fits, perhaps minutes.")
             scaler = _learn(estimator, table, supervision, screen, scale)
             seconds = time.perf_counter() - start
             is_measured = _describe_fit(screen, estimator, method, seconds)
             if compared is not None:
-                _describe_agreement(screen, estimator, scaler, table, compared)
+                by_kinds = None if kinds is None else who
+                _describe_agreement(screen, estimator, scaler, table, compared, by_kinds)
             elif supervision and estimate and not is_measured:
                 _describe_accuracy(screen, make_estimator(method, params, seed), table, scaler)
             elif is_measured and not estimate:
@@ -178,7 +181,10 @@ def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
     from mdaml.estimators.summary import describe_gain
 
-    text = describe_gain(model).removeprefix("Held-out ")
+    if hasattr(model, "kind_of_person_"):  # whose gain is over the metric that all share
+        text = model.summary().splitlines()[-1]
+    else:
+        text = describe_gain(model).removeprefix("Held-out ")
     screen.add_fact("held_out", text, model.gain_ | {"start_kept": model.start_kept_})
 
 
@@ -188,8 +194,12 @@ def _describe_agreement(
     scaler: "StandardScaler | None",
     table: Table,
     compared: "Constraints",
+    who: str | None,
 ) -> None:
-    """Add the share of comparisons that hold, after and before learning."""
+    """Add the share of comparisons that hold, after and before learning.
+
+    With the column of who gave them, which models of kinds have: each by the metric of who did.
+    """
     from mdaml.estimators import Euclidean
     from mdaml.estimators.folding import fold_steps
     from mdaml.model_selection import triplet_accuracy
@@ -200,9 +210,27 @@ def _describe_agreement(
         learned, unlearned = (triplet_accuracy(m, table.X, compared) for m in (model, before))
     except ValueError:  # pairs of one kind only, which some methods take
         return
-    _warn_if_worse(screen, learned, unlearned)
-    text = f"{learned:.1%} of all comparisons hold, {unlearned:.1%} before learning"
-    screen.add_fact("agreement", text, {"learned": learned, "before": unlearned})
+    text, facts = f"{learned:.1%} of all comparisons hold", {"learned": learned}
+    if who is not None:
+        facts = {"learned": _share_by_who(model, table, compared, who), "shared": learned}
+        text = f"{facts['learned']:.1%} of all comparisons hold under the metric of who answered, "
+        text += f"{learned:.1%} under that of all"
+    _warn_if_worse(screen, facts["learned"], unlearned)
+    text += f", {unlearned:.1%} before learning"
+    screen.add_fact("agreement", text, facts | {"before": unlearned})
+
+
+def _share_by_who(model: "BaseEstimator", table: Table, compared: "Constraints", who: str) -> float:
+    """Return the share of comparisons that hold, each by the metric of who gave it."""
+    from mdaml.constraints.persons import Persons, column_of
+    from mdaml.model_selection import triplet_accuracy
+
+    persons = Persons.from_who(column_of(compared, who), compared.n_constraints)
+    shares = [
+        triplet_accuracy(model.metric_for(name), table.X, compared.select(persons.codes == code))
+        for code, name in enumerate(persons.names)
+    ]
+    return float(np.average(shares, weights=persons.sums(compared.weights)))
 
 
 def _describe_accuracy(
@@ -256,7 +284,7 @@ def _describe_accuracy(
 
 def _warn_if_worse(screen: Screen, learned: float, before: float) -> None:
     """Warn if the score after learning is below that before it."""
-    if learned < before:
+    if learned < before - 1e-9:  # sums in another order differ by rounding
         with screen.collect_warnings():
             warn(
                 f"Learning made it worse: {learned:.1%}, and {before:.1%} before learning. Use "

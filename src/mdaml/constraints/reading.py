@@ -59,7 +59,7 @@ def read(
         pairs                a, b, label
         quadruplets          a, b, c, d
         choices              a, b, c, answer (a name, b, c, left, right, 1, 2 or neither)
-        odd_one_out          item1, item2, item3, ..., odd (a name, or none)
+        odd-one-out          item1, item2, item3, ..., odd (a name, or none)
         picks                anchor, shown, picked (lists in one cell, with | or as JSON)
         rankings             anchor, rank1, rank2, ..., or anchor and one list
         votes                a, b, c, votes_b, votes_c and perhaps neither

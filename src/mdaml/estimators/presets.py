@@ -164,7 +164,8 @@ PRESETS: dict[str, Preset] = {
         shrinkage=0.0,
         find_groups=True,
     ),
-    # The paper: Eq. (7) as printed. Its own weight of 1 lets the metric collapse: docs/paper.md.
+    # The paper: Eq. (7) as printed. Its own weight of 1 lets the metric collapse, as
+    # docs/paper_equations.md shows.
     "paper": Preset(
         n_modes=10,
         eta=3.0,

@@ -32,7 +32,8 @@ def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
         share of the feature in the mean squared distance (:func:`feature_relevance`), with ``low``
         and ``high``; ``difference`` to the mean of the other kinds, with ``difference_low`` and
         ``difference_high``, missing if there is one kind. Intervals of 95 % are over persons drawn
-        again, missing if everybody has the shared metric.
+        again, missing if everybody has the shared metric. Of a kind of one person they are too
+        narrow, and the kind may be somebody who answers at random: see :func:`mdaml.audit`.
 
     See Also
     --------

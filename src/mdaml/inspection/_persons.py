@@ -191,6 +191,7 @@ def _remark_on_errors(
     """Say who errs clearly more than the others do, and with what kind the others agree."""
     accused, by_chance = _are_accused(found), found.logs[:, np.argmin(np.abs(_ERRORS - 0.5))]
     is_reversed = (found.errors > 0.5) & (found.logs.max(axis=1) - by_chance > np.log(_SURE))
+    sizes = np.bincount(found.kind[~accused & ~is_reversed], minlength=int(found.kind.max()) + 1)
     for p, error in enumerate(found.errors):
         differ, repeated = (int(counts[p]) for counts in repeats)
         again = f"; {differ} of {repeated} repeated questions differ" if repeated else ""
@@ -204,7 +205,7 @@ def _remark_on_errors(
         elif accused[p]:
             remarks[p].append(f"guesses on {2 * error:.0%} of the questions {span}")
         elif views is not None:
-            n = int(views.sizes[found.kind[p]])
+            n = sizes[found.kind[p]]
             ending = "" if n == 1 else "s"
             remarks[p].append(f"agrees with kind {found.kind[p]}, {n} person{ending}")
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mdaml._progress import mute
-from mdaml._typing import FloatArray, IntArray, Params
+from mdaml._typing import Array, FloatArray, IntArray, Params
 from mdaml._validation import warn
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
@@ -290,6 +290,19 @@ def _make_trial(
     places[known] = np.arange(len(known))
     features = space.coordinates.features(Y, part.held_out.comparisons())
     return KindsTrial(space, features, places[persons.codes[part.is_out]])
+
+
+def warn_of_lone(names: Array, kind_of: IntArray) -> None:
+    """Warn if one person alone is a kind: it may be somebody who answers at random."""
+    sizes = np.bincount(kind_of)
+    lone = names[sizes[kind_of] == 1]
+    if len(sizes) > 1 and len(lone):
+        shown = ", ".join(map(str, lone[:3])) + ", …" * (len(lone) > 3)
+        warn(
+            f"A kind of one person ({shown}) may be somebody who answers at random: errors_ is "
+            "low, since the kind fits these answers alone. Use audit(..., who=...) to judge "
+            "persons."
+        )
 
 
 def warn_of_persons(gain: Gain | None, metric: BaseEstimator, *, is_kept: bool) -> None:

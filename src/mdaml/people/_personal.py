@@ -19,12 +19,7 @@ from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.estimators.mdaml_warnings import warn_of_swapped
 from mdaml.holdout.units import same_rows
-from mdaml.people._choice import (
-    Chosen,
-    choose_size,
-    fit_all,
-    warn_of_persons,
-)
+from mdaml.people._choice import Chosen, choose_size, fit_all, warn_of_lone, warn_of_persons
 from mdaml.people._handover import PersonalHandover
 from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
 from mdaml.people._scores import PersonalScores
@@ -81,7 +76,8 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     kinds_, kind_shares_ : list of estimators, and array of shape (n_kinds,)
         The metric of each kind, a copy of ``metric_`` with other ``components_``; and its share.
     errors_ : array of shape (n_persons,)
-        Estimated share of wrong answers of each person.
+        Estimated share of wrong answers of each person, given their kind. Somebody who answers at
+        random may be a kind of their own with few errors: :func:`mdaml.audit` judges persons.
     kind_coefficients_, coefficients_ : arrays of shape (n_kinds, q) and (n_persons, q)
         Of kinds and persons.
     kind_draws_ : array of shape (n_draws, n_kinds, q)
@@ -220,6 +216,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         self._keep(found, chosen)
         warn_of_swapped(samples, said, None)  # the fits above are silent
         warn_of_persons(chosen.gain, shared, is_kept=self.start_kept_)
+        warn_of_lone(self.persons_, self.kind_of_person_)
         return self
 
     def add_persons(

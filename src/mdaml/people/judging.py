@@ -25,7 +25,6 @@ class Views(NamedTuple):
     margins: FloatArray  # (K, n)
     chances: FloatArray  # (K,) of the kinds, before any answer
     of_person: FloatArray  # (P, K) by all answers
-    sizes: FloatArray  # (K,) persons who are most probably of each kind
 
 
 def find_views(
@@ -57,9 +56,7 @@ def find_views(
         features = space.coordinates.features(Y, said.comparisons()[out])
         near = [_match(learned, row) for row in whole.coefficients]
         margins[:, out] = learned[near] @ features.T
-    best = whole.of_person.argmax(axis=1)
-    sizes = np.bincount(best, minlength=len(whole.shares)).astype(float)
-    return Views(margins, whole.shares, whole.of_person, sizes)
+    return Views(margins, whole.shares, whole.of_person)
 
 
 def predict_by_own(

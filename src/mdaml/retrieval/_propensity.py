@@ -49,8 +49,9 @@ def find_propensities(log: ClickLog, scores: FloatArray, given: ArrayLike | None
         return Propensities(_check_given(given, n), "given")
     by_score = _regress(log, scores, n)
     values, n_moved = _harvest(log, by_score)
-    source = f"estimated from scores and {n_moved} clicks on pairs that were shown at two positions"
-    return Propensities(values, source if n_moved else "estimated from scores")
+    by_scores = "estimated from documents with equal scores at different positions"
+    moved = f", and {n_moved} clicks on pairs that were shown at two positions"
+    return Propensities(values, by_scores + moved if n_moved else by_scores)
 
 
 def _check_given(given: ArrayLike, n: int) -> FloatArray:

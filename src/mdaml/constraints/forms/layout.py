@@ -76,8 +76,22 @@ def _check_count(form: str, columns: Sequence[str]) -> None:
     most = _MOST_COLUMNS if any(role.endswith("…") for role in roles) else len(roles)
     if not least <= len(columns) <= most or len(set(columns)) < len(columns):
         raise ValueError(
-            f"columns of {form} are, in this order, {list_roles(form)}; got {', '.join(columns)}."
+            f"columns of {name_form(form)} are, in this order, {list_roles(form)}; got "
+            f"{', '.join(columns)}."
         )
+
+
+def name_form(form: str) -> str:
+    """Return the name of a form as users write it, such as odd-one-out."""
+    return form.replace("_", "-")
+
+
+def _name_columns(form: str, naming: Naming) -> str:
+    """Return what to pass to name the columns of a form, with the usual names as an example."""
+    names = [role.rstrip("…") for role in FORMS[form].COLUMNS if not role.endswith("?")]
+    if naming is name_argument:  # a list in Python
+        return f"columns={names}"
+    return naming("columns", ",".join(names))
 
 
 def list_roles(form: str) -> str:
@@ -93,9 +107,9 @@ def find_columns(path: Path, header: Sequence[str], layout: Layout, naming: Nami
     for name in layout.columns or _default_columns(form, folded):
         if name not in header and name.casefold() not in folded:
             raise ValueError(
-                f"{path}: there is no column {name!r}, which {form} need. Its columns are "
-                f"{shorten(', '.join(header))}.{suggest_name(name, header)} Pass "
-                f"{naming('columns', '')} to say which ones are {list_roles(form)}."
+                f"{path}: there is no column {name!r}, which {name_form(form)} needs. Its columns "
+                f"are {shorten(', '.join(header))}.{suggest_name(name, header)} Pass "
+                f"{_name_columns(form, naming)} with your names in place of these."
             )
         exact = name in header
         places.append(header.index(name) if exact else folded.index(name.casefold()))
@@ -111,7 +125,8 @@ def suggest_layout(header: Sequence[str], naming: Naming) -> str:
     for name, form in FORMS.items():
         needed = {role.rstrip("…") for role in form.COLUMNS if not role.endswith("?")}
         if name not in COMPARISONS and names >= needed:
-            return f" It looks like {name}: pass {naming('form', name)}."
+            meant = name_form(name)
+            return f" It looks like {meant}: pass {naming('form', meant)}."
     return (
         f" Pass {naming('columns', '')} to say which columns are a, b and c, or "
         f"{naming('form', '')} for another form."
