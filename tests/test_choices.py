@@ -218,7 +218,7 @@ def test_the_two_triplets_of_an_odd_one_out_stay_together(has_answers):
         for split in ConstraintKFold(4, random_state=0).split(said):
             yield split.train, split.test
         for fold in folds_of_constraints(points(), said, None, {}, "comparisons", rng):
-            yield fold.said, None
+            yield fold.supervision, None
 
     n = 0
     for known, held_out in sides():

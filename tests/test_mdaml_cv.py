@@ -178,7 +178,7 @@ def test_no_held_out_question_is_in_a_fit_and_no_held_out_point_its_reference(an
 class KnownScores:
     """A split on which the score of every candidate is known beforehand."""
 
-    store, said, n_at_once = SimpleNamespace(shape=(50, 2)), None, 1
+    store, supervision, n_at_once = SimpleNamespace(shape=(50, 2)), None, 1
 
     def __init__(self, score, number):
         self.right, self.n_begun, self.units = score, 0, 10 * number + np.arange(10)

@@ -246,7 +246,7 @@ def _describe_accuracy(
 
     from mdaml.estimators import Euclidean
     from mdaml.holdout.rule import measure_gain
-    from mdaml.model_selection._scoring import BY_LABELS
+    from mdaml.model_selection.scoring import BY_LABELS
 
     y = table.encode_labels()
     labelled = np.flatnonzero(y != -1)

@@ -20,9 +20,9 @@ class Persons:
     codes: IntArray  # (n,)
 
     @classmethod
-    def from_who(cls, who: ArrayLike, n_answers: int, name: str = "who") -> "Persons":
+    def from_who(cls, who: ArrayLike, n_answers: int) -> "Persons":
         """Check one name for each answer."""
-        wanted = f"{name} must hold one string or integer for each of the {n_answers} comparisons"
+        wanted = f"who must hold one string or integer for each of the {n_answers} comparisons"
         given = to_array(who)
         if given.shape != (n_answers,):
             raise ValueError(f"{wanted}; got shape {given.shape}.")

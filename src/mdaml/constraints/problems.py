@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_MOST_SHOWN = 20
 # What to do, by what a reason says; the first that fits.
 _REMEDIES = (
     ("is no answer", "remove the line, or write neither if both are as near"),
@@ -62,11 +63,11 @@ class InvalidLine:
         return f"line {self.line}: {self.reason} ({self.text})"
 
 
-def list_problems(problems: Sequence[InvalidLine], most: int = 20) -> str:
+def list_problems(problems: Sequence[InvalidLine]) -> str:
     """Return the first problems, one a line, and how many there are of each kind if more."""
-    shown = [f"{problem}: {problem.remedy}" for problem in problems[:most]]
-    if len(problems) > most:
+    shown = [f"{problem}: {problem.remedy}" for problem in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
         kinds = Counter(re.sub(r"'[^']*'|[0-9]+", "...", problem.reason) for problem in problems)
-        shown.append(f"and {len(problems) - most} more; in all:")
-        shown += [f"  {n} times: {kind}" for kind, n in kinds.most_common(most)]
+        shown.append(f"and {len(problems) - _MOST_SHOWN} more; in all:")
+        shown += [f"  {n} times: {kind}" for kind, n in kinds.most_common(_MOST_SHOWN)]
     return "\n".join(shown)

@@ -33,13 +33,13 @@ def page_of(path: str) -> str:
     return f"{SITE}/api/generated/mdaml.{path}.html"
 
 
-def principal_components(F: FloatArray, n_components: int | None = None) -> FloatArray:
+def principal_components(F: FloatArray) -> FloatArray:
     """Return L with ``L.T @ L = F F^T`` whose rows are the principal axes, the longest first.
 
     Leading rows are the best metric of lower rank.
     """
     axes, lengths, _ = np.linalg.svd(F, full_matrices=False)
-    return (axes * lengths).T[:n_components]
+    return (axes * lengths).T
 
 
 def _answer_typos(init: Callable[..., None]) -> Callable[..., None]:

@@ -18,7 +18,6 @@ from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain, warn_of_input
 from mdaml.estimators.posing import Posed, place, pose
 from mdaml.estimators.presets import Partners, Preset
-from mdaml.estimators.summary import describe_fit
 from mdaml.holdout.rule import Gain
 from mdaml.solver.run import Run
 
@@ -90,8 +89,7 @@ class MDaML(WeakLearner):
         held-out points, or the start if none leads it by more than chance.
     shrinkage : float or "auto", default="auto"
         Everyday: how far the learned metric is moved back to its start, along the geodesic; 1 is
-        the start. "chosen": by how many of the three nearest neighbours of held-out samples are of
-        their class.
+        the start. "chosen": by the votes of the three nearest neighbours of held-out samples.
     n_components : int or None, default=None
         Everyday: rank of the metric, learned as a linear map to this many features; None is full
         rank. If it exceeds the number of samples, the last rows stay zero.
@@ -397,4 +395,6 @@ class MDaML(WeakLearner):
         MDaML: 200 samples of 4 features, 2000 triplets
         """
         check_is_fitted(self, "components_")
+        from mdaml.estimators.summary import describe_fit
+
         return describe_fit(self)

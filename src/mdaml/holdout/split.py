@@ -76,10 +76,11 @@ class Split:
 def exchange_near_and_far(split: Split) -> Split:
     """Return a split with near and far exchanged, of triplets and quadruplets."""
     train, test = (
-        said._replaced(
-            triplets=said.triplets[:, [0, 2, 1]], quadruplets=said.quadruplets[:, [2, 3, 0, 1]]
+        supervision._replaced(
+            triplets=supervision.triplets[:, [0, 2, 1]],
+            quadruplets=supervision.quadruplets[:, [2, 3, 0, 1]],
         )
-        for said in (split.learned, split.held_out)
+        for supervision in (split.learned, split.held_out)
     )
     return replace(split, train=train, test=test)
 
@@ -95,7 +96,7 @@ def deal(n_parts: int, rank: IntArray, *strata: IntArray) -> IntArray:
     return part
 
 
-def find_questions(said: Constraints, points: IntArray | None = None) -> IntArray:
+def find_questions(supervision: Constraints, points: IntArray | None = None) -> IntArray:
     """Return a number for each constraint, the same for those that belong together.
 
     Together are constraints about the same set of points, whatever the answer and the order: a
@@ -103,7 +104,7 @@ def find_questions(said: Constraints, points: IntArray | None = None) -> IntArra
     come from one answer (column ``answer_number``), such as those of a ranking. Numbers are in the
     order of first appearance. ``points`` has the same number for rows that are the same.
     """
-    members = _members(said)  # (n, 4)
+    members = _members(supervision)  # (n, 4)
     if points is not None:
         members = points[members]
     # The set of members as one number: rows sorted, members that come again replaced by the first.
@@ -111,14 +112,14 @@ def find_questions(said: Constraints, points: IntArray | None = None) -> IntArra
     again = members[:, 1:] == members[:, :-1]
     members[:, 1:][again] = -1
     group = _number_rows(np.sort(members, axis=1))
-    if ANSWER in said.columns:
-        group = _join_answers(group, said.columns[ANSWER])
+    if ANSWER in supervision.columns:
+        group = _join_answers(group, supervision.columns[ANSWER])
     first = np.unique(group, return_index=True)[1]
     return np.argsort(np.argsort(first))[group]
 
 
 def hold_out_points(
-    said: Constraints,
+    supervision: Constraints,
     n_parts: int,
     rng: np.random.RandomState,
     points: IntArray | None = None,
@@ -129,34 +130,38 @@ def hold_out_points(
     one of its first constraint. Units are the points or, if these are few, the questions. A part
     with nothing to learn from, or nothing to score by, is left out.
     """
-    points = np.arange(said.n_points) if points is None else points
-    questions = find_questions(said, points)
+    points = np.arange(supervision.n_points) if points is None else points
+    questions = find_questions(supervision, points)
     first = np.unique(questions, return_index=True)[1]
-    reference = points[_members(said)[:, 0]][first][questions]
+    reference = points[_members(supervision)[:, 0]][first][questions]
     units = questions
     if len(np.unique(reference)) >= _FEWEST_POINTS:
         units = reference
     units = np.unique(units, return_inverse=True)[1]
     part_of = deal(n_parts, rng.permutation(int(units.max()) + 1))[units]
-    rows, made = np.arange(said.n_points), []
+    rows, made = np.arange(supervision.n_points), []
     for number in range(n_parts):
         out = part_of == number
         if out.any() and not out.all():
-            sides = said.select(~out), said.select(out)
+            sides = supervision.select(~out), supervision.select(out)
             made.append(Split(rows, rows, *sides, units=units[out], is_out=out))
     return made
 
 
-def tells_enough(said: Constraints, parts: Sequence[Split]) -> bool:
+def tells_enough(supervision: Constraints, parts: Sequence[Split]) -> bool:
     """Return whether some of the parts tell as well as all of them."""
     n_units = sum(len(np.unique(part.units)) for part in parts)
-    return said.n_constraints > _FEW_COMPARISONS and n_units >= _ENOUGH_UNITS
+    return supervision.n_constraints > _FEW_COMPARISONS and n_units >= _ENOUGH_UNITS
 
 
-def _members(said: Constraints) -> IntArray:
+def _members(supervision: Constraints) -> IntArray:
     """Return the points of each constraint, (n, 4); those of pairs and triplets come again."""
     return np.concatenate(
-        [said.triplets[:, [0, 1, 0, 2]], said.pairs[:, [0, 1, 0, 1]], said.quadruplets]
+        [
+            supervision.triplets[:, [0, 1, 0, 2]],
+            supervision.pairs[:, [0, 1, 0, 1]],
+            supervision.quadruplets,
+        ]
     )
 
 

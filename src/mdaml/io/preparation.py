@@ -166,7 +166,7 @@ class Preparation:
             raise ValueError(
                 f"Row {row} (from 0) has an empty cell in column {self.columns[place]!r}; "
                 f"{gaps.sum()} such cells are not filled in. Fill them in, leave these rows out, "
-                "or fit again with something to fill in (mdaml fit --missing median)."
+                "or fit the model again to a table with empty cells that are filled in."
             )
         return self.encode(self.fill(cells)[0])[0]
 

@@ -21,7 +21,7 @@ from mdaml.estimators.presets import Partners, as_partners
 from mdaml.holdout.samples import Score, vote_score
 from mdaml.holdout.split import Split
 from mdaml.model_selection._gallery import Cases, metric_of
-from mdaml.model_selection._scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
+from mdaml.model_selection.scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
 from mdaml.neighbors.search import is_for_gpu
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import n_fits_at_once

@@ -22,10 +22,10 @@ from mdaml.holdout.rule import warn_of_kept_start
 from mdaml.holdout.split import Split
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._ground import Task, fit
-from mdaml.model_selection._scoring import Scorer, check_scoring
 from mdaml.model_selection._split import ConstraintKFold, PointKFold
 from mdaml.model_selection._start import compare_with_start, number_rows, score_start, start_of
 from mdaml.model_selection._trials import check_data, seeded, summary, try_all
+from mdaml.model_selection.scoring import Scorer, check_scoring
 
 _N_SPLITS = 5
 
