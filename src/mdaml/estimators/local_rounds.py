@@ -1,7 +1,7 @@
 """How LocalMDaML learns: two rounds, and whether there are places, chosen on held-out data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mdaml._memory import current_limit
 from mdaml._typing import FloatArray
-from mdaml._validation import check_integer, check_number, ignore_warnings
+from mdaml._validation import check_integer, check_number, has_unit_rows, ignore_warnings
 from mdaml.basis import (
     N_LANDMARKS,
     Basis,
@@ -25,10 +25,12 @@ from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_warnings import warn_of_scales, warn_of_swapped
-from mdaml.estimators.posing import is_auto
+from mdaml.estimators.posing import is_auto, place, pose
 from mdaml.estimators.presets import PRESETS
+from mdaml.holdout.anchor import choose_anchor
 from mdaml.kernels.products import rows_times
 from mdaml.solver.start import ANCHOR_SQ_DIST
+from mdaml.stores.shared import SharedStores
 
 # What "auto" stands for, and is chosen from; see docs/places.md.
 N_PLACES = 128
@@ -173,6 +175,8 @@ class _Rounds:
     columns: FloatArray  # of the rows, conditioned
     n_places: int
     n_maps: int
+    shared: SharedStores  # of the columns
+    rows: SharedStores = field(default_factory=dict)  # of the rows themselves
 
     @classmethod
     def of(
@@ -187,41 +191,51 @@ class _Rounds:
             np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
         )
         landmarks, some = find_landmarks(X), X[rows]
-        begun = cls(model, some, said.restrict(rows), landmarks, some, some, n_places, n_maps)
+        said = said.restrict(rows)
+        begun = cls(model, some, said, landmarks, some, some, n_places, n_maps, {})
         return begun._with(landmarks, some)
 
     def learn(
-        self,
-        X: FloatArray,
-        said: Constraints,
-        persons: Persons | None,
-        anchor: float,
-        first: Constraints | None = None,
-        **others: Any,
+        self, X: FloatArray, said: Constraints, persons: Persons | None, anchor: float
     ) -> Learned:
         """Make both rounds, the first from few comparisons, the second from all."""
-        basis = Basis(mean=X.mean(axis=0))
-        if self.n_places:
-            metric = make_metric(self.model, self.columns, anchor, **others | _QUIET)
-            _fit_quietly(metric, self.columns, self.said if first is None else first)
-            U = metric.components_ @ self.conditioner
-            basis = replace(basis, landmarks=self.landmarks, landmark_map=U.astype(X.dtype))
-            basis = find_places(X, basis, self.n_places)
-        if self.n_maps:
-            basis = replace(basis, maps=find_maps(X, self.n_maps))
-        size = mean_sq_dist(X)
-        T = basis.conditioner(X.shape[1], size)
+        with ignore_warnings(UserWarning):
+            basis = self._find_basis(X, self._see(self.said, anchor, _QUIET))
+        T = basis.conditioner(X.shape[1], mean_sq_dist(X))
         columns = basis.transform(X, T)
-        metric = make_metric(self.model, columns, second_anchor(anchor), **others)
+        metric = make_metric(self.model, columns, second_anchor(anchor))
         warn_of_scales(X)  # and not of the columns, which are ours
         warn_of_swapped(X, said, None)
         with ignore_warnings(UserWarning, message="The features differ much in scale|Only .* hold"):
             metric._fit(columns, columns, said, persons)
-        features = 0.0
-        if self.n_places and self.model.n_components is None:
-            learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
-            features = float(np.sqrt(FEATURES * mean_sq_dist(learned) / size))
-        return Learned(basis, metric, T, features, anchor)
+        learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
+        return Learned(basis, metric, T, self._factor_of_features(X, learned), anchor)
+
+    def _see(self, said: Constraints, anchor: float, others: dict[str, Any]) -> FloatArray | None:
+        """Make the first round: learn the map of conditioned columns to a space, (r, m)."""
+        if not self.n_places:
+            return None
+        metric = make_metric(self.model, self.columns, anchor, **others)
+        return _solve(metric, self.columns, said, self.shared)
+
+    def _find_basis(
+        self, X: FloatArray, L: FloatArray | None, seen: FloatArray | None = None
+    ) -> Basis:
+        """Find modes in the space of the first round; ``seen``: where the rows are, if known."""
+        basis = Basis(mean=X.mean(axis=0))
+        if L is not None:
+            U = (L @ self.conditioner).astype(X.dtype)
+            basis = replace(basis, landmarks=self.landmarks, landmark_map=U)
+            basis = find_places(X, basis, self.n_places, seen)
+        if self.n_maps:
+            basis = replace(basis, maps=find_maps(X, self.n_maps))
+        return basis
+
+    def _factor_of_features(self, X: FloatArray, learned: FloatArray) -> float:
+        """Return the factor of the features that gives them their share beside places."""
+        if not self.n_places or self.model.n_components is not None:
+            return 0.0
+        return float(np.sqrt(FEATURES * mean_sq_dist(learned) / mean_sq_dist(X)))
 
     def widened(self, factor: float) -> "_Rounds":
         """Return the same with landmarks of another width."""
@@ -234,14 +248,16 @@ class _Rounds:
         gates, single = _to_single(landmarks, rows)
         near = gates.closeness(single)
         columns = rows_times(near, np.ascontiguousarray(conditioner.T))
-        return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
+        return replace(
+            self, landmarks=landmarks, conditioner=conditioner, columns=columns, shared={}
+        )
 
     def choose(self, anchors: Sequence[float]) -> "_ChosenPlaces":
         """Choose on held-out points between one linear map and places, and how to learn these."""
         from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 
-        linear = _linear_anchor(self.model, self.X, self.said)
         with ignore_warnings(UserWarning):
+            linear = _linear_anchor(self.model, self.X, self.said, self.rows)
             several = partial(choose_candidate, self.X, self.said)
             found = several(
                 [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
@@ -270,17 +286,22 @@ class _Rounds:
 
     def _map(self, anchor: float, said: Constraints) -> FloatArray:
         """Return where rows are after short rounds."""
-        landmarks, rows = _to_single(self.landmarks, self.X)
-        begun = replace(self, landmarks=landmarks)
-        learned = begun.learn(rows, said, None, anchor, said, **self._short())
-        L = learned.components()
-        return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
+        (landmarks, rows), seen = _to_single(self.landmarks, self.X), None
+        L = self._see(said, anchor, self._short())
+        if L is not None:
+            seen = rows_times(self.columns, np.ascontiguousarray(L.T))
+        basis = replace(self, landmarks=landmarks)._find_basis(rows, L, seen)
+        columns = basis.transform(rows, basis.conditioner(rows.shape[1], mean_sq_dist(rows)), seen)
+        metric = make_metric(self.model, columns, second_anchor(anchor), **self._short())
+        learned = rows_times(columns, np.ascontiguousarray(_solve(metric, columns, said).T))
+        factor = self._factor_of_features(rows, learned)
+        return np.hstack([learned, np.float32(factor) * rows]) if factor else learned
 
     def _map_linearly(self, anchor: float | None, said: Constraints) -> FloatArray:
         if anchor is None:  # a linear map learns nothing
             return self.X
-        metric = _make_linear(self.model, anchor, **self._short())
-        return _fit_quietly(metric, self.X, said).transform(self.X)
+        L = _solve(_make_linear(self.model, anchor, **self._short()), self.X, said, self.rows)
+        return rows_times(self.X, np.ascontiguousarray(L.T))
 
     def _short(self) -> dict[str, Any]:
         rounds = {"max_iter": _ROUNDS_TO_CHOOSE} if is_auto(self.model.max_iter) else {}
@@ -336,18 +357,30 @@ def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
     return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
 
 
-def _linear_anchor(model: Any, X: FloatArray, said: Constraints) -> float | None:
+def _linear_anchor(
+    model: Any, X: FloatArray, said: Constraints, shared: SharedStores
+) -> float | None:
     """Return the anchor that a linear map chooses; None if it learns nothing."""
-    short = _QUIET | {"max_iter": 1, "n_components": None}
-    metric = _fit_quietly(MDaML(**shared_parameters(model) | short), X, said)
-    return None if metric.start_kept_ else float(metric.anchor_)
+    metric = MDaML(**shared_parameters(model) | _QUIET | {"n_components": None})
+    posed = pose(metric, X.shape, said, unit_rows=has_unit_rows(X))
+    spec = posed.spec
+    if not spec.anchors or not spec.is_measured:
+        return spec.anchor
+    store = place(metric, X, spec, said, shared=shared)
+    with store.threads():
+        spec = choose_anchor(spec, store, said, may_ask=False)[0]
+    return None if spec.keep_start else spec.anchor
 
 
-def _fit_quietly(metric: MDaML, columns: FloatArray, said: Supervision) -> MDaML:
-    """Fit a metric for a trial, without the warnings that the fit itself will give."""
-    with ignore_warnings(UserWarning):
-        metric._fit(columns, columns, said, None)
-    return metric
+def _solve(
+    metric: MDaML, X: FloatArray, said: Constraints, shared: SharedStores | None = None
+) -> FloatArray:
+    """Return the map that a metric learns: no gain is measured, and nothing is kept."""
+    posed = pose(metric, X.shape, said)
+    store = place(metric, X, posed.spec, said, shared=shared)
+    with store.threads():
+        run = posed.problem.start(store, np.random.RandomState(0)).complete()
+    return np.ascontiguousarray(run.metric.T)
 
 
 def _check_memory(X: FloatArray, n_places: int, n_maps: int) -> None:

@@ -50,14 +50,20 @@ class Judged(NamedTuple):
 
 
 def choose_anchor(
-    spec: Spec, store: Store, said: Constraints, persons: Persons | None = None
+    spec: Spec,
+    store: Store,
+    said: Constraints,
+    persons: Persons | None = None,
+    *,
+    may_ask: bool = True,
 ) -> tuple[Spec, Gain | None]:
     """Return the parameters with the anchor chosen, and what was gained on held-out points.
 
     Of the strengths in ``spec.anchors`` that lead the start by more than chance, the one under
     which held-out comparisons lose least is chosen; if none leads, the start is kept. Without
     strengths to choose from, only the gain of the given one is measured. It is None where there is
-    too little to hold anything out.
+    too little to hold anything out. ``may_ask``: warn if near and far seem to be swapped, which
+    takes several times as long where hardly half of the comparisons hold.
     """
     rng = np.random.RandomState(0)  # the same comparisons always give the same strength
     codes = None if persons is None or len(persons) < _ENOUGH_PERSONS else persons.codes
@@ -87,7 +93,8 @@ def choose_anchor(
             gain, tried=tried, scores=tuple(map(float, right[1:] @ weights / weights.sum()))
         )
     # Up to a standard error above a half: of true ones more hold, even under a weak start.
-    if not len(said.pairs) and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
+    may_ask = may_ask and not len(said.pairs)
+    if may_ask and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
         dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(said, points, rng)]
         _ask_if_swapped(try_on(dealt), try_on(list(map(exchange_near_and_far, dealt))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
