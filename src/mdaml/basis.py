@@ -18,7 +18,6 @@ N_LANDMARKS = 512  # at most
 LANDMARK_WIDTH, PLACE_WIDTH, MAP_WIDTH = 0.25, 0.3, 0.1
 _ROWS_FOR_A_MODE = 20  # that k-means sees at most, in the mean
 _ROUNDS_OF_KMEANS = 10
-_FEW_ROWS = 2_000  # whose products with each other are kept
 _JITTER = 1e-4  # on the diagonal: centres may coincide
 
 
@@ -202,25 +201,20 @@ def spread_rows(X: FloatArray, n: int) -> IntArray:
     far. ``sklearn.cluster.kmeans_plusplus`` takes ten times as long for hundreds of centres, since
     it checks its input for each.
     """
-    rng, norms = np.random.RandomState(0), np.einsum("ij,ij->i", X, X)
-    products = X @ X.T if max(len(X), 16 * n) <= _FEW_ROWS and X.shape[1] > 16 else None
-
-    def sq_dists(rows: IntArray) -> FloatArray:
-        found = X[rows] @ X.T if products is None else products[rows]
-        found = norms[rows][:, None] + norms - 2.0 * found
-        found[np.arange(len(rows)), rows] = 0.0
-        return np.maximum(found, 0.0, out=found)
-
-    n_tried = 2 + int(np.log(n))
+    norms, ones = np.einsum("ij,ij->i", X, X)[:, None], np.ones((len(X), 1))
+    left, right = np.hstack([-2.0 * X, ones, norms]), np.hstack([X, norms, ones])
+    n_tried, rng = 2 + int(np.log(n)), np.random.RandomState(0)
     taken = [rng.randint(len(X))]
-    nearest = sq_dists(np.array(taken))[0]
+    nearest = np.maximum(right @ left[taken[0]], 0.0)
+    nearest[taken] = 0.0
     for _ in range(1, min(n, len(X))):
         sums = np.cumsum(nearest)
         drawn = np.searchsorted(sums, rng.uniform(size=n_tried) * sums[-1])
         np.minimum(drawn, len(X) - 1, out=drawn)
-        left = np.minimum(sq_dists(drawn), nearest)
-        best = int(np.argmin(left.sum(axis=1)))
-        nearest = left[best]
+        found = np.minimum(left[drawn] @ right.T, nearest)
+        best = int(np.argmin(found.sum(axis=1)))
+        nearest = np.maximum(found[best], 0.0)
+        nearest[drawn[best]] = 0.0
         taken.append(int(drawn[best]))
     return np.array(taken)
 

@@ -265,7 +265,7 @@ class _Rounds:
             if found is None:
                 return _ChosenPlaces(self, None)
             taken, scores, gain = found
-            numbers = [(0, 0, linear or 0.0, 1.0)]
+            numbers = [(0, 0, linear, 1.0)]
             numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
             numbers = numbers[: len(scores)]
             best, anchor = self, anchors[taken - 1] if taken else None
@@ -297,9 +297,7 @@ class _Rounds:
         factor = self._factor_of_features(rows, learned)
         return np.hstack([learned, np.float32(factor) * rows]) if factor else learned
 
-    def _map_linearly(self, anchor: float | None, said: Constraints) -> FloatArray:
-        if anchor is None:  # a linear map learns nothing
-            return self.X
+    def _map_linearly(self, anchor: float, said: Constraints) -> FloatArray:
         L = _solve(_make_linear(self.model, anchor, **self._short()), self.X, said, self.rows)
         return rows_times(self.X, np.ascontiguousarray(L.T))
 
@@ -357,10 +355,8 @@ def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
     return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
 
 
-def _linear_anchor(
-    model: Any, X: FloatArray, said: Constraints, shared: SharedStores
-) -> float | None:
-    """Return the anchor that a linear map chooses; None if it learns nothing."""
+def _linear_anchor(model: Any, X: FloatArray, said: Constraints, shared: SharedStores) -> float:
+    """Return the anchor that a linear map chooses, as far as one part of the points tells."""
     metric = MDaML(**shared_parameters(model) | _QUIET | {"n_components": None})
     posed = pose(metric, X.shape, said, unit_rows=has_unit_rows(X))
     spec = posed.spec
@@ -368,8 +364,7 @@ def _linear_anchor(
         return spec.anchor
     store = place(metric, X, spec, said, shared=shared)
     with store.threads():
-        spec = choose_anchor(spec, store, said, may_ask=False)[0]
-    return None if spec.keep_start else spec.anchor
+        return choose_anchor(spec, store, said, roughly=True)[0].anchor
 
 
 def _solve(

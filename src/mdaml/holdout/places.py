@@ -32,7 +32,7 @@ def choose_candidate(
 ) -> tuple[int, list[float], dict[str, Any]] | None:
     """Return the candidate to take, the share of comparisons that hold for each, and the gain.
 
-    Of those that lead the first by more than chance, the one under which comparisons of held-out
+    Of those that lead the first, or X as it is where that loses less, by more than chance, the one under which comparisons of held-out
     points lose least is taken; the first if none leads. Behind the first they are in an order, and
     one that loses more than the one before it ends the trials. Nothing is learned about held-out
     points: places could be learned of each point alone. The gain is that over X as it is. None
@@ -63,7 +63,8 @@ def choose_candidate(
             if len(losses) > 2 and losses[-1] @ weights > losses[-2] @ weights:
                 break
     right = np.where(np.array(margins) == 0.0, 0.5, np.array(margins) > 0.0)
-    leads = find_leaders(-losses[0], -np.array(losses[1:]), units, weights)
+    first = min(losses[0], scaled_losses(margins[0], weights), key=lambda each: each @ weights)
+    leads = find_leaders(-first, -np.array(losses[1:]), units, weights)
     means = np.where(leads, np.array(losses[1:]) @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
     gain = measure_gain("comparisons", right[0], right[1 + taken], units, weights)
