@@ -166,7 +166,11 @@ class Basis:
 
 def mean_sq_dist(X: FloatArray) -> float:
     """Return the mean squared distance between two rows, one if all are the same."""
-    return 2.0 * float(np.sum(X.var(axis=0, dtype=np.float64))) or 1.0
+    mean, total = X.mean(axis=0, dtype=np.float64).astype(X.dtype), 0.0
+    for begin, end in blocks(0, len(X), rows_per_block(X.shape[1], X.itemsize)):
+        rows = X[begin:end] - mean
+        total += float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
+    return 2.0 * total / len(X) or 1.0
 
 
 def find_landmarks(X: FloatArray) -> Gates:

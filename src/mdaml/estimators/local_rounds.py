@@ -129,9 +129,9 @@ def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None)
     if n_places is not None:
         return rounds.learn(X, said, persons, anchor)
     choice = rounds.choose(anchors)
-    gain = choice.gain
+    gain, rounds = choice.gain, choice.rounds
     if choice.anchor is not None:
-        learned = choice.rounds.learn(X, said, persons, choice.anchor)
+        learned = rounds.learn(X, said, persons, choice.anchor)
     elif n_maps:
         learned = replace(rounds, n_places=0).learn(X, said, persons, anchor)
     else:
@@ -163,9 +163,12 @@ def _learn_linear(model: Any, X: FloatArray, said: Supervision, persons: Persons
     return Learned(Basis(), metric, anchor=metric.anchor_, gain=metric.gain_)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Rounds:
-    """Two rounds: from the closeness to landmarks to a space, and from modes in it to places."""
+    """Two rounds: from the closeness to landmarks to a space, and from modes in it to places.
+
+    Only :meth:`learn` changes it: it gives up what would take memory beside the second round.
+    """
 
     model: Any
     X: FloatArray  # rows that take part in the first round and in the choice
@@ -200,7 +203,11 @@ class _Rounds:
     ) -> Learned:
         """Make both rounds, the first from few comparisons, the second from all."""
         with ignore_warnings(UserWarning):
-            basis = self._find_basis(X, self._see(self.said, anchor, _QUIET))
+            L = self._see(self.said, anchor, _QUIET)
+            self.columns = self.columns[:0].copy()
+            self.shared.clear()
+            self.rows.clear()
+            basis = self._find_basis(X, L)
         T = basis.conditioner(X.shape[1], mean_sq_dist(X))
         columns = basis.transform(X, T)
         metric = make_metric(self.model, columns, second_anchor(anchor))
