@@ -12,7 +12,8 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.local_handover import LocalHandover, basis_of
-from mdaml.estimators.local_rounds import Learned, learn, learned_attributes
+from mdaml.estimators.local_learning import learn, learned_attributes
+from mdaml.estimators.local_rounds import Learned
 
 
 @show_choices
