@@ -166,11 +166,12 @@ class Basis:
 
 def mean_sq_dist(X: FloatArray) -> float:
     """Return the mean squared distance between two rows, one if all are the same."""
-    mean, total = X.mean(axis=0, dtype=np.float64).astype(X.dtype), 0.0
+    mean, total, differ = X.mean(axis=0, dtype=np.float64).astype(X.dtype), 0.0, False
     for begin, end in blocks(0, len(X), rows_per_block(X.shape[1], X.itemsize)):
         rows = X[begin:end] - mean
         total += float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
-    return 2.0 * total / len(X) or 1.0
+        differ = differ or bool(np.any(X[begin:end] != X[0]))
+    return 2.0 * total / len(X) if differ else 1.0
 
 
 def find_landmarks(X: FloatArray) -> Gates:
