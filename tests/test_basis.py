@@ -1,9 +1,21 @@
 """What a metric is linear in: features, closeness to modes, features within a few modes."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
+from sklearn.cluster import kmeans_plusplus
 
-from mdaml.basis import Basis, Gates, find_landmarks, find_maps, find_places, mean_sq_dist
+from mdaml.basis import (
+    Basis,
+    Gates,
+    find_landmarks,
+    find_maps,
+    find_places,
+    mean_sq_dist,
+    spread_rows,
+)
 
 
 @pytest.fixture(name="X")
@@ -115,3 +127,33 @@ def test_a_basis_of_maps_alone_has_no_places(X):
     basis = Basis(maps=find_maps(X, 2), mean=X.mean(axis=0))
     assert basis.places is None
     assert basis.width(3) == 9
+
+
+def test_rows_are_spread_over_all():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), 50)
+    X = 20.0 * rng.normal(size=(12, 3))[groups] + rng.normal(size=(600, 3))
+    rows = spread_rows(X, 12)
+    assert len(np.unique(groups[rows])) == 12
+    np.testing.assert_array_equal(rows, spread_rows(X, 12))
+    assert len(np.unique(spread_rows(X, 600))) == 600
+    # As near to some of them as with scikit-learn's.
+    theirs = kmeans_plusplus(X, 40, random_state=0)[0]
+    ours, wanted = (cdist(X, C).min(axis=1).mean() for C in (X[spread_rows(X, 40)], theirs))
+    assert ours < 1.05 * wanted
+
+
+def test_rows_that_are_all_the_same_are_spread_too():
+    assert len(spread_rows(np.ones((30, 2)), 5)) == 5
+
+
+def test_mean_squared_distances_are_taken_without_a_copy():
+    X = np.random.default_rng(0).normal(size=(40_000, 64)).astype(np.float32) + 5.0
+    wanted = 2.0 * X.var(axis=0, dtype=np.float64).sum()
+    tracemalloc.start()
+    found = mean_sq_dist(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == pytest.approx(wanted, rel=1e-6)
+    assert peak < 0.5 * X.nbytes
+    assert mean_sq_dist(np.full((10, 3), 0.1)) == 1.0

@@ -499,6 +499,7 @@ CHOICES = {
     "candidates of MetricSearchCV": "mdaml.model_selection._start.compare_with_start",
     "kinds of people": "mdaml.people._choice.choose_size",
     "whether there are places": "mdaml.holdout.places.choose_candidate",
+    "whether labels get places": "mdaml.holdout.places.choose_by_votes",
     "whether a model of mdaml ask leads": "mdaml.ask.owner.describe_learning",
 }
 # Others, and why they do not go through it.

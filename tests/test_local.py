@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -306,6 +306,32 @@ def test_none_are_chosen_where_a_linear_map_explains_all():
     np.testing.assert_array_equal(model.components_, plain.components_)
 
 
+def test_places_are_chosen_for_labels_where_held_out_samples_say_so():
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    said = []
+    model = LocalMDaML(callback=lambda n, _: said.append(n), random_state=0).fit(X, y)
+    assert [each["n_places"] for each in model.tried_] == [0, model.n_places_]
+    assert model.tried_[1]["score"] > model.tried_[0]["score"]
+    assert model.tried_[1]["is_chosen"]
+    assert model.gain_["score"] == "votes"
+    assert said == [*range(1, model.n_iter_ + 1)]  # trials tell nobody
+
+
+def test_labels_that_teach_nothing_leave_what_mdaml_learns(data):
+    X, rng = data[0], np.random.default_rng(0)
+    y = rng.integers(2, size=len(X))
+    model, plain = (cls(random_state=0).fit(X, y) for cls in (LocalMDaML, MDaML))
+    assert [each["is_chosen"] for each in model.tried_] == [True, False]
+    np.testing.assert_array_equal(model.components_, plain.components_)
+    assert model.gain_ == plain.gain_
+
+
+@pytest.mark.parametrize("params", [{"goal": "neighbors"}, {"goal": "paper"}])
+def test_places_are_not_tried_for_labels_with_another_goal(data, params):
+    assert LocalMDaML(random_state=0, **params).fit(data[0], data[1]).tried_ == []
+
+
 def test_few_comparisons_leave_the_linear_map():
     X, y = corners(40, 0)
     with pytest.warns(UserWarning, match="learn"):
@@ -365,6 +391,17 @@ def test_it_is_asked_whether_near_and_far_are_swapped(data, params):
     said = sample_triplets(corner, 2, 4, random_state=0)[:, [0, 2, 1]]
     with pytest.warns(UserWarning, match="Are near and far swapped"):
         LocalMDaML(random_state=0, **params).fit(X, triplets=said)
+
+
+@pytest.mark.slow
+def test_swapped_answers_under_a_weak_start_are_asked_about_and_get_no_places():
+    X, y = load_digits(return_X_y=True)
+    X = PCA(8, random_state=0).fit_transform(X[:400])
+    said = sample_triplets(y[:400] % 3, 2, 2, random_state=0)
+    with pytest.warns(UserWarning, match="read the other way round"):
+        model = LocalMDaML(random_state=0).fit(X, triplets=said[:, [0, 2, 1]])
+    assert model.n_places_ == 0
+    assert LocalMDaML(random_state=0).fit(X, triplets=said).n_places_ > 0
 
 
 @pytest.mark.parametrize("kind", ["repeated", "constant features", "rows of unit length"])

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from sklearn import config_context
-from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import ignore_warnings
 from mdaml.kernels.products import blocks, one_blas_thread, rows_per_block, rows_times
 
@@ -111,8 +111,13 @@ class Basis:
             self.landmarks.closeness(X), np.ascontiguousarray(self.landmark_map.T.astype(X.dtype))
         )
 
-    def transform(self, X: FloatArray, T: FloatArray | None = None) -> FloatArray:
-        """Return the columns of rows, times ``T^T``; X itself where the basis is the identity."""
+    def transform(
+        self, X: FloatArray, T: FloatArray | None = None, seen: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the columns of rows, times ``T^T``; X itself where the basis is the identity.
+
+        ``seen`` is where the rows are in the learned space, if that is known.
+        """
         if self.is_identity:
             return X
         n_columns = self.width(X.shape[1])
@@ -120,20 +125,23 @@ class Basis:
         modes = None if self.places is None else self.modes()
         widest = max(n_columns, 0 if self.landmarks is None else len(self.landmarks))
         for begin, end in blocks(0, len(X), rows_per_block(widest, out.itemsize)):
+            known = None if seen is None else seen[begin:end]
             if T is None:
-                self._fill(X[begin:end], modes, out[begin:end])
+                self._fill(X[begin:end], modes, known, out[begin:end])
                 continue
             columns = np.empty((end - begin, n_columns), X.dtype)
-            self._fill(X[begin:end], modes, columns)
+            self._fill(X[begin:end], modes, known, columns)
             np.matmul(columns, T.T.astype(X.dtype), out=out[begin:end])
         return out
 
-    def _fill(self, X: FloatArray, modes: Gates | None, out: FloatArray) -> None:
+    def _fill(
+        self, X: FloatArray, modes: Gates | None, seen: FloatArray | None, out: FloatArray
+    ) -> None:
         """Write the columns of some rows."""
         at = X.shape[1]
         out[:, :at] = X
         if modes is not None:
-            out[:, at : at + len(modes)] = modes.closeness(self.see(X))
+            out[:, at : at + len(modes)] = modes.closeness(self.see(X) if seen is None else seen)
             at += len(modes)
         if self.maps is not None:
             centred = X if self.mean is None else X - self.mean.astype(X.dtype)
@@ -158,7 +166,12 @@ class Basis:
 
 def mean_sq_dist(X: FloatArray) -> float:
     """Return the mean squared distance between two rows, one if all are the same."""
-    return 2.0 * float(np.sum(X.var(axis=0, dtype=np.float64))) or 1.0
+    mean, total, differ = X.mean(axis=0, dtype=np.float64).astype(X.dtype), 0.0, False
+    for begin, end in blocks(0, len(X), rows_per_block(X.shape[1], X.itemsize)):
+        rows = X[begin:end] - mean
+        total += float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
+        differ = differ or bool(np.any(X[begin:end] != X[0]))
+    return 2.0 * total / len(X) if differ else 1.0
 
 
 def find_landmarks(X: FloatArray) -> Gates:
@@ -171,14 +184,44 @@ def find_maps(X: FloatArray, n_maps: int) -> Gates:
     return Gates(_find_centers(X, n_maps), MAP_WIDTH * mean_sq_dist(X))
 
 
-def find_places(X: FloatArray, basis: Basis, n_places: int) -> Basis:
-    """Return a basis with modes at some of the rows, spread over the learned space of a basis."""
-    some, n_places = _some_rows(X, n_places), min(n_places, len(X))
-    seen = basis.see(some)
-    with one_blas_thread(), config_context(array_api_dispatch=False):
-        rows = kmeans_plusplus(seen.astype(np.float64), n_places, random_state=0)[1]
+def find_places(
+    X: FloatArray, basis: Basis, n_places: int, seen: FloatArray | None = None
+) -> Basis:
+    """Return a basis with modes at some of the rows, spread over the learned space of a basis.
+
+    ``seen`` is where the rows are in that space, if that is known.
+    """
+    some = _some_rows(X, n_places)
+    seen = basis.see(some) if seen is None or len(some) < len(X) else seen
+    with one_blas_thread():
+        rows = spread_rows(seen.astype(np.float64), n_places)
     places = Gates(some[np.sort(rows)], PLACE_WIDTH * mean_sq_dist(seen))
     return replace(basis, places=places, mean=X.mean(axis=0))
+
+
+def spread_rows(X: FloatArray, n: int) -> IntArray:
+    """Return different rows that are spread over all: greedy k-means++, as of scikit-learn.
+
+    Each is the best of a few rows that are drawn by their squared distance to the nearest one so
+    far. ``sklearn.cluster.kmeans_plusplus`` takes ten times as long for hundreds of centres, since
+    it checks its input for each.
+    """
+    norms, ones = np.einsum("ij,ij->i", X, X)[:, None], np.ones((len(X), 1))
+    left, right = np.hstack([-2.0 * X, ones, norms]), np.hstack([X, norms, ones])
+    n_tried, rng = 2 + int(np.log(n)), np.random.RandomState(0)
+    taken = [rng.randint(len(X))]
+    nearest = np.maximum(right @ left[taken[0]], 0.0)
+    nearest[taken] = 0.0
+    for _ in range(1, min(n, len(X))):
+        sums = np.cumsum(nearest)
+        drawn = np.searchsorted(sums, rng.uniform(size=n_tried) * sums[-1])
+        np.minimum(drawn, len(X) - 1, out=drawn)
+        found = np.minimum(left[drawn] @ right.T, nearest)
+        best = int(np.argmin(found.sum(axis=1)))
+        nearest = np.maximum(found[best], 0.0)
+        nearest[drawn[best]] = 0.0
+        taken.append(int(drawn[best]))
+    return np.array(taken)
 
 
 def _some_rows(X: FloatArray, n_modes: int) -> FloatArray:
@@ -191,10 +234,12 @@ def _some_rows(X: FloatArray, n_modes: int) -> FloatArray:
 def _find_centers(X: FloatArray, n_modes: int) -> FloatArray:
     if len(X) <= n_modes:
         return X
+    some = _some_rows(X, n_modes)
     # Rows that coincide leave some modes without rows of their own; they do no harm.
     quiet = ignore_warnings(ConvergenceWarning, "sklearn")
     with one_blas_thread(), quiet, config_context(array_api_dispatch=False):
-        found = KMeans(n_modes, n_init=1, max_iter=_ROUNDS_OF_KMEANS, random_state=0)
-        found.fit(_some_rows(X, n_modes))
+        first = some[spread_rows((some - some.mean(axis=0)).astype(np.float64), n_modes)]
+        found = KMeans(n_modes, init=first, n_init=1, max_iter=_ROUNDS_OF_KMEANS)
+        found.fit(some)
     centers: FloatArray = found.cluster_centers_.astype(X.dtype)
     return centers

@@ -12,7 +12,8 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.local_handover import LocalHandover, basis_of
-from mdaml.estimators.local_rounds import Learned, learn, learned_attributes
+from mdaml.estimators.local_learning import learn, learned_attributes
+from mdaml.estimators.local_rounds import Learned
 
 
 @show_choices
@@ -40,9 +41,9 @@ class LocalMDaML(LocalHandover):
     ----------
     n_places : int or "auto", default="auto"
         Number of modes with a place. "auto" tries none and 128, at most one for two samples, on
-        comparisons of held-out points; places are taken only if they lead one linear map by more
-        than chance. None for fewer than 100 different samples, for labels and for
-        ``goal="neighbors"``.
+        comparisons of held-out points or, for labels, on the three nearest neighbours of held-out
+        samples; places are taken only if they lead one linear map by more than chance. None for
+        fewer than 100 different samples and for ``goal="neighbors"``.
     n_maps : int or "auto", default="auto"
         Number of wide modes with a map. "auto" is none.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
@@ -53,7 +54,8 @@ class LocalMDaML(LocalHandover):
     anchor : float or "auto", default="auto"
         Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised:
         768 of it add the squared length of the map to the mean loss. "auto" chooses 0.25, 2.5 or 8
-        together with the number of places, and is 0.8 where that was given.
+        together with the number of places; it is 0.25 for labels, and 0.8 where the number was
+        given.
     n_components : int or None, default=None
         Rank of what is learned. None is rank eight and the features beside it; a number leaves the
         features out, which keeps agreement and loses neighbours of the kinds.

@@ -16,14 +16,12 @@ from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
 from mdaml.estimators.chunks import begin_sample, due_at, past_of
 from mdaml.estimators.local_handover import basis_of
+from mdaml.estimators.local_learning import RENAMED, compare_classes, try_places
 from mdaml.estimators.local_rounds import (
-    RENAMED,
     Learned,
-    compare_classes,
     make_metric,
     second_anchor,
     shared_parameters,
-    try_places,
 )
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto

@@ -1,7 +1,7 @@
-"""How LocalMDaML learns: two rounds, and whether there are places, chosen on held-out data."""
+"""How LocalMDaML learns places: in two rounds, chosen on held-out comparisons."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mdaml._memory import current_limit
 from mdaml._typing import FloatArray
-from mdaml._validation import check_integer, check_magnitude, check_number, ignore_warnings
+from mdaml._validation import has_unit_rows, ignore_warnings
 from mdaml.basis import (
     N_LANDMARKS,
     Basis,
@@ -19,22 +19,20 @@ from mdaml.basis import (
     find_places,
     mean_sq_dist,
 )
-from mdaml.constraints.arguments import Supervision
-from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_warnings import warn_of_scales, warn_of_swapped
-from mdaml.estimators.posing import is_auto
+from mdaml.estimators.posing import is_auto, place, pose
 from mdaml.estimators.presets import PRESETS
+from mdaml.holdout.anchor import choose_anchor
 from mdaml.kernels.products import rows_times
 from mdaml.solver.start import ANCHOR_SQ_DIST
+from mdaml.stores.shared import SharedStores
 
 # What "auto" stands for, and is chosen from; see docs/places.md.
 N_PLACES = 128
-ANCHORS = (0.25, 2.5, 8.0)
 WIDTHS = (0.6, 1.6)  # of landmarks, times the usual one
-USUAL_ANCHOR = 0.8
 RANK = 8
 FEATURES = 0.15  # share of the features in the learned squared distances
 # An anchor of one adds 1/768 of the squared length of the map, on conditioned columns, to the mean
@@ -42,16 +40,12 @@ FEATURES = 0.15  # share of the features in the learned squared distances
 _PENALTY = 1.0 / 768.0
 _SECOND = (0.8, 2.5)
 _MOST_COMPARISONS = 20_000  # of the first round, and of the choice
-_PARTNERS = 10  # of each kind that a sample gets from labels
 _SHARED = (
     *("goal", "triplet_weight", "ridge", "anchor", "n_components", "max_iter", "tol"),
     *("device", "verbose", "callback", "random_state"),
 )
 _ROUNDS_TO_CHOOSE = 2
-# Of the metric on the basis: centres of its own modes, and what describes its rows and columns.
-RENAMED = {"centers_": "mode_centers_"}
-_LEFT_OUT = ("weights_", "n_features_in_", "feature_names_in_")
-_QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
+QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 
 
 def shared_parameters(model: Any) -> dict[str, Any]:
@@ -71,6 +65,11 @@ class Learned:
     tried: tuple[dict[str, Any], ...] = ()
     gain: dict[str, Any] | None = None
 
+    def map(self, X: FloatArray) -> FloatArray:
+        """Return where rows are in the learned space."""
+        columns = self.basis.transform(X)
+        return rows_times(columns, np.ascontiguousarray(self.components().T))
+
     def components(self) -> FloatArray:
         """Return the linear map on the columns of the basis; features come last."""
         L = self.metric.components_
@@ -84,87 +83,17 @@ class Learned:
         return np.concatenate([L, rest])
 
 
-def learned_attributes(learned: Learned) -> tuple[FloatArray, dict[str, Any]]:
-    """Return the map on the basis, and all else that was learned."""
-    basis, metric, L = learned.basis, learned.metric, learned.components()
-    others = {
-        RENAMED.get(name, name): value
-        for name, value in vars(metric).items()
-        if name.endswith("_") and not name.startswith("_") and name not in _LEFT_OUT
-    }
-    del others["components_"]
-    d = metric.n_features_in_ if basis.mean is None else len(basis.mean)
-    gates = {"": basis.places, "map_": basis.maps, "landmark_": basis.landmarks}
-    for name, found in gates.items():
-        others[f"{name}width_"] = 0.0 if found is None else float(found.width)
-        others[f"{name}centers_"] = np.empty((0, d), L.dtype) if found is None else found.centers
-    U = np.empty((0, 0), L.dtype) if basis.landmark_map is None else basis.landmark_map
-    return L, {
-        **others,
-        "landmark_map_": U,
-        "scale_": 1.0,
-        "n_places_": len(others["centers_"]),
-        "n_maps_": len(others["map_centers_"]),
-        "mean_": np.zeros(d, L.dtype) if basis.mean is None else basis.mean,
-        "anchor_": learned.anchor,
-        "gain_": learned.gain,
-        "tried_": list(learned.tried),
-    }
-
-
-def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
-    """Learn a basis, and a metric on it; whether there are places, if not given, is chosen."""
-    n_places, n_maps = _check_numbers(model, len(X))
-    check_magnitude(X - X.mean(axis=0))
-    anchors = _anchors(model)
-    anchor = USUAL_ANCHOR if is_auto(model.anchor) else anchors[0]
-    if n_places is None and (isinstance(said, Classes) or model.goal == "neighbors"):
-        n_places = 0
-    if isinstance(said, Classes) and (n_places or n_maps):
-        said = compare_classes(said, len(X))
-    if isinstance(said, Classes) or n_places == n_maps == 0:
-        return _learn_linear(model, X, said, persons)
-    rounds = _Rounds.of(model, X, said, n_places, n_maps)
-    if n_places is not None:
-        return rounds.learn(X, said, persons, anchor)
-    choice = rounds.choose(anchors)
-    gain = choice.gain
-    if choice.anchor is not None:
-        learned = choice.rounds.learn(X, said, persons, choice.anchor)
-    elif n_maps:
-        learned = replace(rounds, n_places=0).learn(X, said, persons, anchor)
-    else:
-        learned = _learn_linear(model, X, said, persons)
-        gain = learned.gain
-    return replace(learned, tried=choice.tried, gain=gain)
-
-
-def try_places(model: Any, X: FloatArray, said: Constraints, n_maps: int) -> "_ChosenPlaces":
-    """Choose on held-out points whether there are places, and how to learn them."""
-    return _Rounds.of(model, X, said, None, n_maps).choose(_anchors(model))
-
-
 def second_anchor(anchor: float) -> float:
     """Return the anchor of the second round, of that of the first."""
     return float(np.clip(anchor, *_SECOND))
 
 
-def _anchors(model: Any) -> tuple[float, ...]:
-    """Return the anchors to choose from, one if it was given."""
-    if is_auto(model.anchor):
-        return ANCHORS
-    return (check_number(model, "anchor", model.anchor, 0.0),)
+@dataclass
+class Rounds:
+    """Two rounds: from the closeness to landmarks to a space, and from modes in it to places.
 
-
-def _learn_linear(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
-    metric = MDaML(**shared_parameters(model))
-    metric._fit(X, X, said, persons)
-    return Learned(Basis(), metric, anchor=metric.anchor_, gain=metric.gain_)
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """Two rounds: from the closeness to landmarks to a space, and from modes in it to places."""
+    Only :meth:`learn` changes it: it gives up what would take memory beside the second round.
+    """
 
     model: Any
     X: FloatArray  # rows that take part in the first round and in the choice
@@ -174,11 +103,14 @@ class _Rounds:
     columns: FloatArray  # of the rows, conditioned
     n_places: int
     n_maps: int
+    shared: SharedStores  # of the columns
+    rows: SharedStores = field(default_factory=dict)  # of the rows themselves
 
     @classmethod
     def of(
         cls, model: Any, X: FloatArray, said: Constraints, n_places: int | None, n_maps: int
-    ) -> "_Rounds":
+    ) -> "Rounds":
+        """Find landmarks; what takes part is what is compared, of many comparisons some."""
         n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
         _check_memory(X, n_places, n_maps)
         if said.n_constraints > _MOST_COMPARISONS:
@@ -188,69 +120,85 @@ class _Rounds:
             np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
         )
         landmarks, some = find_landmarks(X), X[rows]
-        begun = cls(model, some, said.restrict(rows), landmarks, some, some, n_places, n_maps)
+        said = said.restrict(rows)
+        begun = cls(model, some, said, landmarks, some, some, n_places, n_maps, {})
         return begun._with(landmarks, some)
 
     def learn(
-        self,
-        X: FloatArray,
-        said: Constraints,
-        persons: Persons | None,
-        anchor: float,
-        first: Constraints | None = None,
-        **others: Any,
+        self, X: FloatArray, said: Constraints, persons: Persons | None, anchor: float
     ) -> Learned:
         """Make both rounds, the first from few comparisons, the second from all."""
-        basis = Basis(mean=X.mean(axis=0))
-        if self.n_places:
-            metric = make_metric(self.model, self.columns, anchor, **others | _QUIET)
-            _fit_quietly(metric, self.columns, self.said if first is None else first)
-            U = metric.components_ @ self.conditioner
-            basis = replace(basis, landmarks=self.landmarks, landmark_map=U.astype(X.dtype))
-            basis = find_places(X, basis, self.n_places)
-        if self.n_maps:
-            basis = replace(basis, maps=find_maps(X, self.n_maps))
-        size = mean_sq_dist(X)
-        T = basis.conditioner(X.shape[1], size)
+        with ignore_warnings(UserWarning):
+            L = self._see(self.said, anchor, QUIET)
+            self.columns = self.columns[:0].copy()
+            self.shared.clear()
+            self.rows.clear()
+            basis = self._find_basis(X, L)
+        T = basis.conditioner(X.shape[1], mean_sq_dist(X))
         columns = basis.transform(X, T)
-        metric = make_metric(self.model, columns, second_anchor(anchor), **others)
+        metric = make_metric(self.model, columns, second_anchor(anchor))
         warn_of_scales(X)  # and not of the columns, which are ours
         warn_of_swapped(X, said, None)
         with ignore_warnings(UserWarning, message="The features differ much in scale|Only .* hold"):
             metric._fit(columns, columns, said, persons)
-        features = 0.0
-        if self.n_places and self.model.n_components is None:
-            learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
-            features = float(np.sqrt(FEATURES * mean_sq_dist(learned) / size))
-        return Learned(basis, metric, T, features, anchor)
+        learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
+        return Learned(basis, metric, T, self._factor_of_features(X, learned), anchor)
 
-    def widened(self, factor: float) -> "_Rounds":
+    def _see(self, said: Constraints, anchor: float, others: dict[str, Any]) -> FloatArray | None:
+        """Make the first round: learn the map of conditioned columns to a space, (r, m)."""
+        if not self.n_places:
+            return None
+        metric = make_metric(self.model, self.columns, anchor, **others)
+        return _solve(metric, self.columns, said, self.shared)
+
+    def _find_basis(
+        self, X: FloatArray, L: FloatArray | None, seen: FloatArray | None = None
+    ) -> Basis:
+        """Find modes in the space of the first round; ``seen``: where the rows are, if known."""
+        basis = Basis(mean=X.mean(axis=0))
+        if L is not None:
+            U = (L @ self.conditioner).astype(X.dtype)
+            basis = replace(basis, landmarks=self.landmarks, landmark_map=U)
+            basis = find_places(X, basis, self.n_places, seen)
+        if self.n_maps:
+            basis = replace(basis, maps=find_maps(X, self.n_maps))
+        return basis
+
+    def _factor_of_features(self, X: FloatArray, learned: FloatArray) -> float:
+        """Return the factor of the features that gives them their share beside places."""
+        if not self.n_places or self.model.n_components is not None:
+            return 0.0
+        return float(np.sqrt(FEATURES * mean_sq_dist(learned) / mean_sq_dist(X)))
+
+    def widened(self, factor: float) -> "Rounds":
         """Return the same with landmarks of another width."""
         landmarks = replace(self.landmarks, width=factor * self.landmarks.width)
         return self._with(landmarks, self.X)
 
-    def _with(self, landmarks: Gates, rows: FloatArray) -> "_Rounds":
+    def _with(self, landmarks: Gates, rows: FloatArray) -> "Rounds":
         conditioner = landmarks.conditioner()
         # Single precision is enough to find modes.
         gates, single = _to_single(landmarks, rows)
         near = gates.closeness(single)
         columns = rows_times(near, np.ascontiguousarray(conditioner.T))
-        return replace(self, landmarks=landmarks, conditioner=conditioner, columns=columns)
+        return replace(
+            self, landmarks=landmarks, conditioner=conditioner, columns=columns, shared={}
+        )
 
-    def choose(self, anchors: Sequence[float]) -> "_ChosenPlaces":
+    def choose(self, anchors: Sequence[float]) -> "ChosenPlaces":
         """Choose on held-out points between one linear map and places, and how to learn these."""
         from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 
-        linear = _linear_anchor(self.model, self.X, self.said)
         with ignore_warnings(UserWarning):
+            linear = _linear_anchor(self.model, self.X, self.said, self.rows)
             several = partial(choose_candidate, self.X, self.said)
             found = several(
                 [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
             )
             if found is None:
-                return _ChosenPlaces(self, None)
+                return ChosenPlaces(self, None)
             taken, scores, gain = found
-            numbers = [(0, 0, linear or 0.0, 1.0)]
+            numbers = [(0, 0, linear, 1.0)]
             numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
             numbers = numbers[: len(scores)]
             best, anchor = self, anchors[taken - 1] if taken else None
@@ -267,32 +215,35 @@ class _Rounds:
             dict(zip(names, (*each, score, k == taken), strict=True))
             for k, (each, score) in enumerate(zip(numbers, scores, strict=True))
         )
-        return _ChosenPlaces(best, anchor, tried, gain)
+        return ChosenPlaces(best, anchor, tried, gain)
 
     def _map(self, anchor: float, said: Constraints) -> FloatArray:
         """Return where rows are after short rounds."""
-        landmarks, rows = _to_single(self.landmarks, self.X)
-        begun = replace(self, landmarks=landmarks)
-        learned = begun.learn(rows, said, None, anchor, said, **self._short())
-        L = learned.components()
-        return rows_times(learned.basis.transform(rows), np.ascontiguousarray(L.T))
+        (landmarks, rows), seen = _to_single(self.landmarks, self.X), None
+        L = self._see(said, anchor, self._short())
+        if L is not None:
+            seen = rows_times(self.columns, np.ascontiguousarray(L.T))
+        basis = replace(self, landmarks=landmarks)._find_basis(rows, L, seen)
+        columns = basis.transform(rows, basis.conditioner(rows.shape[1], mean_sq_dist(rows)), seen)
+        metric = make_metric(self.model, columns, second_anchor(anchor), **self._short())
+        learned = rows_times(columns, np.ascontiguousarray(_solve(metric, columns, said).T))
+        factor = self._factor_of_features(rows, learned)
+        return np.hstack([learned, np.float32(factor) * rows]) if factor else learned
 
-    def _map_linearly(self, anchor: float | None, said: Constraints) -> FloatArray:
-        if anchor is None:  # a linear map learns nothing
-            return self.X
-        metric = _make_linear(self.model, anchor, **self._short())
-        return _fit_quietly(metric, self.X, said).transform(self.X)
+    def _map_linearly(self, anchor: float, said: Constraints) -> FloatArray:
+        L = _solve(_make_linear(self.model, anchor, **self._short()), self.X, said, self.rows)
+        return rows_times(self.X, np.ascontiguousarray(L.T))
 
     def _short(self) -> dict[str, Any]:
         rounds = {"max_iter": _ROUNDS_TO_CHOOSE} if is_auto(self.model.max_iter) else {}
-        return _QUIET | rounds
+        return QUIET | rounds
 
 
 @dataclass(frozen=True)
-class _ChosenPlaces:
+class ChosenPlaces:
     """Rounds to make with an anchor, or with None a linear map; and what was tried."""
 
-    rounds: _Rounds
+    rounds: Rounds
     anchor: float | None
     tried: tuple[dict[str, Any], ...] = ()
     gain: dict[str, Any] | None = None
@@ -307,13 +258,6 @@ def _to_single(gates: Gates, rows: FloatArray) -> tuple[Gates, FloatArray]:
     middle, unit = gates.centers.mean(axis=0), 2.0 ** round(np.log2(gates.width) / 2.0)
     single = ((rows - middle) / unit).astype(np.float32)
     return Gates((gates.centers - middle) / unit, gates.width / unit**2), single
-
-
-def compare_classes(classes: Classes, n: int) -> Constraints:
-    """Return triplets of random partners, as places learn from labels."""
-    rng = np.random.default_rng(0)
-    triplets = classes.random_triplets(_PARTNERS, _PARTNERS, "zip", rng)
-    return Constraints.of_triplets(triplets, n)
 
 
 def make_metric(model: Any, columns: FloatArray, anchor: float, **others: Any) -> MDaML:
@@ -337,18 +281,27 @@ def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
     return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
 
 
-def _linear_anchor(model: Any, X: FloatArray, said: Constraints) -> float | None:
-    """Return the anchor that a linear map chooses; None if it learns nothing."""
-    short = _QUIET | {"max_iter": 1, "n_components": None}
-    metric = _fit_quietly(MDaML(**shared_parameters(model) | short), X, said)
-    return None if metric.start_kept_ else float(metric.anchor_)
+def _linear_anchor(model: Any, X: FloatArray, said: Constraints, shared: SharedStores) -> float:
+    """Return the anchor that a linear map chooses, as far as one part of the points tells."""
+    metric = MDaML(**shared_parameters(model) | QUIET | {"n_components": None})
+    posed = pose(metric, X.shape, said, unit_rows=has_unit_rows(X))
+    spec = posed.spec
+    if not spec.anchors or not spec.is_measured:
+        return spec.anchor
+    store = place(metric, X, spec, said, shared=shared)
+    with store.threads():
+        return choose_anchor(spec, store, said, roughly=True)[0].anchor
 
 
-def _fit_quietly(metric: MDaML, columns: FloatArray, said: Supervision) -> MDaML:
-    """Fit a metric for a trial, without the warnings that the fit itself will give."""
-    with ignore_warnings(UserWarning):
-        metric._fit(columns, columns, said, None)
-    return metric
+def _solve(
+    metric: MDaML, X: FloatArray, said: Constraints, shared: SharedStores | None = None
+) -> FloatArray:
+    """Return the map that a metric learns: no gain is measured, and nothing is kept."""
+    posed = pose(metric, X.shape, said)
+    store = place(metric, X, posed.spec, said, shared=shared)
+    with store.threads():
+        run = posed.problem.start(store, np.random.RandomState(0)).complete()
+    return np.ascontiguousarray(run.metric.T)
 
 
 def _check_memory(X: FloatArray, n_places: int, n_maps: int) -> None:
@@ -365,20 +318,3 @@ def _check_memory(X: FloatArray, n_places: int, n_maps: int) -> None:
         f"{first / 1e6:.0f} MB for landmarks. Raise the limit, pass fewer samples or a smaller "
         "n_places, or fit MDaML. partial_fit takes samples in chunks."
     )
-
-
-def _check_numbers(model: Any, n: int) -> tuple[int | None, int]:
-    """Return the numbers of places and maps; None are places to be chosen."""
-    found: list[int | None] = []
-    for name in ("n_places", "n_maps"):
-        value = getattr(model, name)
-        if isinstance(value, str):
-            if value != "auto":
-                raise ValueError(
-                    f"{type(model).__name__}({name}=...) must be 'auto' or a number, got {value!r}."
-                )
-            found.append(None)
-        else:
-            rows = ", the number of rows of X"
-            found.append(check_integer(model, name, value, 0, n, what=rows))
-    return found[0], found[1] or 0

@@ -30,6 +30,7 @@ from mdaml.solver.store import Store
 _MOST_COMPARISONS = 20_000
 _MOST_ROWS = 100_000  # beyond so many samples only those that are compared take part
 _N_PARTS = 4
+_ENOUGH_ROUGHLY = 1_000  # comparisons
 _N_DEALS = 3  # to ask whether near and far are swapped: tells more of few comparisons than one
 # Shares that hold before learning: fewer hint at near and far swapped, or at near misses.
 SWAPPED, _NEAR_MISSES = 0.4, 0.47
@@ -50,14 +51,20 @@ class Judged(NamedTuple):
 
 
 def choose_anchor(
-    spec: Spec, store: Store, said: Constraints, persons: Persons | None = None
+    spec: Spec,
+    store: Store,
+    said: Constraints,
+    persons: Persons | None = None,
+    *,
+    roughly: bool = False,
 ) -> tuple[Spec, Gain | None]:
     """Return the parameters with the anchor chosen, and what was gained on held-out points.
 
     Of the strengths in ``spec.anchors`` that lead the start by more than chance, the one under
     which held-out comparisons lose least is chosen; if none leads, the start is kept. Without
     strengths to choose from, only the gain of the given one is measured. It is None where there is
-    too little to hold anything out.
+    too little to hold anything out. ``roughly``: of a thousand comparisons and more one part
+    decides, and nobody is asked whether near and far are swapped.
     """
     rng = np.random.RandomState(0)  # the same comparisons always give the same strength
     codes = None if persons is None or len(persons) < _ENOUGH_PERSONS else persons.codes
@@ -72,6 +79,8 @@ def choose_anchor(
     short = count_modes(short, store)
     points = same_points(store)
     parts = _hold_out(said, points, rng)
+    if roughly and said.n_constraints >= _ENOUGH_ROUGHLY:
+        parts = parts[:1]
     if not parts:
         return replace(spec, keep_start=bool(spec.anchors)), None
     try_on = partial(_try_parts, short, store, codes, spec.anchors, rng)
@@ -87,7 +96,8 @@ def choose_anchor(
             gain, tried=tried, scores=tuple(map(float, right[1:] @ weights / weights.sum()))
         )
     # Up to a standard error above a half: of true ones more hold, even under a weak start.
-    if not len(said.pairs) and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
+    may_ask = not roughly and not len(said.pairs)
+    if may_ask and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
         dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(said, points, rng)]
         _ask_if_swapped(try_on(dealt), try_on(list(map(exchange_near_and_far, dealt))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))

@@ -9,10 +9,12 @@ import numpy as np
 
 from mdaml._progress import mute
 from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import compares, scaled_losses
 from mdaml.holdout.rule import find_leaders, measure_gain
+from mdaml.holdout.samples import hold_out_samples, right_votes
 from mdaml.holdout.split import Split, hold_out_points
 from mdaml.holdout.units import same_rows
 from mdaml.kernels.pairs import pair_sq_dists
@@ -24,6 +26,7 @@ _N_PARTS = 4  # of which one is held out
 # Of few comparisons more would be lost with the points: smaller parts, in turn.
 FEW_COMPARISONS, _PARTS_OF_FEW, _TURNS_OF_FEW = 4_000, 8, 3
 FEWEST_POINTS = 100  # compared with others: of fewer, held-out points do not tell
+_MOST_LABELLED, _PARTS_OF_LABELS = 3_000, 3  # samples that take part, each held out once
 _ENOUGH = 0.2  # of what is learned from has to be left without the held-out points
 
 
@@ -32,11 +35,12 @@ def choose_candidate(
 ) -> tuple[int, list[float], dict[str, Any]] | None:
     """Return the candidate to take, the share of comparisons that hold for each, and the gain.
 
-    Of those that lead the first by more than chance, the one under which comparisons of held-out
-    points lose least is taken; the first if none leads. Behind the first they are in an order, and
-    one that loses more than the one before it ends the trials. Nothing is learned about held-out
-    points: places could be learned of each point alone. The gain is that over X as it is. None
-    where there is too little to hold anything out. The same comparisons give the same choice.
+    Of those that lead the first by more than chance, or X as it is where that loses less, the one
+    under which comparisons of held-out points lose least is taken; the first if none leads. Behind
+    the first they are in an order, and one that loses more than the one before it ends the trials.
+    Nothing is learned about held-out points: places could be learned of each point alone. The gain
+    is that over X as it is. None where there is too little to hold anything out. The same
+    comparisons give the same choice.
     """
     rng = np.random.RandomState(0)
     points, few = same_rows(X, 0.0), said.n_constraints <= FEW_COMPARISONS
@@ -63,12 +67,49 @@ def choose_candidate(
             if len(losses) > 2 and losses[-1] @ weights > losses[-2] @ weights:
                 break
     right = np.where(np.array(margins) == 0.0, 0.5, np.array(margins) > 0.0)
-    leads = find_leaders(-losses[0], -np.array(losses[1:]), units, weights)
+    first = min(losses[0], scaled_losses(margins[0], weights), key=lambda each: each @ weights)
+    leads = find_leaders(-first, -np.array(losses[1:]), units, weights)
     means = np.where(leads, np.array(losses[1:]) @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
     gain = measure_gain("comparisons", right[0], right[1 + taken], units, weights)
     scores = right[1:] @ weights / weights.sum()
     return taken, [float(score) for score in scores], gain.as_dict()
+
+
+# Learns from labelled rows, and returns where these and others are in the learned space.
+LabelCandidate = Callable[[FloatArray, Classes, FloatArray], FloatArray]
+
+
+def choose_by_votes(
+    X: FloatArray, classes: Classes, candidates: Sequence[LabelCandidate]
+) -> tuple[int, list[float], dict[str, Any]] | None:
+    """Return the candidate to take, the share of right votes for each, and the gain.
+
+    Every sample is held out once, and scored by how many of its three nearest neighbours are of its
+    class. Otherwise as :func:`choose_candidate`.
+    """
+    rng, rows, of = np.random.RandomState(0), classes.rows, classes.of
+    some = np.sort(rng.permutation(len(rows))[:_MOST_LABELLED])
+    X, of = X[rows[some]], of[some]
+    points = same_rows(X, 0.0)
+    splits = hold_out_samples(of, points, _PARTS_OF_LABELS, rng)
+    if len(np.unique(points)) < FEWEST_POINTS or not splits:
+        return None
+    votes = [np.concatenate([right_votes(X, of, split) for split in splits])]
+    with mute():
+        for candidate in candidates:
+            found = []
+            for split in splits:
+                train = split.train_points
+                learned = candidate(X[train], Classes.from_labels("LocalMDaML", of[train]), X)
+                found.append(right_votes(learned, of, split))
+            votes.append(np.concatenate(found))
+    units = np.unique(np.concatenate([split.units for split in splits]), return_inverse=True)[1]
+    leads = find_leaders(max(votes[:2], key=np.mean), np.array(votes[2:]), units)
+    means = [float(each.mean()) for each in votes[1:]]
+    taken = 1 + int(np.argmax(np.where(leads, means[1:], -1.0))) if leads.any() else 0
+    gain = measure_gain("votes", votes[0], votes[1 + taken], units)
+    return taken, means, gain.as_dict()
 
 
 def _find_parts(

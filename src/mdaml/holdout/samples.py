@@ -82,11 +82,15 @@ def _try_split(
     F = Problem(spec, Classes.from_labels("MDaML", of[split.train_points])).solve(part, rng).F
     votes = []
     for factor in (start, *(shrink(F, start, share) for share in shares)):
-        Y = store.fetch_mapped(factor)
-        learned, held_out = Y[split.train_points], Y[split.test_points]
-        nearest = nearest_rows(held_out, learned, min(_N_NEIGHBORS, len(learned)))[0]
-        votes.append(_right_votes(nearest, of[split.train_points], of[split.test_points]))
+        votes.append(right_votes(store.fetch_mapped(factor), of, split))
     return np.array(votes)
+
+
+def right_votes(Y: FloatArray, of: IntArray, split: Split) -> FloatArray:
+    """Return which share of the nearest samples of each held-out one is of its class."""
+    learned, held_out = Y[split.train_points], Y[split.test_points]
+    nearest = nearest_rows(held_out, learned, min(_N_NEIGHBORS, len(learned)))[0]
+    return _right_votes(nearest, of[split.train_points], of[split.test_points])
 
 
 def hold_out_samples(

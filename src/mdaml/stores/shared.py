@@ -43,7 +43,8 @@ class SharedStore:
     """A store for several fits to the same samples, one after the other or side by side.
 
     Equal requests get equal answers, so no result depends on what was asked before: neighbours
-    under a metric, comparisons grouped and coloured, and the first weights in the modes.
+    under a metric, comparisons grouped and coloured, principal axes, and the first weights in the
+    modes.
     """
 
     def __init__(self, store: Any, memory: dict[str, _Recent] | None = None) -> None:
@@ -87,6 +88,7 @@ class SharedStore:
         rng.set_state(after)
         return made
 
+    leading_axes = partialmethod(_drawn, "leading_axes")
     count_modes = partialmethod(_drawn, "count_modes")
     mixture_weights = partialmethod(_drawn, "mixture_weights")
     kmeans_weights = partialmethod(_drawn, "kmeans_weights")
