@@ -125,6 +125,15 @@ def test_a_query_is_held_out_at_most_once_and_never_learned_from_meanwhile(n):
     assert all(len(np.intersect1d(train, test)) == 0 for train, test in splits)
 
 
+@pytest.mark.parametrize(("n", "n_folds"), [(60, 20), (400, 10), (1000, 10), (1001, 2)])
+def test_small_logs_are_learned_from_but_for_a_tenth(n, n_folds):
+    rows = 2 * np.arange(n)
+    parts = choice._split(rows, np.random.default_rng(0), is_log=True)
+    assert len(parts) == n_folds
+    assert np.array_equal(np.sort(np.concatenate([test for _, test in parts])), rows)
+    assert all(np.array_equal(np.union1d(*part), rows) for part in parts)
+
+
 def test_classes_with_three_examples_are_enough():
     rng = np.random.default_rng(0)
     X, pairs = classes(n_classes=60, n=3, d=16)

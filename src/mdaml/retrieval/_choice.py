@@ -26,6 +26,7 @@ from mdaml.retrieval._search import Values
 NDCG, LIKELIHOOD = "nDCG@10", "log-likelihood of clicks"  # by which strengths are compared
 STRENGTHS = (0.1, 0.03, 0.01, 0.003, 0.001)  # strongest first
 _FOLDS = {100: 20, 250: 10, 1000: 3}  # up to so many queries: each held out once in so many folds
+_FOLDS_OF_LOGS = {100: 20, 1000: 10}  # clicks say less than judged pairs, and are scored faster
 _LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
 _SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
 _FEWEST = 12  # queries that a choice needs
@@ -234,10 +235,10 @@ def _split(
 ) -> list[tuple[IntArray, IntArray]]:
     """Return training and held-out queries: each held out once, or some once if there are many.
 
-    Clicks say less than judged pairs, and are scored faster: more queries of a log are held out.
+    More queries of a log are held out than of judged pairs.
     """
     order = rng.permutation(rows)
-    for limit, n_folds in _FOLDS.items():
+    for limit, n_folds in (_FOLDS_OF_LOGS if is_log else _FOLDS).items():
         if len(rows) <= limit:
             fold = np.arange(len(rows)) % min(n_folds, len(rows))
             tests = [np.sort(order[fold == f]) for f in range(fold.max() + 1)]
