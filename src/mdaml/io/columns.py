@@ -139,7 +139,13 @@ class Wanted:
     known: Preparation | None = None
     distinct_ids: bool = False
     duplicates: str = "error"
+    encoding: str | None = None
     naming: Naming = name_argument
+
+    @property
+    def text_encoding(self) -> str | None:
+        """That of text files which are neither UTF-8 nor UTF-16, if it is known."""
+        return self.encoding or (self.known.encoding if self.known else None)
 
 
 def choose_columns(
@@ -180,6 +186,7 @@ def choose_columns(
         )
     if not preparation.columns:
         raise ValueError(f"{path}: there is no column left that could be a feature.")
+    preparation = replace(preparation, encoding=wanted.text_encoding)
     X = np.empty((0, len(preparation.numeric)))
     table = Table(path, X, preparation.numeric, id_column, label_column, named)
     return replace(table, preparation=preparation, naming=wanted.naming)

@@ -55,6 +55,8 @@ class Preparation:
         Whether a category that is not known is refused.
     na : tuple of str
         Cells that hold nothing, without the spaces around them.
+    encoding : str or None
+        Of text files that are neither UTF-8 nor UTF-16.
     """
 
     columns: tuple[str, ...]
@@ -67,6 +69,7 @@ class Preparation:
     both: bool = False
     unknown: str = "ignore"
     na: tuple[str, ...] = MISSING
+    encoding: str | None = None
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -291,7 +294,8 @@ def _is_consistent(known: Preparation) -> bool:
         all(isinstance(text, str) for group in texts for text in group)
         and not any(isinstance(group, str) for group in texts)
         and all(
-            name is None or isinstance(name, str) for name in (known.id_column, known.label_column)
+            name is None or isinstance(name, str)
+            for name in (known.id_column, known.label_column, known.encoding)
         )
         and isinstance(known.is_named, bool)
         and isinstance(known.both, bool)

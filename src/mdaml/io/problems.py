@@ -97,7 +97,7 @@ def _scan(
     found: dict[tuple[str, str], _WrongCells] = {}
     widths, first_ids, n_rows = list[tuple[int, int]](), dict[str, int](), 0
     problems = dict[str, str]()
-    for lines, columns in read_texts(table.path):
+    for lines, columns in read_texts(table.path, wanted.text_encoding, wanted.naming):
         if lines[0] <= n_skipped:
             continue
         if len(columns) != len(names):
