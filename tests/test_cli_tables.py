@@ -656,6 +656,37 @@ def test_files_of_other_encodings_are_read(frame):
         Constraints.read("said.csv", ids=ids)
 
 
+def test_words_for_nothing_are_declared_and_remembered(frame):
+    own = frame.astype(object).fillna("NA")
+    own.loc[[1, 2], "mass"] = "k.A."
+    own.loc[3, "bill"] = "not, known"
+    own.loc[5, "sex"] = " k.A. "
+    own.loc[6, "species"] = "k.A."
+    own.to_csv("own.csv", index=False)
+    fit = ("fit", "own.csv", *FIT[2:], "--out", "m.mdaml")
+    report = run(*fit, code=2).stderr
+    assert 'Text among numbers: if k.A.,"not, known" means an empty cell, pass --na' in report
+    options = shlex.split(report.rpartition("With these options it can be read: ")[2])
+    assert options[-4:] == ["--na", 'k.A.,"not, known"', "--missing", "median"]
+    printed = run(*fit, *options).stdout
+    assert "3 classes; 1 row without a label" in printed
+    model, plain = load("m.mdaml"), own.replace(r"\s*(k.A.|not, known)\s*", "NA", regex=True)
+    assert model.preparation_["categories"]["sex"] == ["female", "male"]
+    plain.to_csv("plain.csv", index=False)
+    for command in (("transform", "--out", "a.csv"), ("predict", "--train", "own.csv")):
+        arguments = [
+            (command[0], "m.mdaml", data, *command[1:]) for data in ("own.csv", "plain.csv")
+        ]
+        assert run(*arguments[0]).stdout == run(*arguments[1]).stdout
+    np.testing.assert_array_equal(model.transform(own), model.transform(plain))
+    # A model that does not know the words is told of them.
+    fit = ("fit", "plain.csv", *fit[2:])
+    run(*fit, *options[:-4], *options[-2:])
+    refused = run("transform", "m.mdaml", "own.csv", "--out", "a.csv", code=2).stderr
+    assert "pass --na 'k.A.,\"not, known\"'" in refused
+    run("transform", "m.mdaml", "own.csv", "--out", "a.csv", *options[-4:-2])
+
+
 def test_options_that_do_not_suffice_say_so(frame):
     broken = frame.astype({"mass": object})
     broken.loc[5, "mass"] = "3,750 g"

@@ -35,6 +35,7 @@ _OPTIONS = {
     "missing": "--missing",
     "duplicates": "--duplicates",
     "encoding": "--encoding",
+    "na": "--na",
 }
 
 

@@ -74,6 +74,7 @@ def audit(
     id_column: options.Id = None,
     drop: options.Drop = None,
     encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -94,7 +95,7 @@ def audit(
             raise CommandError(f"{what} comparisons, such as --triplets FILE, or --labels COLUMN.")
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
         columns = choose_columns(
-            id_column, drop, labels, known, encoding=encoding, duplicates=duplicates
+            id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
         )
         inputs = (model, data, id_column, labels, *(file.path for file in files))
         suffixes = (".csv", ".parquet")

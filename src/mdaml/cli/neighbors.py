@@ -50,6 +50,7 @@ def neighbors(
     id_column: options.Id = None,
     drop: options.Drop = None,
     encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -62,7 +63,7 @@ def neighbors(
             raise CommandError("Choose what to look for: --query ID, or --queries FILE.")
         estimator, known = load_model(model, who=who, kind=kind)
         columns = choose_columns(
-            id_column, drop, known=known, encoding=encoding, duplicates=duplicates
+            id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
         )
         own: Sequence[int | None]
         with screen.show_progress("searching"):

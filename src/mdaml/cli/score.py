@@ -50,6 +50,7 @@ def score(
     id_column: options.Id = None,
     drop: options.Drop = None,
     encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -72,7 +73,7 @@ def score(
         check_scored(files, labels)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
         columns = choose_columns(
-            id_column, drop, labels, known, encoding=encoding, duplicates=duplicates
+            id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
         )
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
@@ -81,7 +82,7 @@ def score(
             gallery = read_labelled(
                 train,
                 choose_columns(
-                    id_column, drop, labels, known, encoding=encoding, duplicates=duplicates
+                    id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
                 ),
                 screen,
             )

@@ -46,6 +46,7 @@ def suggest(
     id_column: options.Id = None,
     drop: options.Drop = None,
     encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     features: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Features from another file.")
@@ -72,7 +73,7 @@ def suggest(
                 names = list(read.ids)
             else:  # as for mdaml neighbors, with the same ids
                 columns = choose_columns(
-                    id_column, drop, known=known, encoding=encoding, duplicates=duplicates
+                    id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
                 )
                 table = read_data(items, columns)
                 X, names = table.X, [table.get_name(row) for row in range(len(table.X))]

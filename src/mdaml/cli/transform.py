@@ -44,6 +44,7 @@ def transform(
     id_column: options.Id = None,
     drop: options.Drop = None,
     encoding: options.Encoding = None,
+    na: options.Na = None,
     as_json: options.Json = False,
 ) -> None:
     """Map vectors so that Euclidean distance between them is the learned distance.
@@ -54,7 +55,7 @@ def transform(
         estimator, known = load_model(model, who=who, kind=kind)
         check_file(data)
         blocks = read_blocks(
-            data, **choose_columns(id_column, drop, known=known, encoding=encoding)
+            data, **choose_columns(id_column, drop, known=known, encoding=encoding, na=na)
         )
         changes = Counter[str]()
         mapped = _map_blocks(estimator, model, blocks, dtype, changes)

@@ -82,6 +82,8 @@ def detect_format(path: Path, encoding: str | None = None) -> TextFormat:
     ...     detect_format(path)
     TextFormat(encoding='utf-16', is_gzip=False, delimiter=';', decimal=',')
     """
+    if get_suffix(path, (".xlsx",)):  # that of the copy of a sheet
+        return TextFormat("utf-8-sig", is_gzip=False, delimiter=",", decimal=".")
     with path.open("rb") as file:
         start = file.read(4)
     if start.startswith(b"PK\x03\x04"):

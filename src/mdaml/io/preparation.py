@@ -153,7 +153,7 @@ class Preparation:
             [
                 self._to_places(name, map(to_text, column.tolist()), unknown)
                 if name in self.categories
-                else _to_numbers(name, column)
+                else _to_numbers(name, column, self.na)
                 for name, column in cells
             ]
         )
@@ -350,7 +350,7 @@ def to_text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _to_numbers(name: str, column: Array) -> FloatArray:
+def _to_numbers(name: str, column: Array, na: Sequence[str]) -> FloatArray:
     """Return a column of numbers, NaN where there is none."""
     if column.dtype.kind in "mM":
         raise ValueError(f"Column {name!r} holds dates, but the model was fitted to numbers there.")
@@ -362,7 +362,7 @@ def _to_numbers(name: str, column: Array) -> FloatArray:
     for row, value in enumerate(column.tolist()):
         text = to_text(value).strip()
         try:
-            numbers[row] = np.nan if text in MISSING else float(text)
+            numbers[row] = np.nan if text in na else float(text)
         except ValueError:
             raise ValueError(
                 f"Column {name!r} must hold numbers, as in the fit; got {shorten(text)!r} in row "

@@ -86,9 +86,7 @@ def read_texts(
     if get_suffix(path, COLUMN_SUFFIXES):
         yield from _read_column_texts(path)
         return
-    form = None
-    if not get_suffix(path, (".xlsx",)):
-        form = detect_format(path, check_encoding(encoding, naming or name_argument))
+    form = detect_format(path, check_encoding(encoding, naming or name_argument))
     records = read_records(path, form, naming)
     line, first = next(records, (0, []))
     if not first:
