@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import mdaml
 from mdaml.cli import build_app
+from mdaml.constraints import Constraints, read_constraints
 from mdaml.estimators.summary import describe_gain
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_blocks, read_table
@@ -620,6 +621,70 @@ def test_a_column_that_names_the_rows_is_proposed_as_the_id(frame):
     printed = run(*arguments, *shlex.split(options)).stdout
     assert "ids in column 'Sample no.'" in printed
     assert "2 rows of repeated ids left out" in printed
+
+
+def test_files_of_other_encodings_are_read(frame):
+    names = {"island": "Größe", "mass": "Länge"}
+    own = frame.dropna().rename(columns=names).replace({"Dream": "Träume", "Biscoe": "Süd"})
+    own.drop(columns=["sex", "day"]).to_csv("own.csv", index=False, sep=";", encoding="cp1252")
+    own.to_csv("utf8.csv", index=False)
+    fit = ("fit", "own.csv", *FIT[2:], "--categorical", "Größe", "--out", "m.mdaml")
+    refused = run(*fit, code=2).stderr
+    assert "own.csv:1: this is not UTF-8 text. Save it as UTF-8 (in Excel: Save as, " in refused
+    option = refused.rpartition("pass ")[2].strip().removesuffix(".")
+    assert option == "--encoding cp1252"
+    run(*fit, *shlex.split(option))
+    assert load("m.mdaml").preparation_["categories"]["Größe"] == ["Süd", "Torgersen", "Träume"]
+    for command in (("transform", "--out", "a.csv"), ("predict", "--train", "utf8.csv")):
+        printed = [
+            run(command[0], "m.mdaml", data, *command[1:]).stdout
+            for data in ("own.csv", "utf8.csv")
+        ]
+        assert printed[0] == printed[1]
+        assert "unknown" not in printed[0]
+    run("score", "m.mdaml", "own.csv")
+    assert "there is no such encoding" in run(*fit, "--encoding", "klingon", code=2).stderr
+    refused = run(*fit, "--encoding", "ascii", code=2).stderr
+    assert "own.csv: this is not ascii text." in refused
+    Path("said.csv").write_bytes("a,b,c\nMüller,b,c\n".encode("cp1252"))
+    ids = ["Müller", "b", "c"]
+    assert len(Constraints.read("said.csv", ids=ids, encoding="cp1252").triplets) == 1
+    assert len(read_constraints("said.csv", ids=ids, encoding="cp1252")[0].triplets) == 1
+    pd.DataFrame({"id": ids, "x": [1.0, 2, 4]}).to_csv("x.csv", index=False, encoding="cp1252")
+    run("fit", "x.csv", "--triplets", "said.csv", *option.split(), "--method", "gmml", *fit[-2:])
+    with pytest.raises(ValueError, match="CSV UTF-8'\\), or pass encoding='cp1252'"):
+        Constraints.read("said.csv", ids=ids)
+
+
+def test_words_for_nothing_are_declared_and_remembered(frame):
+    own = frame.astype(object).fillna("NA")
+    own.loc[[1, 2], "mass"] = "k.A."
+    own.loc[3, "bill"] = "not, known"
+    own.loc[5, "sex"] = " k.A. "
+    own.loc[6, "species"] = "k.A."
+    own.to_csv("own.csv", index=False)
+    fit = ("fit", "own.csv", *FIT[2:], "--out", "m.mdaml")
+    report = run(*fit, code=2).stderr
+    assert 'Text among numbers: if k.A.,"not, known" means an empty cell, pass --na' in report
+    options = shlex.split(report.rpartition("With these options it can be read: ")[2])
+    assert options[-4:] == ["--na", 'k.A.,"not, known"', "--missing", "median"]
+    printed = run(*fit, *options).stdout
+    assert "3 classes; 1 row without a label" in printed
+    model, plain = load("m.mdaml"), own.replace(r"\s*(k.A.|not, known)\s*", "NA", regex=True)
+    assert model.preparation_["categories"]["sex"] == ["female", "male"]
+    plain.to_csv("plain.csv", index=False)
+    for command in (("transform", "--out", "a.csv"), ("predict", "--train", "own.csv")):
+        arguments = [
+            (command[0], "m.mdaml", data, *command[1:]) for data in ("own.csv", "plain.csv")
+        ]
+        assert run(*arguments[0]).stdout == run(*arguments[1]).stdout
+    np.testing.assert_array_equal(model.transform(own), model.transform(plain))
+    # A model that does not know the words is told of them.
+    fit = ("fit", "plain.csv", *fit[2:])
+    run(*fit, *options[:-4], *options[-2:])
+    refused = run("transform", "m.mdaml", "own.csv", "--out", "a.csv", code=2).stderr
+    assert "pass --na 'k.A.,\"not, known\"'" in refused
+    run("transform", "m.mdaml", "own.csv", "--out", "a.csv", *options[-4:-2])
 
 
 def test_options_that_do_not_suffice_say_so(frame):

@@ -9,10 +9,12 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pages import TolerantChecker, run_page
 from typer.testing import CliRunner
 
+import mdaml
 from mdaml.cli import build_app
 
 pytestmark = pytest.mark.needs("pyarrow")
@@ -99,13 +101,29 @@ def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_
     islands = [" Biscoe", "Dream ", "", " NA", "null ", "dream", "Torgersen\t"]
     rows = [[f"q{n}", "41.5", "4000", island, ""] for n, island in enumerate(islands)]
     Path("queries.csv").write_text("\n".join([table[0], *map(",".join, rows)]))
-    found = run_shell(
-        shlex.split("mdaml neighbors birds.mdaml birds.csv --queries queries.csv -k 1"), tmp_path
-    )
+    scripts_agree(tmp_path)
+    # As a German Excel saves them.
+    for name in ("birds.csv", "queries.csv"):
+        table = pd.read_csv(name).replace({" Biscoe": "Süd", "Biscoe": "Süd"})
+        form = {"sep": ";", "decimal": ",", "na_rep": "k.A.", "encoding": "cp1252"}
+        table.to_csv(name, index=False, **form)
+    fit = "mdaml fit birds.csv --labels species --method gmml --categorical island --missing median"
+    for out in ("birds.mdaml", "birds.onnx"):
+        assert "Süd" in Path("birds.csv").read_text(encoding="cp1252")
+        run_shell(shlex.split(f"{fit} --encoding cp1252 --na k.A. --out {out}"), tmp_path)
+    scripts_agree(tmp_path)
+    mdaml.load("birds.mdaml").to_onnx("birds.onnx", dtype="float64")
+    scripts_agree(tmp_path)
+
+
+def scripts_agree(folder):
+    """Require that the scripts find what the library finds."""
+    command = "mdaml neighbors birds.mdaml birds.csv --queries queries.csv -k 1"
+    found = run_shell(shlex.split(command), folder)
     wanted = [line.split("\t") for line in found.splitlines()[1:]]
     assert len({distance for *_, distance, _ in wanted}) > 2
     for script in ALLOWED:
-        told = [line.split() for line in run_alone(script, tmp_path).splitlines()]
+        told = [line.split() for line in run_alone(script, folder).splitlines()]
         assert [each[:2] for each in told] == [[name, near] for name, _, near, *_ in wanted]
         for line, (*_, distance, _) in zip(told, wanted, strict=True):
             assert float(line[2]) == pytest.approx(float(distance), abs=2e-4)

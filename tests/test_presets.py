@@ -16,7 +16,7 @@ from mdaml import PRESETS, MDaML, Partners, Preset, limit_memory, load
 from mdaml._memory import current_limit
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.constraints.labels import Classes
-from mdaml.datasets import make_triplets
+from mdaml.datasets import make_multimodal, make_triplets
 from mdaml.estimators.posing import pose
 from mdaml.estimators.presets import RANDOM_PARTNERS
 from mdaml.estimators.summary import list_values
@@ -469,3 +469,15 @@ def test_partners_are_searched_over():
     model = MDaML(shrinkage=0.0, max_iter=1, random_state=0)
     found = MetricSearchCV(model, grid, cv=2, random_state=0).fit(X, Y)
     assert found.best_params_["partners"] in grid["partners"]
+
+
+def test_the_summary_says_why_the_highest_share_was_not_taken():
+    X, y = make_multimodal(random_state=0)
+    model = MDaML(random_state=0).fit(X, y)
+    model.shrinkage_ = 0.0
+    model.gain_ |= {"score": "votes", "tried": (0.0, 0.25), "scores": (0.756, 0.758)}
+    told = "0 has 75.6%, 0.25 has 75.8% (the lead over the one taken is too small to tell)"
+    assert told in model.summary()
+    model.gain_ |= {"scores": (0.758, 0.756)}
+    assert "the lead over" not in model.summary()
+    assert f"{model.n_iter_} rounds in all passes (max_iter is for each)" in model.summary()

@@ -34,6 +34,8 @@ _OPTIONS = {
     "categorical": "--categorical",
     "missing": "--missing",
     "duplicates": "--duplicates",
+    "encoding": "--encoding",
+    "na": "--na",
 }
 
 
@@ -56,11 +58,12 @@ def choose_columns(
     drop: Sequence[str] | None,
     labels: str | None = None,
     known: Preparation | None = None,
+    encoding: str | None = None,
     **preparation: object,
 ) -> Settings:
     """Return the options of :func:`read_table`; names may be separated by commas."""
     given = {name: _split(value) for name, value in (("drop", drop), *preparation.items())}
-    given |= {"id_column": id_column, "label_column": labels, "known": known}
+    given |= {"id_column": id_column, "label_column": labels, "known": known, "encoding": encoding}
     return given | {"naming": name_option}
 
 
@@ -240,9 +243,10 @@ def _read_file(path: Path, table: Table, layout: "Layout") -> "tuple[Constraints
     from mdaml.constraints.files import read_lines
 
     check_file(path)
+    encoding = None if table.preparation is None else table.preparation.encoding
     try:
         value, wrong, n_lines = read_lines(
-            Constraints, path, table.ids, len(table.X), layout, name_option
+            Constraints, path, table.ids, len(table.X), layout, encoding, name_option
         )
     except ValueError as error:
         message = str(error)

@@ -33,6 +33,10 @@ _HELP = {
     "median of the column (for categories, the most frequent). The model remembers the choice.",
     "--categorical": "Columns that hold categories, separated by commas, or 'auto' for all columns "
     "of text: each category becomes a feature of zeros and ones. The model remembers them.",
+    "--encoding": "Encoding of text files that are neither UTF-8 nor UTF-16, such as cp1252 from "
+    "Excel. The model remembers it.",
+    "--na": "Texts that mean an empty cell, such as k.A., separated by commas, beside NA, null, ? "
+    "and the like. The model remembers them.",
     "--triplets": "Columns a,b,c: a is nearer to b than to c.",
     "--pairs": "Columns a,b,label: label 1 if a and b are similar, -1 if not.",
     "--quadruplets": "Columns a,b,c,d: a and b are nearer than c and d.",
@@ -107,6 +111,8 @@ MissingRule: TypeAlias = Annotated[
 Duplicates: TypeAlias = Annotated[
     Literal["error", "drop"], _option("--duplicates", "error|drop", _COLUMNS)
 ]
+Encoding: TypeAlias = Annotated[str | None, _option("--encoding", "NAME", _COLUMNS)]
+Na: TypeAlias = Annotated[_Texts, _option("--na", "TEXTS", _COLUMNS)]
 Categorical: TypeAlias = Annotated[_Texts, _option("--categorical", "COLUMNS", _COLUMNS)]
 Triplets: TypeAlias = Annotated[_Files, _option("--triplets", "FILE", _COMPARISONS)]
 Pairs: TypeAlias = Annotated[_Files, _option("--pairs", "FILE", _COMPARISONS)]

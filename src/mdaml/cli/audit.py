@@ -73,6 +73,8 @@ def audit(
     left: _Left = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -92,7 +94,9 @@ def audit(
             what = "There is nothing to audit: give" if not files else "Audit one at a time:"
             raise CommandError(f"{what} comparisons, such as --triplets FILE, or --labels COLUMN.")
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, known, duplicates=duplicates)
+        columns = choose_columns(
+            id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
+        )
         inputs = (model, data, id_column, labels, *(file.path for file in files))
         suffixes = (".csv", ".parquet")
         no_output = nullcontext(None)

@@ -46,6 +46,8 @@ def fit(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
@@ -76,7 +78,14 @@ def fit(
             raise CommandError("--keep-rows needs --labels COLUMN, and a model ending in .mdaml.")
         screen.document["command"] = "fit"
         columns = choose_columns(
-            id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
+            id_column,
+            drop,
+            labels,
+            encoding=encoding,
+            na=na,
+            missing=missing,
+            categorical=categorical,
+            duplicates=duplicates,
         )
         inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, MODEL_SUFFIXES, inputs=inputs) as part:

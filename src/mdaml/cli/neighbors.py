@@ -49,6 +49,8 @@ def neighbors(
     kind: options.Kind = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -60,7 +62,9 @@ def neighbors(
         if (not query) == (queries is None):
             raise CommandError("Choose what to look for: --query ID, or --queries FILE.")
         estimator, known = load_model(model, who=who, kind=kind)
-        columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
+        columns = choose_columns(
+            id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
+        )
         own: Sequence[int | None]
         with screen.show_progress("searching"):
             with screen.collect_warnings():

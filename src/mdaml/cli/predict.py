@@ -42,6 +42,8 @@ def predict(
     raw: options.Raw = False,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -56,12 +58,16 @@ def predict(
             rows, told = _get_stored(estimator, model)
         else:
             column = get_labels(labels, known)
-            columns = choose_columns(id_column, drop, column, known, duplicates=duplicates)
+            columns = choose_columns(
+                id_column, drop, column, known, encoding=encoding, na=na, duplicates=duplicates
+            )
             gallery = read_labelled(train, columns, screen)
             check_width(estimator, model, gallery)
             rows, told = _get_labelled(gallery), describe_data(gallery)
         with screen.collect_warnings():
-            columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
+            columns = choose_columns(
+                id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
+            )
             table = read_data(new, columns)
         check_width(estimator, model, table)
         with screen.show_progress("searching"), convert_errors():

@@ -49,6 +49,8 @@ def score(
     neighbors: options.Votes = 3,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     as_json: options.Json = False,
 ) -> None:
@@ -70,13 +72,19 @@ def score(
         labels = labels if files else get_labels(labels, known)
         check_scored(files, labels)
         screen.add_fact("model", f"{model}: {type(estimator).__name__}", str(model))
-        columns = choose_columns(id_column, drop, labels, known, duplicates=duplicates)
+        columns = choose_columns(
+            id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
+        )
         table, compared = read_inputs(data, columns, files, screen, skip_invalid)
         check_width(estimator, model, table)
         gallery = None
         if train is not None:
             gallery = read_labelled(
-                train, choose_columns(id_column, drop, labels, known, duplicates=duplicates), screen
+                train,
+                choose_columns(
+                    id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
+                ),
+                screen,
             )
             check_width(estimator, model, gallery)
         _describe_origin(screen, describe_origin(estimator, table, compared))

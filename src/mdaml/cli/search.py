@@ -48,6 +48,8 @@ def search(
     labels: options.Labels = None,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     missing: options.MissingRule = "error",
     categorical: options.Categorical = None,
@@ -80,7 +82,14 @@ def search(
         estimator = make_estimator(method, parse_params(param), seed)
         grids = _choose_grids(method, parse_grid(grid), seed)
         columns = choose_columns(
-            id_column, drop, labels, missing=missing, categorical=categorical, duplicates=duplicates
+            id_column,
+            drop,
+            labels,
+            encoding=encoding,
+            na=na,
+            missing=missing,
+            categorical=categorical,
+            duplicates=duplicates,
         )
         inputs = (data, id_column, labels, *(file.path for file in files))
         with replace_output(out, MODEL_SUFFIXES, inputs=inputs) as part:

@@ -45,6 +45,8 @@ def suggest(
     n: Annotated[int, typer.Option("-n", min=1, help="How many questions.")] = 50,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     duplicates: options.Duplicates = "error",
     features: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Features from another file.")
@@ -70,7 +72,9 @@ def suggest(
                 X = _take_features(read, known, estimator.n_features_in_)
                 names = list(read.ids)
             else:  # as for mdaml neighbors, with the same ids
-                columns = choose_columns(id_column, drop, known=known, duplicates=duplicates)
+                columns = choose_columns(
+                    id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
+                )
                 table = read_data(items, columns)
                 X, names = table.X, [table.get_name(row) for row in range(len(table.X))]
             asked = None if answers is None else _read_asked(answers, names)

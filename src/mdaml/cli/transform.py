@@ -43,6 +43,8 @@ def transform(
     raw: options.Raw = False,
     id_column: options.Id = None,
     drop: options.Drop = None,
+    encoding: options.Encoding = None,
+    na: options.Na = None,
     as_json: options.Json = False,
 ) -> None:
     """Map vectors so that Euclidean distance between them is the learned distance.
@@ -52,7 +54,9 @@ def transform(
     with run_command(as_json) as screen:
         estimator, known = load_model(model, who=who, kind=kind)
         check_file(data)
-        blocks = read_blocks(data, **choose_columns(id_column, drop, known=known))
+        blocks = read_blocks(
+            data, **choose_columns(id_column, drop, known=known, encoding=encoding, na=na)
+        )
         changes = Counter[str]()
         mapped = _map_blocks(estimator, model, blocks, dtype, changes)
         progress = screen.show_progress(f"transforming {data}")

@@ -41,6 +41,7 @@ def read_lines(
     ids: ArrayLike | None,
     n_points: int | None,
     layout: Layout,
+    encoding: str | None = None,
     naming: Naming = name_argument,
 ) -> tuple[Constraints, list[InvalidLine], int]:
     """Return the constraints of a file, its lines that are none, and the number of its lines."""
@@ -50,7 +51,7 @@ def read_lines(
     check_readable(path)
     if suffix != ".npz":
         reader = LineReader(path, names, n_points, layout, naming)
-        value = _build(cls, reader, read_texts(path), names, n_points)
+        value = _build(cls, reader, read_texts(path, encoding, naming), names, n_points)
         return value, reader.problems, reader.n_lines
     stored = _read_npz(cls, path)
     if names is None or stored.ids is None or np.array_equal(names, stored.ids):

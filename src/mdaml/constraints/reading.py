@@ -23,6 +23,7 @@ def read(
     columns: Sequence[str] | None = None,
     form: str | None = None,
     invalid: Literal["raise", "skip"] = "raise",
+    encoding: str | None = None,
 ) -> "Constraints":
     r"""Read a file, in the format of its suffix.
 
@@ -75,6 +76,8 @@ def read(
     invalid : {"raise", "skip"}, default="raise"
         Whether to refuse a file with lines that are no constraints, or to leave these lines
         out. :func:`read_constraints` returns them as well.
+    encoding : str, default=None
+        Of a text that is neither UTF-8 nor UTF-16, such as "cp1252".
 
     Returns
     -------
@@ -96,7 +99,7 @@ def read(
     if invalid not in ("raise", "skip"):
         raise ValueError(f"invalid must be 'raise' or 'skip', got {invalid!r}.")
     layout = choose_layout(form, columns)
-    value, problems, n_lines = read_lines(cls, path, ids, n_points, layout)
+    value, problems, n_lines = read_lines(cls, path, ids, n_points, layout, encoding)
     if problems and invalid == "raise":
         raise ValueError(
             f"{os.fspath(path)}: {len(problems)} of {n_lines} lines are wrong. Correct them, or "
@@ -112,6 +115,7 @@ def read_constraints(
     n_points: int | None = None,
     columns: Sequence[str] | None = None,
     form: str | None = None,
+    encoding: str | None = None,
 ) -> tuple["Constraints", list["InvalidLine"]]:
     r"""Read the constraints of a file as :meth:`Constraints.read` does, and its wrong lines.
 
@@ -126,6 +130,8 @@ def read_constraints(
     columns : sequence of str, default=None
         As for :meth:`Constraints.read`.
     form : str, default=None
+        As for :meth:`Constraints.read`.
+    encoding : str, default=None
         As for :meth:`Constraints.read`.
 
     Returns
@@ -156,5 +162,5 @@ def read_constraints(
     from mdaml.constraints.value import Constraints
 
     layout = choose_layout(form, columns)
-    value, problems, _ = read_lines(Constraints, path, ids, n_points, layout)
+    value, problems, _ = read_lines(Constraints, path, ids, n_points, layout, encoding)
     return value, problems

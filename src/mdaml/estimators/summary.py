@@ -6,6 +6,11 @@ from mdaml.estimators.presets import PRESETS, as_partners, as_preset
 from mdaml.holdout.rule import Gain
 
 _CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrinkage")
+# Why the value with the highest share is not always the one that is taken.
+_REASONS = {
+    "comparisons": " (by the loss of the comparisons, which says more than their share)",
+    "votes": " (the lead over the one taken is too small to tell)",
+}
 _CHOSEN_BY = {"comparisons": "anchor", "votes": "shrinkage"}  # the score, what it chooses
 
 
@@ -14,7 +19,8 @@ def describe_fit(model: BaseEstimator) -> str:
     return "\n".join(
         [
             f"{type(model).__name__}: {model.n_samples_seen_} samples of {model.n_features_in_} "
-            f"features, {_get_supervision(model)}, {model.n_iter_} rounds",
+            f"features, {_get_supervision(model)}, {model.n_iter_} rounds in all "
+            "passes (max_iter is for each)",
             "",
             *(f"  {name:15s} {value:<16s} {source}" for name, value, source in list_values(model)),
             "",
@@ -84,6 +90,9 @@ def _trace_value(model: BaseEstimator, name: str) -> tuple[str, str, str]:
     if _CHOSEN_BY.get(gain.get("score", "")) == name and gain.get("tried"):
         scores = zip(gain["tried"], gain["scores"], strict=True)
         source = "chosen on held-out data: " + ", ".join(f"{x:g} has {s:.1%}" for x, s in scores)
+        taken = dict(zip(gain["tried"], gain["scores"], strict=True)).get(value)
+        if taken is not None and max(gain["scores"]) > taken:
+            source += _REASONS[gain["score"]]
     if name in ("anchor", "shrinkage") and getattr(model, "start_kept_", False):
         source += ", not used: the start was kept"
     return name, f"{value:.6g}", source

@@ -106,7 +106,8 @@ class Table:
         Labels that are whole numbers keep their value; others are numbered in alphabetical order.
         """
         assert self.labels is not None
-        known = ~np.isin(self.labels.astype(str), (*MISSING, "-1"))
+        na = MISSING if self.preparation is None else self.preparation.na
+        known = ~np.isin(self.labels.astype(str), (*na, "-1"))
         values = self.labels[known].tolist()
         codes = np.full(len(self.labels), -1)
         try:
@@ -139,7 +140,14 @@ class Wanted:
     known: Preparation | None = None
     distinct_ids: bool = False
     duplicates: str = "error"
+    encoding: str | None = None
+    na: Sequence[str] = ()
     naming: Naming = name_argument
+
+    @property
+    def text_encoding(self) -> str | None:
+        """That of text files which are neither UTF-8 nor UTF-16, if it is known."""
+        return self.encoding or (self.known.encoding if self.known else None)
 
 
 def choose_columns(
@@ -180,6 +188,8 @@ def choose_columns(
         )
     if not preparation.columns:
         raise ValueError(f"{path}: there is no column left that could be a feature.")
+    na = tuple(dict.fromkeys((*preparation.na, *(text.strip() for text in wanted.na))))
+    preparation = replace(preparation, encoding=wanted.text_encoding, na=na)
     X = np.empty((0, len(preparation.numeric)))
     table = Table(path, X, preparation.numeric, id_column, label_column, named)
     return replace(table, preparation=preparation, naming=wanted.naming)

@@ -313,7 +313,9 @@ def save_onnx_model(
     if known is not None:
         texts = [name for name in known.columns if name in known.categories]
         names = {"X": list(known.numeric)} | ({"categories": texts} if texts else {})
-        helper.set_model_props(model, {"columns": json.dumps(names)})
+        cells = {"na": known.na, "encoding": known.encoding}
+        props = {"columns": json.dumps(names), "cells": json.dumps(cells)}
+        helper.set_model_props(model, props)
     model.ir_version = _IR_VERSION
     onnx.checker.check_model(model)
     if path is not None:

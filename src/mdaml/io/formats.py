@@ -9,6 +9,7 @@ import io
 import math
 import re
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ class TextFormat:
     Attributes
     ----------
     encoding : str
-        A name that ``open`` knows: UTF-8 or UTF-16, with or without a byte order mark.
+        A name that ``open`` knows: UTF-8 or UTF-16, with or without a byte order mark; or what was
+        given for files that are neither.
     is_gzip : bool
         Whether the file is compressed by gzip, whatever it is called.
     delimiter : str
@@ -55,13 +57,15 @@ def get_suffix(path: Path, suffixes: Sequence[str]) -> str:
     return max(found, key=len, default="")
 
 
-def detect_format(path: Path) -> TextFormat:
+def detect_format(path: Path, encoding: str | None = None) -> TextFormat:
     r"""Find out how a text file is written, from its first 64 kB.
 
     Parameters
     ----------
     path : Path
         A file of lines of cells.
+    encoding : str or None
+        Of a file that is neither UTF-8 nor UTF-16, such as "cp1252".
 
     Returns
     -------
@@ -78,6 +82,8 @@ def detect_format(path: Path) -> TextFormat:
     ...     detect_format(path)
     TextFormat(encoding='utf-16', is_gzip=False, delimiter=';', decimal=',')
     """
+    if get_suffix(path, (".xlsx",)):  # that of the copy of a sheet
+        return TextFormat("utf-8-sig", is_gzip=False, delimiter=",", decimal=".")
     with path.open("rb") as file:
         start = file.read(4)
     if start.startswith(b"PK\x03\x04"):
@@ -85,7 +91,10 @@ def detect_format(path: Path) -> TextFormat:
     is_gzip = start.startswith(b"\x1f\x8b")
     with _name_damage(path), _open_binary(path, is_gzip) as binary:
         sample = binary.read(_SAMPLE_BYTES)
-    encoding = _detect_encoding(sample)
+    found = _detect_encoding(sample)
+    if encoding is not None and found == "utf-8-sig" and not _is_utf8(path, is_gzip):
+        found = encoding
+    encoding = found
     text = sample.decode(encoding, errors="ignore")
     if len(sample) == _SAMPLE_BYTES:  # without the line that was cut
         text = text[: text.rfind("\n") + 1] or text
@@ -103,6 +112,19 @@ def _detect_encoding(sample: bytes) -> str:
         if sample[zeros::2].count(0) > 9 * few and sample[others::2].count(0) <= few:
             return encoding
     return "utf-8-sig"
+
+
+def _is_utf8(path: Path, is_gzip: bool) -> bool:
+    """Return whether all of a file is UTF-8 text."""
+    decoder = getincrementaldecoder("utf-8")()
+    with _name_damage(path), _open_binary(path, is_gzip) as binary:
+        try:
+            while chunk := binary.read(_SAMPLE_BYTES):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
 def _detect_delimiter(lines: Sequence[str]) -> str:

@@ -55,6 +55,8 @@ class Preparation:
         Whether a category that is not known is refused.
     na : tuple of str
         Cells that hold nothing, without the spaces around them.
+    encoding : str or None
+        Of text files that are neither UTF-8 nor UTF-16.
     """
 
     columns: tuple[str, ...]
@@ -67,6 +69,7 @@ class Preparation:
     both: bool = False
     unknown: str = "ignore"
     na: tuple[str, ...] = MISSING
+    encoding: str | None = None
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -150,7 +153,7 @@ class Preparation:
             [
                 self._to_places(name, map(to_text, column.tolist()), unknown)
                 if name in self.categories
-                else _to_numbers(name, column)
+                else _to_numbers(name, column, self.na)
                 for name, column in cells
             ]
         )
@@ -291,7 +294,8 @@ def _is_consistent(known: Preparation) -> bool:
         all(isinstance(text, str) for group in texts for text in group)
         and not any(isinstance(group, str) for group in texts)
         and all(
-            name is None or isinstance(name, str) for name in (known.id_column, known.label_column)
+            name is None or isinstance(name, str)
+            for name in (known.id_column, known.label_column, known.encoding)
         )
         and isinstance(known.is_named, bool)
         and isinstance(known.both, bool)
@@ -346,7 +350,7 @@ def to_text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _to_numbers(name: str, column: Array) -> FloatArray:
+def _to_numbers(name: str, column: Array, na: Sequence[str]) -> FloatArray:
     """Return a column of numbers, NaN where there is none."""
     if column.dtype.kind in "mM":
         raise ValueError(f"Column {name!r} holds dates, but the model was fitted to numbers there.")
@@ -358,7 +362,7 @@ def _to_numbers(name: str, column: Array) -> FloatArray:
     for row, value in enumerate(column.tolist()):
         text = to_text(value).strip()
         try:
-            numbers[row] = np.nan if text in MISSING else float(text)
+            numbers[row] = np.nan if text in na else float(text)
         except ValueError:
             raise ValueError(
                 f"Column {name!r} must hold numbers, as in the fit; got {shorten(text)!r} in row "

@@ -10,12 +10,13 @@ import numpy as np
 from mdaml.io.columns import CONTINUOUS, Table, Wanted
 from mdaml.io.formats import get_suffix, is_date, is_fraction, is_number
 from mdaml.io.messages import join_names, shorten
-from mdaml.io.preparation import MISSING
 from mdaml.io.texts import COLUMN_SUFFIXES, read_texts
 
 _MAX_SHOWN = 12  # columns
 _MAX_ROWS = 1_000_000  # looked at after the first problem
 _FEW = 20  # values that a column of categories may have to be proposed as one
+_FEW_MARKS = 3  # different texts in a column of numbers that may all mean an empty cell
+_MARK = re.compile(r"(?![+-]?inf)\D{1,20}", re.I)
 _NEARLY = 0.9  # share of different values from which on a column of text names the rows
 _WORDS = {
     "text": "Text",
@@ -23,6 +24,7 @@ _WORDS = {
     "empty": "Empty cells",
     "again": "Repeated ids",
     "fraction": "Labels",
+    "mark": "Text among numbers",
 }
 
 
@@ -97,7 +99,7 @@ def _scan(
     found: dict[tuple[str, str], _WrongCells] = {}
     widths, first_ids, n_rows = list[tuple[int, int]](), dict[str, int](), 0
     problems = dict[str, str]()
-    for lines, columns in read_texts(table.path):
+    for lines, columns in read_texts(table.path, wanted.text_encoding, wanted.naming):
         if lines[0] <= n_skipped:
             continue
         if len(columns) != len(names):
@@ -123,7 +125,10 @@ def _scan(
         of_lines.append(f"{locate(table.path, line)}: {what}")
     for wrong in found.values():
         if wrong.kind == "text" and wrong.n <= n_rows / 2:
-            wrong.kind = "wrong"  # a column of numbers, with some other cells
+            # A column of numbers, with some other cells: perhaps a word for nothing.
+            few = len(wrong.values) <= _FEW_MARKS
+            is_mark = few and all(map(_MARK.fullmatch, wrong.values))
+            wrong.kind = "mark" if is_mark else "wrong"
     return [*of_lines, *problems.values()], list(found.values()), n_rows
 
 
@@ -156,7 +161,7 @@ def _find_wrong_cells(
 ) -> Iterator[tuple[str, str, int, str]]:
     """Yield column, kind of problem, line and cell for each cell that cannot be used."""
     assert table.preparation is not None
-    rule, fills = table.preparation.missing, table.preparation.fills
+    rule, fills, na = (getattr(table.preparation, name) for name in ("missing", "fills", "na"))
     words = ("true", "false") if get_suffix(table.path, COLUMN_SUFFIXES) else ()
     for name in (*table.features, *table.preparation.categories):
         by_text = name in table.preparation.categories
@@ -164,14 +169,14 @@ def _find_wrong_cells(
             continue
         for line, raw in zip(lines, cells[name], strict=True):
             cell = raw.strip()
-            if cell in MISSING:
+            if cell in na:
                 if rule == "error" or (rule == "fill" and name not in fills):
                     yield name, "empty", line, cell
             elif not by_text and not is_number(cell, decimal) and cell not in words:
                 yield name, "dates" if is_date(cell) else "text", line, cell
     if table.label_column is not None:
         labels = cells[table.label_column]
-        if all(is_number(cell, decimal) or cell.strip() in MISSING for cell in labels):
+        if all(is_number(cell, decimal) or cell.strip() in na for cell in labels):
             for line, cell in zip(lines, labels, strict=True):
                 if is_fraction(cell):
                     yield table.label_column, "fraction", line, cell
@@ -222,9 +227,19 @@ def _list_remedies(
     """Yield what can be done, once for each kind of problem."""
     for kind, word in _WORDS.items():
         columns = [each.name for each in found if each.kind == kind]
-        if columns:
+        if columns and kind == "mark":
+            texts = _join_marks(found)
+            option = table.naming("na", texts)
+            yield f"{word}: if {texts} means an empty cell, pass {option}; else correct it."
+        elif columns:
             name = columns[0] if len(columns) == 1 else "COLUMN"
             yield f"{word}: {_find_remedy(kind, name, table, names, is_fitted)}"
+
+
+def _join_marks(found: Sequence[_WrongCells]) -> str:
+    """Return the texts that may mean an empty cell, separated by commas."""
+    marks = (each.values for each in found if each.kind == "mark")
+    return join_names(sorted(set[str]().union(*marks)))
 
 
 def _find_remedy(kind: str, name: str, table: Table, names: Sequence[str], is_fitted: bool) -> str:
@@ -279,12 +294,15 @@ def _propose(found: Sequence[_WrongCells], table: Table, n_rows: int, n_other: i
         for setting, names in (("categorical", categories), ("drop", dropped))
         if names
     ]
-    if set(n_gaps) - set(dropped):
+    preparation, marks = table.preparation, _join_marks(found)
+    if marks:
+        settings.append(table.naming("na", marks))
+    is_refused = preparation is not None and preparation.missing == "error"
+    if (marks and is_refused) or set(n_gaps) - set(dropped):
         settings.append(table.naming("missing", "median"))
     repeats = named is not None and len(named.values) < named.n
     if repeats or any(each.kind == "again" for each in found):
         settings.append(table.naming("duplicates", "drop"))
-    preparation = table.preparation
     used = {*dropped} if named is None else {*dropped, named.name}
     if not settings or (preparation is not None and set(preparation.columns) <= used):
         return ""

@@ -21,6 +21,7 @@ from mdaml.io.texts import (
     TABLE_SUFFIXES,
     ArrowBatch,
     Texts,
+    check_encoding,
     check_suffix,
     load_arrow,
     open_columns,
@@ -81,6 +82,8 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
         there is one; no labels. ``drop``: columns to leave out. ``categorical``: columns that hold
         categories, or "auto" for all that hold text. ``missing``: what to do about empty cells, as
         in :class:`Preparation`. ``known``: the preparation of a model, instead of the last two.
+        ``na``: texts that mean an empty cell, such as ["k.A."], beside the usual ones.
+        ``encoding``: of text files that are neither UTF-8 nor UTF-16, such as "cp1252".
 
     Yields
     ------
@@ -153,7 +156,7 @@ def _to_block(table: Table, batch: ArrowBatch, *, trim: bool = False) -> Table:
     texts = {}
     for name in _get_categories(table):
         cells = to_texts(table.path, batch, name, trim=trim)
-        texts[name] = np.where(np.isin(cells.astype(str), MISSING), "", cells)
+        texts[name] = np.where(np.isin(cells.astype(str), _get_preparation(table).na), "", cells)
     return replace(table, X=X, ids=ids, labels=labels, texts=texts)
 
 
@@ -193,18 +196,13 @@ def _check_repeats(block: Table, wanted: Wanted, seen: set[str]) -> Table:
     return block.select(keep, "rows of repeated ids left out")
 
 
-def _detect(path: Path) -> TextFormat:
-    """Return the format of a text file, or that of the copy of a sheet."""
-    if get_suffix(path, (".xlsx",)):
-        return TextFormat("utf-8-sig", is_gzip=False, delimiter=",", decimal=".")
-    return detect_format(path)
-
-
 def _read_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     """Read with Arrow, and once more line by line if something is wrong."""
-    form = _detect(path)
-    names, n_skipped, is_header = _read_head(path, form)
-    texts = _find_texts(path, form, names, n_skipped) if wanted.categorical == ["auto"] else ()
+    form = detect_format(path, check_encoding(wanted.text_encoding, wanted.naming))
+    names, n_skipped, is_header = _read_head(path, form, wanted)
+    texts: Sequence[str] = ()
+    if wanted.categorical == ["auto"]:
+        texts = _find_texts(path, form, names, n_skipped, wanted)
     table = choose_columns(path, names, wanted, texts, named=is_header)
     block = None
     try:
@@ -219,13 +217,17 @@ def _read_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
         raise ValueError(f"{path}: there is a header, but no row under it.")
 
 
-def _find_texts(path: Path, form: TextFormat, names: Sequence[str], n_skipped: int) -> list[str]:
+def _find_texts(
+    path: Path, form: TextFormat, names: Sequence[str], n_skipped: int, wanted: Wanted
+) -> list[str]:
     """Return the columns that hold text, not dates, in the first rows of a file."""
-    rows = (row for line, row in read_records(path, form) if line > n_skipped)
+    rows = (row for line, row in read_records(path, form, wanted.naming) if line > n_skipped)
     some = [dict(zip(names, map(str.strip, row), strict=False)) for row in islice(rows, 1000)]
 
+    na = (*MISSING, *wanted.na)
+
     def is_text(cell: str) -> bool:
-        return not (is_number(cell, form.decimal) or cell in MISSING or is_date(cell))
+        return not (is_number(cell, form.decimal) or cell in na or is_date(cell))
 
     return [name for name in names if any(is_text(row.get(name, "")) for row in some)]
 
@@ -256,14 +258,14 @@ def _open_csv(
             column_types=types,
             include_columns=list(types),
             decimal_point=form.decimal,
-            null_values=list(MISSING),
+            null_values=list(_get_preparation(table).na),
         ),
     )
 
 
-def _read_head(path: Path, form: TextFormat) -> tuple[tuple[str, ...], int, bool]:
+def _read_head(path: Path, form: TextFormat, wanted: Wanted) -> tuple[tuple[str, ...], int, bool]:
     """Return names of columns, the lines before the first row, and whether one is a header."""
-    line, cells = next(read_records(path, form), (0, []))
+    line, cells = next(read_records(path, form, wanted.naming), (0, []))
     cells = [cell.strip() for cell in cells]
     if not cells:
         raise ValueError(f"{path}: the file is empty. Write a header and rows into it.")

@@ -20,7 +20,7 @@ from mdaml.io.formats import (
     open_text,
     read_sheet,
 )
-from mdaml.io.messages import check_readable
+from mdaml.io.messages import Naming, check_readable, name_argument
 
 Texts: TypeAlias = Array  # Python strings
 ArrowBatch: TypeAlias = Any  # pyarrow has no types of its own
@@ -45,7 +45,9 @@ def check_suffix(path: Path, suffixes: Sequence[str]) -> str:
     return suffix
 
 
-def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+def read_texts(
+    path: Path, encoding: str | None = None, naming: Naming | None = None
+) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     r"""Read a table in blocks: the numbers of lines, and the columns of their cells.
 
     Parameters
@@ -54,6 +56,10 @@ def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
         Any of :data:`TABLE_SUFFIXES`; other names are taken for text files. Delimiter, encoding
         and compression of a text file are found out, by :func:`mdaml.io.formats.detect_format`,
         which also tells its decimal mark: cells are as they are written.
+    encoding : str or None
+        Of text files that are neither UTF-8 nor UTF-16, such as "cp1252".
+    naming : callable or None
+        How the caller is given an encoding, for the message that proposes one.
 
     Yields
     ------
@@ -80,7 +86,8 @@ def read_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     if get_suffix(path, COLUMN_SUFFIXES):
         yield from _read_column_texts(path)
         return
-    records = read_records(path)
+    form = detect_format(path, check_encoding(encoding, naming or name_argument))
+    records = read_records(path, form, naming)
     line, first = next(records, (0, []))
     if not first:
         raise ValueError(f"{path}: the file is empty. Write a header and rows into it.")
@@ -111,7 +118,20 @@ def _read_column_texts(path: Path) -> Iterator[tuple[Sequence[int], list[list[st
             n_rows += batch.num_rows
 
 
-def read_records(path: Path, form: TextFormat | None = None) -> Iterator[tuple[int, list[str]]]:
+def check_encoding(encoding: str | None, naming: Naming) -> str | None:
+    """Return the name of an encoding, or refuse it."""
+    if encoding is not None:
+        try:
+            " ".encode(encoding)  # of an empty text Python does not look it up
+        except (LookupError, ValueError):
+            setting = naming("encoding", encoding)
+            raise ValueError(f"{setting}: there is no such encoding. Try cp1252.") from None
+    return encoding
+
+
+def read_records(
+    path: Path, form: TextFormat | None = None, naming: Naming | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the line on which each record of a text file or sheet begins, from 1, and its cells.
 
     Blank lines are left out, and at the top of a text file those that begin with # too. The format
@@ -139,7 +159,11 @@ def read_records(path: Path, form: TextFormat | None = None) -> Iterator[tuple[i
                 f"{path}: this is not {form.encoding} text. Save it as UTF-8."
             ) from None
         line = find_undecodable_line(path, form)
-        raise ValueError(f"{path}:{line}: this is not UTF-8 text. Save it as UTF-8.") from None
+        option = "" if naming is None else f", or pass {naming('encoding', 'cp1252')}"
+        raise ValueError(
+            f"{path}:{line}: this is not UTF-8 text. Save it as UTF-8 (in Excel: Save as, 'CSV "
+            f"UTF-8'){option}."
+        ) from None
 
 
 def _blank_comments(file: TextIO) -> Iterator[str]:
