@@ -1,7 +1,7 @@
 """A metric with a place for every mode."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -12,8 +12,9 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.local_handover import LocalHandover, basis_of
-from mdaml.estimators.local_learning import learn, learned_attributes
-from mdaml.estimators.local_rounds import Learned
+
+if TYPE_CHECKING:
+    from mdaml.estimators.local_rounds import Learned
 
 
 @show_choices
@@ -166,6 +167,8 @@ class LocalMDaML(LocalHandover):
     def _fit(
         self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
     ) -> None:
+        from mdaml.estimators.local_learning import learn
+
         self._keep(X, learn(self, samples, said, persons))
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
@@ -201,6 +204,7 @@ class LocalMDaML(LocalHandover):
         300
         """
         from mdaml.estimators.local_chunks import begin_stream, learn_more
+        from mdaml.estimators.local_learning import learn
 
         is_first = not hasattr(self, "components_")
         if not is_first:
@@ -324,8 +328,10 @@ class LocalMDaML(LocalHandover):
             return np.empty((0, len(self.components_)), self.components_.dtype)
         return self._map(self.centers_)
 
-    def _keep(self, X: Any, learned: Learned) -> None:
+    def _keep(self, X: Any, learned: "Learned") -> None:
         """Set all that was learned: the basis, and the metric on it."""
+        from mdaml.estimators.local_learning import learned_attributes
+
         components, others = learned_attributes(learned)
         if X is not None:  # steps that were folded into an earlier fit are gone
             others |= {"front_matrix_": None, "front_offset_": None}
