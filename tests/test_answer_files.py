@@ -34,7 +34,9 @@ def read(path, **options):
 
 def test_a_missing_column_is_refused_with_what_to_type(write):
     path = write("person,left,middle,right,odd\nann,ant,bee,cat,cat\n")
-    with pytest.raises(ValueError, match="no column 'item1', which odd-one-out needs") as caught:
+    with pytest.raises(
+        ValueError, match="no column 'item1', which the form odd-one-out needs"
+    ) as caught:
         read(path, form="odd-one-out")
     listed = "columns=['item1', 'item2', 'item3', 'odd'] with your names in place of these."
     assert str(caught.value).endswith(f"Pass {listed}")
@@ -72,7 +74,7 @@ def test_columns_of_pairs_and_quadruplets(write):
         ("x,y\n", {"columns": "x,y"}, "columns must be a list"),
         ("x,y\n", {"form": "triplet"}, "form must be one of .* Did you mean 'triplets'"),
         ("x,y\n", {"form": "votes", "columns": ["x", "y"]}, "columns of votes are, in this order"),
-        ("x,y\n", {"form": "votes"}, r"no column 'a', which votes need\."),
+        ("x,y\n", {"form": "votes"}, r"no column 'a', which the form votes needs\."),
         ("head,winner,loser\n0,1,2\n", {}, "It looks like a file of salmon: pass form='salmon'"),
         ("anchor,closer,farther\n0,1,2\n", {}, "Pass columns= to say which columns are a, b and c"),
         ("anchor,shown,picked\n0,1|2,1\n", {}, "It looks like picks: pass form='picks'"),

@@ -218,7 +218,8 @@ WRONG_TABLES = {
     "id,x,y\n": "t.csv: there is a header, but no row",
     "id,x,y\na,1,2\nb,1\n": "t.csv:3: the line has 2 cells, but 3 are wanted",
     "id,x,y\na,1,2\n\nb,1,2,3\n": "t.csv:4: the line has 4 cells, but 3 are wanted",
-    "id,x,y\na,1,2\nb,1,two\n": "t.csv:3: column 'y' holds 'two', not a finite number.\n",
+    "id,x,y\na,1,2\nb,1,two\n": "t.csv:3: column 'y' holds 'two', not a finite number. If two "
+    "means an empty cell, pass --na two; else correct it.\n",
     "# remark\nid,x,y\na,1,2\nb,1,two\n": "t.csv:4: column 'y'",
     "id,x,name\na,1,cat\n": "t.csv:2: column 'name' holds text, such as 'cat'. If it names",
     "id,x,y\na,1,2\nb,,2\n": "t.csv:3: column 'x': empty cell. Fill them in, or pass --missing",

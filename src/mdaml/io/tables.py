@@ -73,17 +73,16 @@ def read_blocks(path: Path, **columns: Any) -> Iterator[Table]:
     Parameters
     ----------
     path : Path
-        Text with a header, unless all its cells are numbers: commas, semicolons or tabs, UTF-8 or
-        UTF-16, also compressed by gzip; the first sheet of an Excel file; a Parquet or Feather
-        file; or an NPY file with a matrix.
+        Text with a header, unless all its cells are numbers: commas, semicolons or tabs, also
+        compressed by gzip; the first sheet of an Excel file; a Parquet, Feather or NPY file.
     **columns
         ``id_column``, ``label_column``: columns of ids and labels, with NPY other NPY files. None:
         ids are in a column that is called id in some spelling or in the index of a data frame, if
         there is one; no labels. ``drop``: columns to leave out. ``categorical``: columns that hold
         categories, or "auto" for all that hold text. ``missing``: what to do about empty cells, as
         in :class:`Preparation`. ``known``: the preparation of a model, instead of the last two.
-        ``na``: texts that mean an empty cell, such as ["k.A."], beside the usual ones.
-        ``encoding``: of text files that are neither UTF-8 nor UTF-16, such as "cp1252".
+        ``na``: texts that mean an empty cell, beside the usual ones. ``encoding``: of text files
+        that are neither UTF-8 nor UTF-16, such as "cp1252".
 
     Yields
     ------

@@ -107,8 +107,8 @@ def find_columns(path: Path, header: Sequence[str], layout: Layout, naming: Nami
     for name in layout.columns or _default_columns(form, folded):
         if name not in header and name.casefold() not in folded:
             raise ValueError(
-                f"{path}: there is no column {name!r}, which {name_form(form)} needs. Its columns "
-                f"are {shorten(', '.join(header))}.{suggest_name(name, header)} Pass "
+                f"{path}: there is no column {name!r}, which the form {name_form(form)} needs. Its "
+                f"columns are {shorten(', '.join(header))}.{suggest_name(name, header)} Pass "
                 f"{_name_columns(form, naming)} with your names in place of these."
             )
         exact = name in header
