@@ -658,6 +658,8 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     ):
         assert message in run(*near, *option, code=2).stderr
     assert "give --who COLUMN too" in run(*fit, "--kinds", "2", code=2).stderr
+    to_onnx = ("fit", *fit[1:-1], "m.onnx", "--who", "who", "--kinds", "2")
+    assert "an ONNX file holds one" in run(*to_onnx, code=2).stderr
     assert "must be a number or auto" in run(*fit, "--who", "who", "--kinds", "x", code=2).stderr
     weighed = run_json(*fit, "--who", "who")
     assert "kinds" not in weighed

@@ -106,6 +106,11 @@ def test_several_logs_may_be_files_frames_and_arrays(tmp_path):
         read_clicks([{"query": 0, "doc": 1}, {"query": 0}], None, 2, 3)
 
 
+def test_a_log_without_rows_is_refused():
+    with pytest.raises(ValueError, match=r"clicks must have a row .* got no rows"):
+        read_clicks(np.empty((0, 4)), None, 2, 3)
+
+
 def test_names_take_the_place_of_rows():
     named = [(f"q{q}", f"d{x}", k, c) for q, x, k, c in SMALL]
     ids = (["q0", "q1"], ["d0", "d1", "d2"])

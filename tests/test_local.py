@@ -352,6 +352,21 @@ def test_a_candidate_is_taken_if_it_leads_the_first_by_more_than_chance(data, no
     assert gain["after"] == pytest.approx(scores[taken])
 
 
+def test_a_candidate_under_which_fewer_than_half_hold_is_not_taken():
+    """Though it loses less: those that hold do so by far, the others hardly fail."""
+    rng = np.random.default_rng(0)
+    noise, kind = rng.normal(size=(240, 1)), np.arange(240) % 2
+    Y = 10.0 * kind[:, None] + 0.1 * rng.normal(size=(240, 1))
+    within = np.array([2 * rng.permutation(120)[:3] for _ in range(1000)])
+    near, far = (np.abs(Y[within[:, 0], 0] - Y[within[:, k], 0]) for k in (1, 2))
+    wrong = np.where((near < far)[:, None], within[:, [0, 2, 1]], within)[:550]
+    across = np.add(within[550:], [0, 0, 1])
+    said = Constraints(triplets=np.concatenate([wrong, across]), n_points=240)
+    chosen, scores, _ = choose_candidate(noise, said, [lambda _, Y=Y: Y for Y in (noise, Y)])
+    assert 0.4 < scores[1] < 0.5
+    assert chosen == 0
+
+
 def test_places_that_exceed_the_limit_of_memory_are_refused_before_any_work(data, monkeypatch):
     monkeypatch.setattr("mdaml.estimators.local_rounds.find_landmarks", None)
     with mdaml.limit_memory(100_000), pytest.raises(ValueError, match="12 places and 0 maps need"):
@@ -530,7 +545,11 @@ def test_the_command_line_says_why_items_are_near(tmp_path, data):
     far = near[-1]
     shares = explain_distance(model, X[0], X[far["row"]])["share"]
     assert far["why"][0]["share"] == pytest.approx(shares.max())
-    assert far["why"][0]["part"] == shares.idxmax()
+    names = {f"x{place}": name for place, name in enumerate("abcd")}  # those of the table
+    assert far["why"][0]["part"] == names.get(shares.idxmax(), shares.idxmax())
+    found = {each["part"] for item in near for each in item["why"]}
+    assert {"a", "b"} <= found
+    assert not found & set(names)
     assert any(each["part"].startswith("mode ") for each in far["why"])
     text = CliRunner().invoke(build_app(), arguments).output.splitlines()
     assert text[0].endswith("Euclidean rank\twhy")
@@ -545,6 +564,8 @@ def test_modes_are_drawn_with_an_arrow_each(data, local):
     ax = plot_places(local, X, y)
     assert len(ax.texts) == 12
     assert len(plot_places(local, X).texts) == 12
+    with pytest.raises(ValueError, match="a label for each of the 240 rows of X, got 3"):
+        plot_places(local, X, y[:3])
     with pytest.raises(TypeError, match="plot_places draws its modes"):
         plot_modes(local, X)
     with pytest.raises(TypeError, match="needs a LocalMDaML with places"):

@@ -48,8 +48,8 @@ _HELP = {
     "grades or positives; or the program that wrote them: salmon, things, jspsych or splink.",
     "--skip-invalid": "Skip lines that do not compare rows of DATA, and count them.",
     "--method": "Learning method. From comparisons or labels: mdaml, mdamlcv (also chooses its "
-    "parameters), gmml, kissme, dml-eig and euclidean (the baseline). From labels only: lmnn, "
-    "dmlmj, lfda, dml-dc.",
+    "parameters), localmdaml (places for kinds of things), gmml, kissme, dml-eig and euclidean "
+    "(the baseline). From labels only: lmnn, dmlmj, lfda, dml-dc.",
     "--param": "A parameter of the method, such as n_modes=5; repeat the option for more.",
     "--scale/--no-scale": "Learn on features divided by their standard deviations, unless all rows "
     "have unit length, as embeddings have. The saved model takes the features as they are.",

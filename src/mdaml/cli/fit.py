@@ -76,6 +76,11 @@ def fit(
             raise CommandError("--who is about comparisons: give --triplets FILE, or others, too.")
         if keep_rows and (labels is None or out.suffix.lower() == ".onnx"):
             raise CommandError("--keep-rows needs --labels COLUMN, and a model ending in .mdaml.")
+        if kinds is not None and out.suffix.lower() == ".onnx":
+            raise CommandError(
+                "--kinds learns several metrics, and an ONNX file holds one. Save a .mdaml file; "
+                "in Python, mdaml.load(...).kinds_[0].to_onnx(...) writes the metric of a kind."
+            )
         screen.document["command"] = "fit"
         columns = choose_columns(
             id_column,

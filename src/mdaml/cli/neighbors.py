@@ -157,12 +157,13 @@ def _explain(
     """Add to each neighbour what makes most of its distance to the query, largest first."""
     from mdaml.inspection import explain_distance
 
+    names = {f"x{place}": name for place, name in enumerate(table.features)}
     for query, near in zip(queries, found, strict=True):
         for item in near:
             shares = explain_distance(model, query, table.X[item["row"]])["share"]
             largest = shares.sort_values(ascending=False, kind="stable")[:_N_REASONS]
             item["why"] = [
-                {"part": str(part), "share": float(share)}
+                {"part": names.get(str(part), str(part)), "share": float(share)}
                 for part, share in largest.items()
                 if share > 0.0
             ]

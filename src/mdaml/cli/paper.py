@@ -1,5 +1,6 @@
 """``mdaml paper``: run the experiments of the paper, and report them."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -85,7 +86,8 @@ def run(
             joblib.parallel_config("loky", inner_max_num_threads=1),
         ):
             records = experiments.run(plan, path, n_jobs=jobs, progress=show)
-        screen.print(f"{len(records)} records: {path}. Now: mdaml paper report")
+        where = "" if out == _OUT else f" --records {shlex.quote(str(path))}"
+        screen.print(f"{len(records)} records: {path}. Now: mdaml paper report{where}")
 
 
 @paper.command()

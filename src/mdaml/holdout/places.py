@@ -69,6 +69,7 @@ def choose_candidate(
     right = np.where(np.array(margins) == 0.0, 0.5, np.array(margins) > 0.0)
     first = min(losses[0], scaled_losses(margins[0], weights), key=lambda each: each @ weights)
     leads = find_leaders(-first, -np.array(losses[1:]), units, weights)
+    leads &= right[2:] @ weights > 0.5 * weights.sum()  # less explains near and far swapped
     means = np.where(leads, np.array(losses[1:]) @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
     gain = measure_gain("comparisons", right[0], right[1 + taken], units, weights)

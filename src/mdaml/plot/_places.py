@@ -104,6 +104,11 @@ def _labels(y: ArrayLike | None, members: FloatArray) -> tuple[IntArray, Array]:
     """Return the label of each mode, as a number, and the names of the labels."""
     if y is None:
         return np.zeros(members.shape[1], int), np.array(["modes"])
+    if len(np.asarray(y)) != len(members):
+        raise ValueError(
+            f"plot_places: y must have a label for each of the {len(members)} rows of X, got "
+            f"{len(np.asarray(y))}."
+        )
     names, codes = np.unique(np.asarray(y), return_inverse=True)
     votes = np.stack([members[codes == k].sum(axis=0) for k in range(len(names))])
     return votes.argmax(axis=0), names

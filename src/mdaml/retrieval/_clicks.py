@@ -93,6 +93,8 @@ class ClickLog:
 def read_clicks(clicks: Clicks, ids: Ids | None, n_queries: int, n_documents: int) -> ClickLog:
     """Return the log of a user, or raise an error that says what is wrong with it."""
     columns = _to_columns(clicks)
+    if not len(columns["clicked"]):
+        raise ValueError(f"{_WANTED}; got no rows.")
     sizes = (n_queries, n_documents)
     query, document = find_rows("clicks", [columns["query"], columns["document"]], ids, sizes)
     positions = _to_positions(columns["position"])
