@@ -45,6 +45,8 @@ def describe_gain(model: BaseEstimator) -> str:
             "little to hold out. Score it on comparisons or samples that it has not seen."
         )
     text = Gain(**gain).describe()
+    if kept and gain["low"] > 0.0:  # as of swapped answers, of which half hold in the end
+        return f"{text} The test did not pass what was learned, so the metric is the start."
     if kept:
         return f"{text} This is no more than chance, so the metric is the start."
     more = "more" if gain["is_beyond_chance"] else "no more"
