@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite.clusters import Serial
 from suite.models import make_mdaml
 
 from mdaml import GMML, Constraints, MDaML, limit_memory
@@ -22,7 +23,7 @@ from mdaml.neighbors.shards import Members, grow_cells
 from mdaml.neighbors.trees import improve
 from mdaml.solver.spec import Spec
 from mdaml.stores.dask import cluster as cluster_module
-from mdaml.stores.dask.cluster import Cluster, add
+from mdaml.stores.dask.cluster import Cluster
 from mdaml.stores.dask.plan import cut_rows
 from mdaml.stores.dask.store import DaskStore
 from mdaml.stores.memory import MemoryStore
@@ -31,42 +32,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 # Without Dask
-
-
-class Serial:
-    """A cluster of this process alone: what is asked for is computed at once."""
-
-    n_workers = 2
-
-    def __init__(self, n_shards=0):
-        self.n_shards = n_shards
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def place(self, n_shards):
-        self.n_shards = n_shards
-
-    def task(self, _index, function, *args):
-        return function(*args)
-
-    def share(self, value):
-        return value
-
-    def each(self, function, *columns):
-        return [
-            function(*(c[i] if isinstance(c, list) else c for c in columns))
-            for i in range(self.n_shards)
-        ]
-
-    def total(self, function, *columns):
-        return add(*self.each(function, *columns))
-
-    def fetch(self, parts):
-        return parts
 
 
 def split(X, said, n_shards):

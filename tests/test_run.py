@@ -4,15 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from suite.clusters import Serial
 
+from mdaml import PRESETS, MDaML
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
+from mdaml.estimators.posing import pose
 from mdaml.solver import start
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
 from mdaml.stores.blocks import BlockStore
+from mdaml.stores.dask.store import DaskStore
 from mdaml.stores.memory import MemoryStore
 
 X = np.random.default_rng(0).normal(size=(60, 5)) * [3.0, 1.0, 1.0, 0.5, 1.0]
@@ -31,13 +35,32 @@ SPECS = {
     "neighbors": Spec(4, 1.1, 6.0, 1e-4, anchor=0.1, floor=0.05, mean_weight=True),
     "paper": Spec(3, 3.0, 8100.0, 1e-4, neighbors=False, n_similar=10, n_dissimilar=10),
 }
-STORES = {"memory": MemoryStore, "blocks": BlockStore}
+
+
+def on_device(X):
+    from mdaml.stores.torch import TorchStore  # needs torch
+
+    return TorchStore.on(X, "cpu")
+
+
+def in_shards(X):
+    cuts = np.array([0, 25, len(X)])
+    mean = X.mean(axis=0)
+    return DaskStore(Serial(2), [X[:25] - mean, X[25:] - mean], cuts, mean, "memory", shards=[])
+
+
+STORES = {
+    "memory": MemoryStore.of,
+    "blocks": BlockStore.of,
+    "device": on_device,
+    "shards": in_shards,
+}
 
 
 def begin(spec="comparisons", form="triplets", store="memory", persons=None, **cells):
     cells = {"tol": 0.0} | cells
     problem = Problem(replace(SPECS[spec], **cells), SUPERVISION[form], persons)
-    return problem.start(STORES[store].of(X), np.random.RandomState(0))
+    return problem.start(STORES[store](X), np.random.RandomState(0))
 
 
 def assert_same(one, other):
@@ -49,14 +72,16 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("rank", [None, 2])
-@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
-    ("spec", "form"),
-    [(spec, form) for spec in SPECS for form in ("labels", "triplets")],
+    "store",
+    [pytest.param(s, marks=pytest.mark.needs("torch")) if s == "device" else s for s in STORES],
 )
-def test_rounds_may_be_made_in_parts(spec, form, store, rank):
-    cells = {"rank": rank} | ({"scale_metric": False} if rank else {})
-    run = begin(spec, form, store, **cells)
+@pytest.mark.parametrize("form", ["labels", "triplets", "quadruplets"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_rounds_may_be_made_in_parts(preset, form, store, rank):
+    model = MDaML(goal=PRESETS[preset], n_components=rank, tol=0.0)
+    spec = replace(pose(model, X.shape, SUPERVISION[form], as_given=True).spec, anchors=())
+    run = Problem(spec, SUPERVISION[form]).start(STORES[store](X), np.random.RandomState(0))
     assert_same(run.advance(2).advance(8).finish(), run.advance(10).finish())
 
 
