@@ -15,7 +15,7 @@ import sklearn.model_selection
 from sklearn.neighbors import KNeighborsClassifier
 
 import mdaml
-from mdaml import Constraints, Euclidean, MDaML, MDaMLCV
+from mdaml import Constraints, Euclidean, LocalMDaML, MDaML, MDaMLCV
 from mdaml.constraints.forms.answers import ANSWER
 from mdaml.datasets import make_triplets
 from mdaml.estimators.mdaml_folds import THE_START, folds_of_constraints
@@ -249,6 +249,23 @@ def test_swapped_columns_are_always_asked_about(make, wrong):
         assert any(SWAPPED in text for text in texts)
         if type(model) is MDaML and model.start_kept_ and model.gain_["low"] > 0.0:
             assert "The test did not pass what was learned" in model.summary()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [MDaML, MDaMLCV, LocalMDaML, lambda: MetricSearchCV(MDaML(), {"anchor": [0.003, 0.1]}, cv=2)],
+)
+@pytest.mark.parametrize("case", [(60, 10, 400), (150, 8, 1200)])
+def test_swapped_columns_teach_nothing(make, case):
+    """Metrics that explain some of them lead a start of which most are the contrary."""
+    n, d, n_triplets = case
+    X = np.random.default_rng(1).normal(size=(n, d))
+    true = np.diag(np.linspace(1.0, 0.4, d))
+    said, _ = make_triplets(X, n_triplets=n_triplets, components=true, random_state=1)
+    model, texts = fit_and_listen(make(), X, triplets=said[:, [0, 2, 1]])
+    assert model.start_kept_
+    assert any(SWAPPED in text for text in texts)
+    assert not any("more than chance. Held-out" in text for text in texts)  # it led, the wrong way
 
 
 def answers_about(true, n, seed, wrong):

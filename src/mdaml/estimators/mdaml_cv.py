@@ -30,6 +30,7 @@ from mdaml.holdout.rule import (
     LEVEL,
     LEVEL_OF_LABELS,
     Gain,
+    explain_more_than_swapping,
     find_leaders,
     measure_gain,
     prefer_first,
@@ -339,6 +340,8 @@ def _choose(
     early = [np.concatenate([*own, *scores[start][len(own) :]]) for own in out]
     level = LEVEL_OF_LABELS if of_labels else LEVEL
     leads = find_leaders(before, np.array([*others, *early]), units, level=level)[: len(others)]
+    if not of_labels and parts[0].compares:
+        leads &= explain_more_than_swapping(before, np.array(others))
     place = prefer_first(np.array(others), leads if leads.any() else None)
     name = "votes" if of_labels else "comparisons"
     gain = measure_gain(name, before, others[place], units)

@@ -77,6 +77,7 @@ class Fold:
     params: Params  # that all candidates share
     seed: int
     device: str | None = None
+    compares: bool = False  # whether the score is which comparisons hold
 
     @property
     def n_at_once(self) -> int:
@@ -171,7 +172,8 @@ def folds_of_constraints(
         if not len(units):
             return []
         seed = rng.randint(2**31 - 1)
-        parts.append(Fold(X, store, part.learned, score, units, params, seed, device))
+        compared = goal != "neighbors"
+        parts.append(Fold(X, store, part.learned, score, units, params, seed, device, compared))
     return parts
 
 

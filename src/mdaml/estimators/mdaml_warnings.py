@@ -9,8 +9,7 @@ from mdaml._validation import has_unit_rows, warn
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.posing import Posed
-from mdaml.holdout.anchor import SWAPPED
-from mdaml.holdout.rule import Gain
+from mdaml.holdout.rule import SWAPPED, Gain, are_unexplained, warn_of_unexplained
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.fit import Fit, comparisons_of
@@ -111,12 +110,8 @@ def warn_of_gain(spec: Spec, gain: Gain | None, supervision: Supervision) -> Non
                 f"all {gain.n_units} held-out units right. It is returned."
             )
             return
-        if gain.score == "comparisons" and gain.before < SWAPPED:
-            warn(
-                f"Nothing was learned: only {gain.before:.1%} of the held-out comparisons hold "
-                "before learning, and no metric explains them. The distance before learning is "
-                "returned."
-            )
+        if are_unexplained(gain):
+            warn_of_unexplained(gain)
             return
         what, how = "comparisons", "anchor"
         if gain.score == "votes":

@@ -13,7 +13,13 @@ from mdaml._validation import warn
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.holdout.rule import Gain, find_leaders, measure_gain
+from mdaml.holdout.rule import (
+    SWAPPED,
+    Gain,
+    explain_more_than_swapping,
+    find_leaders,
+    measure_gain,
+)
 from mdaml.holdout.split import (
     Split,
     exchange_near_and_far,
@@ -32,8 +38,7 @@ _MOST_ROWS = 100_000  # beyond so many samples only those that are compared take
 _N_PARTS = 4
 _ENOUGH_ROUGHLY = 1_000  # comparisons
 _N_DEALS = 3  # to ask whether near and far are swapped: tells more of few comparisons than one
-# Shares that hold before learning: fewer hint at near and far swapped, or at near misses.
-SWAPPED, _NEAR_MISSES = 0.4, 0.47
+_NEAR_MISSES = 0.47  # share that holds before learning: fewer hint at near misses
 _ROUNDS = 1  # for each of several strengths
 _ROUNDS_OF_ONE = 3  # for a strength that was given
 _MANY = 0.5  # of the rows: not worth a copy
@@ -86,6 +91,7 @@ def choose_anchor(
     try_on = partial(_try_parts, short, store, codes, spec.anchors, rng)
     losses, right, units, weights = try_on(parts if spec.anchors else parts[:1])
     leads = _find_leaders(losses, right, units, weights)
+    leads &= explain_more_than_swapping(right[0], right[1:], weights)
     means = losses[1:] @ weights
     best = int(np.argmin(np.where(leads, means, np.inf) if leads.any() else means))
     if spec.anchors:
@@ -169,8 +175,7 @@ def _find_leaders(
     """Return which strengths lead the start, the first row: by losses, or by what is right.
 
     Losses tell more, but nothing where fewer than half of the comparisons hold under any metric, as
-    with near misses. Far fewer than half are rather swapped than right: then only a metric that
-    explains them counts.
+    with near misses.
     """
     surely = 0.5 - 1.5 / np.sqrt(len(weights))  # three standard errors below a half
     if SWAPPED <= np.average(right[0], weights=weights) < min(_NEAR_MISSES, surely):

@@ -13,7 +13,7 @@ from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.anchor import compares, scaled_losses
-from mdaml.holdout.rule import find_leaders, measure_gain
+from mdaml.holdout.rule import explain_more_than_swapping, find_leaders, measure_gain
 from mdaml.holdout.samples import hold_out_samples, right_votes
 from mdaml.holdout.split import Split, hold_out_points
 from mdaml.holdout.units import same_rows
@@ -70,6 +70,7 @@ def choose_candidate(
     first = min(losses[0], scaled_losses(margins[0], weights), key=lambda each: each @ weights)
     leads = find_leaders(-first, -np.array(losses[1:]), units, weights)
     leads &= right[2:] @ weights > 0.5 * weights.sum()  # less explains near and far swapped
+    leads &= explain_more_than_swapping(right[0].astype(np.float64), right[2:], weights)
     means = np.where(leads, np.array(losses[1:]) @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
     gain = measure_gain("comparisons", right[0], right[1 + taken], units, weights)

@@ -25,6 +25,8 @@ from mdaml._validation import warn
 # How often something replaces a start that is as good. Answers may say nothing; labels hardly ever
 # do, and at 0.05 a gain would be declined too often: docs/accuracy.md.
 LEVEL, LEVEL_OF_LABELS = 0.05, 0.2
+# Share of comparisons that hold before learning: fewer hint at near and far swapped.
+SWAPPED = 0.4
 _LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
 _N_SIGNS = 2_000
 _MOST_BLOCKS = 512  # units beyond so many are added up at random: the test hardly changes
@@ -84,11 +86,28 @@ class Gain:
 
 def warn_of_kept_start(gain: Gain | None) -> None:
     """Warn that a search returns the distance before learning."""
+    if gain is not None and are_unexplained(gain):
+        warn_of_unexplained(gain)
+        return
     described = "" if gain is None else f" {gain.describe()}"
     warn(
         "Nothing was learned: no candidate led the distance before learning by more than "
         f"chance.{described} The distance before learning is returned. More comparisons or "
         "labels may help, or other features; check that they are right.",
+    )
+
+
+def are_unexplained(gain: Gain) -> bool:
+    """Return whether so few comparisons hold before learning that near and far may be swapped."""
+    return gain.score == "comparisons" and gain.before < SWAPPED
+
+
+def warn_of_unexplained(gain: Gain) -> None:
+    """Warn that no metric explains comparisons of which few hold before learning."""
+    warn(
+        f"Nothing was learned: only {gain.before:.1%} of the held-out comparisons hold "
+        "before learning, and no metric explains them. The distance before learning is "
+        "returned."
     )
 
 
@@ -116,6 +135,22 @@ def find_leaders(
     """
     leaders: BoolArray = _p_values(others - start, units, weights) <= level
     return leaders
+
+
+def explain_more_than_swapping(
+    start: FloatArray, others: FloatArray, weights: FloatArray | None = None
+) -> BoolArray:
+    """Return which candidates explain more comparisons than the start does with these swapped.
+
+    Scores are one for each comparison that holds. Where so few hold before learning that near and
+    far are rather swapped, a metric that explains less than that teaches the contrary of what was
+    meant, however far it leads the start.
+    """
+    before = float(np.average(start, weights=weights))
+    if before >= SWAPPED:
+        return np.ones(len(others), bool)
+    shares: BoolArray = np.average(others, axis=1, weights=weights) > 1.0 - before
+    return shares
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from mdaml._typing import BoolArray, FloatArray, IntArray, Matrix
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
 from mdaml.holdout.anchor import ask_if_swapped
-from mdaml.holdout.rule import LEVEL, LEVEL_OF_LABELS, Gain, find_leaders, measure_gain
+from mdaml.holdout.rule import (
+    LEVEL,
+    LEVEL_OF_LABELS,
+    Gain,
+    explain_more_than_swapping,
+    find_leaders,
+    measure_gain,
+)
 from mdaml.holdout.split import Split
 from mdaml.holdout.units import same_rows
 from mdaml.model_selection._gallery import metric_of
@@ -78,6 +85,7 @@ def compare_with_start(
     name = {"knn_accuracy": "3-NN"}.get(str(task.scoring), str(task.scoring))
     gain = measure_gain(name, before, others[best], units, weights)
     if task.scoring == "comparisons" and isinstance(task.truth, Constraints):
+        leads &= explain_more_than_swapping(before, np.array(others), weights)
         is_compared = len(task.truth.pairs) < task.truth.n_constraints
         if not leads.any() and is_compared and weights is not None:
             ask_if_swapped(before, 1.0 - before, units, weights)
