@@ -122,3 +122,38 @@ def test_how_long_the_quick_run_takes_is_the_same_everywhere():
     assert wanted in read("experiments.md")
     assert "`mdaml paper run --quick` | 1 minute" in read("reproduce.md")
     assert "A look in one minute" in Path(command.__file__).read_text(encoding="utf-8")
+
+
+def draft():
+    return " ".join((ROOT / "paper" / "paper.md").read_text(encoding="utf-8").split())
+
+
+@pytest.mark.needs("pandas")
+def test_the_draft_of_the_article_has_the_ranks_and_seconds_of_the_records(accuracy):
+    every = (*UCI, *IMAGES)
+    ours, dc = (rank(accuracy, OURS, method, every) for method in (OURS, "DML-dc"))
+    assert f"ten methods, {ours}; the next is DML-dc with {dc}" in draft()
+    (own, other, own_others, others) = re.search(
+        r"on both \(([\d.]+), next ([\d.]+); ([\d.]+), next ([\d.]+)\)", read("accuracy.md")
+    ).groups()
+    assert f"{own} on the paper's sets (next best {other})" in draft()
+    assert f"{own_others} on the others (next best {others})" in draft()
+    caltech, bupa = re.search(
+        r"tuned, it is ([\d.]+) points behind on caltech20 and ([\d.]+) on bupa",
+        read("accuracy.md"),
+    ).groups()
+    assert f"{bupa} points behind on bupa and {caltech} on caltech20" in draft()
+    gpu = json.loads((ROOT / "benchmarks" / "results" / "gpu.json").read_text(encoding="utf-8"))
+    assert f"10^7 triplets takes {gpu['large']['fit_seconds']:.1f} s" in draft()
+
+
+def test_the_draft_of_the_article_has_the_agreement_with_places_of_the_records():
+    held = defaultdict(list)
+    for record in read_records("local"):
+        if record["study"] == "kinds" and record["case"][:2] == [10_000, 0.0]:
+            held[record["method"]].append(100 * record["share"])
+    local, linear, network = (
+        f"{np.mean(held[name]):.0f}" for name in ("LocalMDaML()", "MDaML()", "network")
+    )
+    assert f"{local} % of new ones hold under `LocalMDaML()`, {linear} % under" in draft()
+    assert f"and {network} % under a small network" in draft()

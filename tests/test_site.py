@@ -123,6 +123,8 @@ def test_links_of_llms_txt_lead_to_pages():
         page = DOCS / link.removeprefix("_sources/").removesuffix(".html")
         files = (page, page.with_name(f"{page.name}.md"), page.with_name(f"{page.name}.rst"))
         assert any(exists(file) for file in files), link
+    guides = {f"_sources/guide/{page.name}" for page in (DOCS / "guide").glob("*.md")}
+    assert guides <= set(links)
 
 
 @pytest.mark.parametrize(
