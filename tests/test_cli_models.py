@@ -644,6 +644,12 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     assert document["agreement"]["shared"] == pytest.approx(model.metric_.score_triplets(X, T))
     assert scores["comparisons, by who gave them"]["learned"] == pytest.approx(own)
     assert "comparisons, by who gave them" not in run_json(*score)["scores"]
+    assert own > model.metric_.score_triplets(X, T)
+    judged = ("audit", *score[1:], "--who", "who", "--out", "judged.csv")
+    document, found = run_json(*judged), pd.read_csv("judged.csv")
+    assert found["satisfied"].mean() == pytest.approx(own)  # not by the metric that all share
+    assert found[["a", "b", "c"]].to_numpy().tolist() == said.to_numpy().tolist()
+    assert sum(document["categories"].values()) == len(T)
     for option, given in ((("--kind", "1"), {"kind": 1}), (("--who", "p3"), {"who": "p3"})):
         run("transform", "people.mdaml", "items.csv", *option, "--out", "y.npy")
         assert np.allclose(np.load("y.npy"), model.transform(X, **given))

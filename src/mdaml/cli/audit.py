@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+import numpy as np
 import typer
 
 from mdaml.cli import _options as options
@@ -137,13 +138,36 @@ def _audit(
 
     if compared is None:
         return _audit_labels(model, table), None
-    frame = audit_comparisons(model, table.X, constraints=compared, ids=table.ids)
-    if named["who"] is None:
-        return frame, None
     who, seconds, left = (named[name] for name in ("who", "seconds", "left"))
-    return frame, audit_comparisons(
+    if who is None:
+        return audit_comparisons(model, table.X, constraints=compared, ids=table.ids), None
+    persons = audit_comparisons(
         model, table.X, constraints=compared, who=who, seconds=seconds, left=left
     )
+    if hasattr(model, "metric_for"):
+        return _audit_by_who(model, table, compared, who), persons
+    return audit_comparisons(model, table.X, constraints=compared, ids=table.ids), persons
+
+
+def _audit_by_who(
+    model: "BaseEstimator", table: Table, compared: "Constraints", who: str
+) -> "DataFrame":
+    """Return the frame of the comparisons, each judged by the metric of the person who made it.
+
+    The metric that all share would call honest answers of a smaller kind wrong.
+    """
+    import pandas as pd
+
+    from mdaml.constraints.persons import Persons, column_of
+    from mdaml.inspection import audit as audit_comparisons
+
+    persons, frames = Persons.from_who(column_of(compared, who), compared.n_constraints), []
+    for code, name in enumerate(persons.names):
+        rows = np.flatnonzero(persons.codes == code)
+        own = compared.select(rows)
+        found = audit_comparisons(model.metric_for(name), table.X, constraints=own, ids=table.ids)
+        frames.append(found.set_axis(rows))
+    return pd.concat(frames).sort_index()
 
 
 def _audit_labels(model: "BaseEstimator", table: Table) -> "DataFrame":
