@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from mdaml import PRESETS, MDaML, Partners, Preset, limit_memory, load
+from mdaml import (
+    PRESETS,
+    LocalMDaML,
+    MDaML,
+    MDaMLCV,
+    Partners,
+    Preset,
+    limit_memory,
+    load,
+)
 from mdaml._memory import current_limit
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.constraints.labels import Classes
@@ -332,7 +341,50 @@ def test_the_summary_tells_given_chosen_and_preset_values_apart():
     fixed = sources(MDaML(goal=GIVEN, random_state=0).fit(X, triplets=TRIPLETS))
     assert fixed["anchor"] == fixed["floor"] == "preset given"
     plain = sources(MDaML.paper(3, random_state=0).fit(X, Y))
-    assert set(plain.values()) == {"given", "preset paper"}
+    assert {source.partition(",")[0] for source in plain.values()} == {
+        "given",
+        "preset paper",
+        "default",
+    }
+    assert plain["triplet_weight"] == "preset paper, 300 K^eta"
+    assert MDaML.paper().fit(X, Y).summary().splitlines()[1] == (
+        f"learned from {80 * 100} comparisons, 10 rounds in all passes (max_iter is for each)"
+    )
+
+
+def test_the_summary_says_that_persons_change_the_weight_of_the_loss():
+    who = np.arange(len(TRIPLETS)) % 3
+    model = MDaML(anchor=0.1, random_state=0).fit(X, triplets=TRIPLETS, who=who)
+    assert model.triplet_weight_ != 6.0
+    found = sources(model)
+    assert found["triplet_weight"] == "preset comparisons, times the mean weight of an answer"
+    assert found["anchor"] == "given, over the mean weight of an answer"
+    assert "comparisons of 3 persons" in model.summary()
+
+
+def test_the_summary_of_a_search_says_what_it_chose_and_what_it_set():
+    model = MDaMLCV(random_state=0).fit(*make_multimodal(random_state=0))
+    found, n_tried = sources(model), len(model.cv_results_["params"])
+    assert set(found.values()) >= {"preset labels", "default"}
+    assert "given" not in found.values()
+    for name in model.best_params_:
+        assert found[name] == f"chosen among {n_tried} candidates"
+    assert found["n_components"] == "default"
+    low = MDaMLCV(n_components=1, random_state=0).fit(*make_multimodal(random_state=0))
+    assert sources(low)["n_components"] == "given"
+
+
+def test_the_summary_of_places_names_their_own_values():
+    X, y = make_multimodal(random_state=0)
+    model = LocalMDaML(n_places=8, random_state=0).fit(X, y)
+    values = {name: (value, source) for name, value, source in list_values(model)}
+    assert values["n_places"] == ("8", "given")
+    assert values["partners"] == ("10 + 10 random", "preset comparisons")
+    assert values["triplet_weight"][1] == "preset comparisons, 6 n_features / n_components"
+    assert values["anchor"] == ("0.8", "default")
+    assert model.summary().startswith(
+        "LocalMDaML: 300 samples of 2 features, 300 labels of 2 classes\n"
+    )
 
 
 def test_a_value_that_no_row_leaves_open_is_not_called_chosen():

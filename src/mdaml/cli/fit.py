@@ -133,7 +133,7 @@ def _describe_fit(screen: Screen, model: "BaseEstimator", method: str, seconds: 
     """Add what was learned, and return whether its gain was measured."""
     screen.add_fact("method", f"{type(model).__name__}, {seconds:.1f} s", method)
     screen.document |= {"params": get_params(model), "seconds": seconds}
-    if hasattr(model, "preset_"):
+    if hasattr(getattr(model, "best_estimator_", model), "preset_"):
         _describe_values(screen, model)
     if hasattr(model, "kind_of_person_"):
         _describe_kinds(screen, model)
@@ -175,20 +175,19 @@ def _learn(
 
 
 def _describe_values(screen: Screen, model: "BaseEstimator") -> None:
-    """Add the row of the table of defaults that was used, and the values in force."""
-    from mdaml.estimators.summary import list_values
+    """Add what was learned from, and the values in force with where each came from."""
+    from mdaml.estimators.summary import describe_work, list_values
 
-    values = list_values(model)
-    by_row = f"preset {model.preset_}"
-    usual = ", ".join(f"{name} {value}" for name, value, source in values if source == by_row)
-    others = (
-        f"; {name} {value} ({source.partition(':')[0]})"
-        for name, value, source in values
-        if source != by_row
-    )
-    text = f"{by_row}: {usual}{''.join(others)}"
+    fitted = getattr(model, "best_estimator_", model)
+    used = f"{fitted.supervision_}, {describe_work(fitted)}"
+    screen.add_fact("supervision", used, used)
+    values, row = list_values(model), f"preset {fitted.preset_}"
+    usual = ", ".join(f"{name} {value}" for name, value, source in values if source == row)
+    others = (f"; {name} {value} ({source})" for name, value, source in values if source != row)
     facts = {name: {"value": value, "from": source} for name, value, source in values}
-    screen.add_fact("values", text, {"preset": model.preset_, **facts})
+    screen.add_fact(
+        "values", f"{row}: {usual}{''.join(others)}", {"preset": fitted.preset_, **facts}
+    )
 
 
 def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:

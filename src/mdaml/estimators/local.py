@@ -12,6 +12,7 @@ from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
 from mdaml.estimators.local_handover import LocalHandover, basis_of
+from mdaml.estimators.posing import describe_supervision
 
 if TYPE_CHECKING:
     from mdaml.estimators.local_rounds import Learned
@@ -165,11 +166,11 @@ class LocalMDaML(LocalHandover):
         self.random_state = random_state
 
     def _fit(
-        self, X: ArrayLike, samples: FloatArray, said: Supervision, persons: Persons | None
+        self, X: ArrayLike, samples: FloatArray, supervision: Supervision, persons: Persons | None
     ) -> None:
         from mdaml.estimators.local_learning import learn
 
-        self._keep(X, learn(self, samples, said, persons))
+        self._keep(X, learn(self, samples, supervision, persons), supervision)
         self.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **given: Any) -> Self:
@@ -209,13 +210,13 @@ class LocalMDaML(LocalHandover):
         is_first = not hasattr(self, "components_")
         if not is_first:
             validate_data(self, X, skip_check_array=True, reset=False)
-        samples, said = check_supervision(self, EVERY_FORM, X, y, **given)
+        samples, supervision = check_supervision(self, EVERY_FORM, X, y, **given)
         if is_first:
-            learned = learn(self, samples, said, None)
+            learned = learn(self, samples, supervision, None)
             stream = begin_stream(samples, learned)
         else:
-            learned, stream = learn_more(self, self._before(samples), said, y)
-        self._keep(X if is_first else None, learned)
+            learned, stream = learn_more(self, self._before(samples), supervision, y)
+        self._keep(X if is_first else None, learned, supervision)
         self._stream = stream
         return self
 
@@ -293,31 +294,13 @@ class LocalMDaML(LocalHandover):
         >>> from mdaml import LocalMDaML
         >>> from mdaml.datasets import make_multimodal
         >>> X, y = make_multimodal(random_state=0)
-        >>> print(LocalMDaML(n_places=8, n_maps=0).fit(X, y).summary().splitlines()[1])
-        8 places and 0 maps, given
+        >>> print(LocalMDaML(n_places=8, n_maps=0).fit(X, y).summary().splitlines()[0])
+        LocalMDaML: 300 samples of 2 features, 300 labels of 2 classes
         """
         check_is_fitted(self, "components_")
-        from mdaml.estimators.summary import describe_gain
+        from mdaml.estimators.summary import describe_fit
 
-        source = "chosen on held-out data" if self.tried_ else "given"
-        tried = [
-            f"  {each['n_places']:4d} places, {each['n_maps']} maps, anchor {each['anchor']:g}: "
-            f"{each['score']:.1%}"
-            f"{'  (chosen)' if each['is_chosen'] else ''}"
-            for each in self.tried_
-        ]
-        used = ("anchor", "triplet_weight", "ridge")
-        return "\n".join(
-            [
-                f"LocalMDaML: {self.n_samples_seen_} samples of {self.n_features_in_} features, "
-                f"{self.n_comparisons_seen_} comparisons, {self.n_iter_} rounds",
-                f"{self.n_places_} places and {self.n_maps_} maps, {source}",
-                *tried,
-                *(f"  {name:15s} {getattr(self, name + '_'):<12.6g}" for name in used),
-                "",
-                describe_gain(self),
-            ]
-        )
+        return describe_fit(self)
 
     @property
     def places_(self) -> FloatArray:
@@ -328,11 +311,14 @@ class LocalMDaML(LocalHandover):
             return np.empty((0, len(self.components_)), self.components_.dtype)
         return self._map(self.centers_)
 
-    def _keep(self, X: Any, learned: "Learned") -> None:
+    def _keep(self, X: Any, learned: "Learned", supervision: Supervision) -> None:
         """Set all that was learned: the basis, and the metric on it."""
         from mdaml.estimators.local_learning import learned_attributes
 
         components, others = learned_attributes(learned)
+        if learned.conditioner is not None:  # not what the metric on the basis was told
+            row = "comparisons" if isinstance(self.goal, str) else "given"
+            others |= {"preset_": row, "supervision_": describe_supervision(supervision)}
         if X is not None:  # steps that were folded into an earlier fit are gone
             others |= {"front_matrix_": None, "front_offset_": None}
         self._store(X, components, components.dtype, **others)

@@ -183,7 +183,7 @@ class MDaMLCV(WeakLearner):
         self.random_state = random_state
 
     def summary(self) -> str:
-        """Return what was chosen, and what was gained on held-out data.
+        """Return what was chosen, the values in force, and what was gained on held-out data.
 
         Returns
         -------
@@ -195,17 +195,13 @@ class MDaMLCV(WeakLearner):
         >>> from mdaml import MDaMLCV
         >>> from mdaml.datasets import make_multimodal
         >>> X, y = make_multimodal(random_state=0)
-        >>> print(MDaMLCV(random_state=0).fit(X, y).summary().partition(":")[0])
-        MDaMLCV chose among 13 candidates
+        >>> print(MDaMLCV(random_state=0).fit(X, y).summary().splitlines()[0])
+        MDaMLCV: 300 samples of 2 features, 300 labels of 2 classes
         """
         check_is_fitted(self, "components_")
-        from mdaml.estimators.summary import describe_fit, describe_gain
+        from mdaml.estimators.summary import describe_fit
 
-        chosen = ", ".join(f"{k}={v!r}" for k, v in self.cv_results_["params"][0].items())
-        n_tried = len(self.cv_results_["params"])
-        first = f"MDaMLCV chose among {n_tried} candidates: {chosen or 'the defaults of MDaML'}"
-        inside = describe_fit(self.best_estimator_).rpartition("\n\n")[0]
-        return "\n".join([first, inside, "", describe_gain(self)])
+        return describe_fit(self)
 
     def _fit(
         self, X: ArrayLike, samples: FloatArray, supervision: Supervision, persons: Persons | None

@@ -81,7 +81,7 @@ def pose(
     all samples have length one.
     """
     row, preset = choose_row(model, from_labels=isinstance(supervision, Classes))
-    groups, described = None, _describe(supervision)
+    groups, described = None, describe_supervision(supervision)
     as_given = as_given or persons is not None
     if preset.find_groups and not as_given and isinstance(supervision, Constraints):
         groups = groups_of(supervision)
@@ -106,7 +106,7 @@ def choose_row(model: BaseEstimator, *, from_labels: bool) -> tuple[str, presets
     return row, presets.PRESETS[row]
 
 
-def _describe(supervision: Supervision) -> str:
+def describe_supervision(supervision: Supervision) -> str:
     """Return how much was passed, in words."""
     if isinstance(supervision, Classes):
         return f"{len(supervision.rows)} labels of {len(supervision.size)} classes"
