@@ -222,6 +222,17 @@ def kinds_table(records, sets):
     return table(["triplets", "method", *SCORES.values(), "s"], rows)
 
 
+def summary_table(records, scores=("share", "kinds")):
+    """Return the mean scores of four methods over all sets, a row for each case and score."""
+    methods = ("Euclid", LINEAR, OURS, NETWORK)
+    rows = []
+    for score, (n, wrong) in itertools.product(scores, CASES):
+        own = [r for r in chosen(records, study="kinds") if r["case"][:2] == [n, wrong]]
+        cells = (np.mean([r[score] for r in chosen(own, method=name)]) for name in methods)
+        rows.append([SCORES[score], f"{n}, {wrong:.0%} wrong", *(f"{100 * c:.1f}" for c in cells)])
+    return table(["score", "comparisons", *methods], rows)
+
+
 def sets_table(records, score):
     """Return a score of each method on each set with 10 000 right triplets."""
     rows = []
@@ -279,7 +290,7 @@ def chosen_table(records):
 
 def report(records):
     """Return the lines of all tables."""
-    lines = []
+    lines = ["### Summary", "", *summary_table(records), ""]
     for title, sets in {"all sets": list(GROUPS), **PARTS}.items():
         lines += [f"### Kinds, {title}: {', '.join(sets)}", "", *kinds_table(records, sets), ""]
     for score, title in SCORES.items():

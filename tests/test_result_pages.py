@@ -1,5 +1,7 @@
 """Figures on the pages about results are those of the records, so no two pages disagree."""
 
+import importlib
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -157,3 +159,48 @@ def test_the_draft_of_the_article_has_the_agreement_with_places_of_the_records()
     )
     assert f"{local} % of new ones hold under `LocalMDaML()`, {linear} % under" in draft()
     assert f"and {network} % under a small network" in draft()
+
+
+def rows_below(page, words):
+    """Cells of the first table after some words of a page, by the name in the first column."""
+    lines = (DOCS / page).read_text(encoding="utf-8").partition(words)[2].splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith("|"))
+    table = itertools.takewhile(lambda line: line.startswith("|"), lines[begin:])
+    return {
+        cells[0]: cells[1:] for cells in ([c.strip() for c in r[1:-1].split("|")] for r in table)
+    }
+
+
+def test_what_the_page_on_comparisons_says_in_short_is_what_its_tables_say():
+    """The tables are those of the records: see tests/test_studies.py."""
+    means = [
+        {name: cells[-2] for name, cells in rows_below("supervision.md", f"\n{title}:\n").items()}
+        for title in (
+            "Compared coarse, 3-NN of coarse labels",
+            "Compared coarse, 3-NN of fine labels",
+            "Compared fine, 3-NN of fine labels",
+        )
+    ]
+    ours, found, labels = (
+        [f"{abs(float(mean[name])):.1f}" for mean in means]
+        for name in ("MDaML (ours)", 'MDaML (ours), goal="neighbors"', "MDaML (ours) from labels")
+    )
+    page = read("supervision.md")
+    assert f"{ours[0]} points below for coarse labels, {ours[1]} for fine ones" in page
+    assert f"{found[0]} points above Euclid for coarse labels and {found[1]} for the fine" in page
+    assert f"(with labels {labels[0]} and {labels[1]})" in page
+    assert f"On fine comparisons it is {found[2]} above (labels {labels[2]})" in page
+    texts = rows_below("supervision.md", "### Embeddings of texts")
+    score = {name: cells[0].partition(" ")[0] for name, cells in texts.items()}
+    regression = score["logistic regression"]
+    assert f"({score['MDaML (ours)']}; logistic regression has {regression})" in page
+
+
+def test_the_tables_of_the_page_on_places_are_those_of_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")  # programs, not a package
+    local = importlib.import_module("local")
+    report = "\n".join(local.report(read_records("local"))).partition("### What was chosen")[0]
+    page = (DOCS / "places.md").read_text(encoding="utf-8")
+    tables = re.findall(r"(?:^\|.*\n)+", report + "\n", re.M)
+    assert len(tables) == 9
+    assert [table for table in tables if table not in page] == []
