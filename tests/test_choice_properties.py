@@ -106,7 +106,7 @@ def double_clicks(data, said):
 
 
 # What makes it, draws what it learns from, gives that twice; how often of ten coin flips it may
-# learn by chance (labels have a level of their own, see docs/model_selection.md).
+# learn by chance (labels have a level of their own, see docs/choices.md).
 CHOOSERS = {
     "MDaML, comparisons": (lambda: MDaML(random_state=0), draw_comparisons, double_comparisons, 1),
     "MDaML, labels": (lambda: MDaML(random_state=0), draw_labels, double_labels, 5),

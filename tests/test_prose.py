@@ -14,8 +14,10 @@ DOCS = ROOT / "docs"
 LANDING = [ROOT / "README.md", DOCS / "index.md"]
 GUIDES = [
     *sorted((DOCS / "guide").glob("*.md")),
-    *(DOCS / f"{name}.md" for name in ("distributed", "inspection", "installation")),
-    *(DOCS / f"{name}.md" for name in ("paper", "quickstart", "scaling")),
+    *sorted(DOCS.glob("ask*.md")),
+    *(DOCS / f"{name}.md" for name in ("deployment", "distributed", "input", "inspection")),
+    *(DOCS / f"{name}.md" for name in ("installation", "model_selection", "paper", "quickstart")),
+    DOCS / "scaling.md",
 ]
 PAGES = [*LANDING[:1], *(p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts)]
 # Words that must not appear, and what to write instead.
