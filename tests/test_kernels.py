@@ -725,16 +725,24 @@ def test_no_bit_depends_on_whether_the_code_was_compiled_or_read_from_its_cache(
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_python_and_compiler_group_alike(kind):
+@pytest.mark.parametrize("n_others", [3, 30])
+def test_python_and_compiler_group_alike(kind, n_others):
     rng = np.random.default_rng(0)
-    triplets = rng.integers(30, size=(400, 3)).astype(kind)
     near, far = rng.integers(40, size=(2, 300))
+    # With few others lists repeat, with many some samples are no anchors.
+    anchors, others = np.append(rng.integers(30, size=400), 29), rng.integers(n_others, size=80)
+    given = [anchors, np.resize(others, 401), rng.integers(n_others, size=401)]
+    lists = np.stack(
+        [np.repeat(np.arange(9), 6), np.tile([1, 2, 4], 18), np.tile([3, 3, 5, 5], 14)[:54]]
+    )
+    triplets = np.concatenate([np.stack(given, axis=1), lists.T]).astype(kind)
 
     def group():
         grouped = grouping.group_triplets(triplets, 30)
         graph = grouping.near_graph(*grouped[:3], 30)
         merged = grouping.merge_comparisons(near, far, np.ones(300), 40)
-        return *grouped, *graph, grouping.greedy_colors(*graph[:2]), *merged
+        count = np.array(grouping.count_pairs(triplets, 30))
+        return *grouped, *graph, grouping.greedy_colors(*graph[:2]), *merged, count
 
     loops = [loop for loop in vars(grouping).values() if isinstance(loop, IntegerLoop)]
     with pytest.MonkeyPatch.context() as patch:

@@ -57,7 +57,7 @@ class IntegerLoop(Loop):
     """A loop over integers alone: Python gives the same result, and is not to be compiled first.
 
     So a first fit to little data does not wait for the compiler. A loop whose compiled code is in a
-    file is never left to Python.
+    file is never left to Python. The same result may also be had from functions of NumPy.
     """
 
     # Elementary operations left to Python, in all: about 0.2 s. The compiler takes about a second
@@ -66,11 +66,15 @@ class IntegerLoop(Loop):
 
     def suited_to(self, cost: int) -> Callable[..., _Untyped]:
         """Return the function for so many elementary operations, compiled or not."""
+        return self.plain if self.can_wait(cost) else self.compiled
+
+    def can_wait(self, cost: int) -> bool:
+        """Whether so many elementary operations are better done without the compiler."""
         cls = IntegerLoop
         if "compiled" in vars(self) or cost > cls.patience or self._is_kept:
-            return self.compiled
+            return False
         cls.patience -= cost
-        return self.plain
+        return True
 
     @cached_property
     def _is_kept(self) -> bool:
@@ -89,6 +93,11 @@ def suited_to(loop: Callable[..., _Untyped], cost: int) -> Callable[..., _Untype
     if isinstance(loop, IntegerLoop):
         return loop.suited_to(cost)
     return loop.compiled if isinstance(loop, Loop) else loop
+
+
+def can_wait(loop: Callable[..., _Untyped], cost: int) -> bool:
+    """Whether so many elementary operations are better done without the compiled loop."""
+    return isinstance(loop, IntegerLoop) and loop.can_wait(cost)
 
 
 def _njit(fastmath: frozenset[str], **options: object) -> Callable[[_Untyped], _Untyped]:

@@ -1,14 +1,18 @@
 """Loops that prepare the supervision, run once per fit: grouping and colouring.
 
 Plain loops over integers, into arrays that are made before: functions of NumPy on whole arrays,
-slices and sorts would take more time to compile than all loops of a fit together.
+slices and sorts would take more time to compile than all loops of a fit together. Little data are
+grouped by sorts of NumPy, with the same result, so that a first fit need not wait for these loops.
 """
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop, inner_step, integer_loop, suited_to
+from mdaml.kernels.compiling import can_wait, fast_loop, inner_step, integer_loop, suited_to
 from mdaml.kernels.threads import share
+
+# Sorting takes up to 150 bytes for a triplet, and as long as two elementary operations of Python.
+_MOST_SORTED, _SORTED = 100_000, 2
 
 
 def near_graph(
@@ -44,11 +48,15 @@ def _color(indptr, samples, color, taken):
 
 def count_pairs(triplets: IntArray, n_samples: int) -> int:
     """How many distinct pairs (anchor, other) triplets have."""
+    if _are_few(triplets):
+        return len(np.unique(_pair_keys(triplets, n_samples)))
     return int(_pair_counts(triplets, n_samples)[-1].sum())
 
 
 def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
     """Arrays of :class:`mdaml.constraints.Comparisons`: pairs, first, last, far, groups."""
+    if _are_few(triplets):
+        return _group_by_sorts(triplets, n_samples)
     triplets, order, bounds, partners, n_pairs = _pair_counts(triplets, n_samples)
     groups = np.concatenate([[0], np.cumsum(n_pairs)])
     pairs = np.empty((groups[-1], 2), np.int32)
@@ -66,6 +74,43 @@ def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
     last -= closer
     of_list = np.resize([True, False], 2 * len(gaps))
     return pairs, first, last, far[np.repeat(of_list, np.stack([n_far, gaps], 1).ravel())], groups
+
+
+def _are_few(triplets):
+    n = len(triplets)
+    return n <= _MOST_SORTED and can_wait(_group_triplets, _SORTED * n)
+
+
+def _group_by_sorts(triplets, n_samples):
+    """Make the same arrays with NumPy."""
+    keys, rows = np.unique(_pair_keys(triplets, n_samples), return_inverse=True)
+    near, far = rows.reshape(-1, 2).T
+    order = np.argsort(near * len(keys) + far)
+    far, counts = far[order], np.bincount(near, minlength=len(keys))
+    first = np.cumsum(counts) - counts
+    anchors = keys // n_samples
+    groups = np.append(np.flatnonzero(np.diff(anchors, prepend=-1)), len(keys))
+    # A list is left out if it equals the one before it, which has the same anchor and length.
+    lists = np.flatnonzero(counts)
+    alike = np.diff(anchors[lists], prepend=-1) + np.abs(np.diff(counts[lists], prepend=-1)) == 0
+    lengths = np.repeat(counts[lists], counts[lists])
+    differs = far != far[np.arange(len(far)) - lengths]
+    kept = ~alike | np.logical_or.reduceat(differs, first[lists])
+    stays = np.repeat(kept, counts[lists])
+    place = np.append(0, np.cumsum(stays))
+    shared = place[first[lists[kept][np.cumsum(kept) - 1]]]
+    # What names no list lies where its anchor's lists would begin without gaps before them.
+    first -= np.repeat((np.arange(len(place)) - place)[first[groups[:-1]]], np.diff(groups))
+    first[lists] = shared
+    kind = index_type(len(order))
+    pairs = np.stack([anchors, keys % n_samples], axis=1).astype(np.int32)
+    last = (first + counts).astype(kind)
+    return pairs, first.astype(kind), last, far[stays].astype(np.int32), groups
+
+
+def _pair_keys(triplets, n_samples):
+    """One number for each pair (anchor, other), in order of anchors: near and far of each."""
+    return triplets[:, :1].astype(np.int64) * n_samples + triplets[:, 1:]
 
 
 def _pair_counts(triplets, n_samples):
@@ -88,8 +133,12 @@ def counting_sort(keys: IntArray, n_keys: int) -> tuple[IntArray, IntArray]:
     """Sort integers below ``n_keys``: a stable order, and where each of them begins in it."""
     keys = np.ascontiguousarray(keys, index_type(n_keys))  # one type of array: compiled once
     kind = index_type(len(keys))
+    if can_wait(_sort_by_count, len(keys) + n_keys // 10):
+        bounds = np.zeros(n_keys + 1, kind)
+        bounds[1:] = np.cumsum(np.bincount(keys, minlength=n_keys))
+        return np.argsort(keys, kind="stable").astype(kind), bounds
     order, place = np.empty(len(keys), kind), np.zeros(n_keys + 2, kind)
-    suited_to(_sort_by_count, 5 * (len(keys) + n_keys))(keys, order, place)
+    _sort_by_count(keys, order, place)
     return order, place[:-1]
 
 
@@ -166,7 +215,7 @@ def _number(major, minor, order, places):
     return number + 1
 
 
-@integer_loop
+@fast_loop
 def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples, counts):
     """Sort the distinct partners of each anchor into its own part of ``partners``."""
     seen_by = np.empty(n_samples, np.int64)
@@ -187,7 +236,7 @@ def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples,
         _sort(partners, 2 * start, free)
 
 
-@integer_loop
+@fast_loop
 def _sort(values, start, stop):
     """Sort integers in place: Shell's sort, few of them or nearly sorted are the rule."""
     gap = 1

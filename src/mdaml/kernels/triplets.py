@@ -32,29 +32,11 @@ def triplet_losses(Y: FloatArray, lists: Lists, dtype: npt.DTypeLike = np.float6
 
     Eq. (6), pair by pair and not yet averaged.
     """
-    pairs, _, _, _, groups, (_, _, n_triplets) = lists
-    out = np.zeros(len(pairs), dtype)
-    cost = len(out) * Y.shape[1] + 3 * n_triplets
-    args = (Y, pairs_ahead(Y), np.ones(Y.shape[1], Y.dtype), lists, out)
-    share(_triplet_losses, len(groups) - 1, cost, *args)
-    return out
-
-
-@fast_loop
-def _triplet_losses(begin, end, Y, ahead, scales, lists, out):
-    pairs, first, last, far, groups, widths = lists
-    sq_dists, far_dists = np.empty(widths[0]), np.empty(widths[1] + 8)
-    for g in range(begin, end):
-        offset, current, n_padded = groups[g], -1, 0
-        pair_sq_dists_loop(offset, groups[g + 1], Y, ahead, scales, pairs, sq_dists)
-        for p in range(offset, groups[g + 1]):
-            if first[p] < last[p] and first[p] != current:
-                current = first[p]
-                n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
-            total = 0.0
-            for n in range(n_padded if first[p] < last[p] else 0):
-                total += smooth_hinge(far_dists[n] - sq_dists[p - offset])[0]
-            out[p] = total
+    # By the loop that also finds slopes: another one would have to be compiled.
+    scales, ones = np.ones(Y.shape[1], Y.dtype), np.ones(len(lists[0]), dtype)
+    losses = np.zeros(len(ones), dtype)
+    _write_slopes(Y, scales, lists, ones, 1.0, losses)
+    return losses
 
 
 def triplet_gradient(
@@ -82,13 +64,20 @@ def triplet_slopes(
 
     A triplet loses nothing once its far pair is ``margin`` farther than its near pair.
     """
-    pairs, _, _, _, groups, (_, _, n_triplets) = lists
-    slopes, losses = np.empty(len(pairs)), np.zeros(len(groups) - 1)
-    cost = slopes.size * Y.shape[1] + 3 * n_triplets
-    args = (Y, pairs_ahead(Y), scales, lists, pair_weights, margin, slopes, losses)
-    nothing = np.empty((0, Y.shape[1]), Y.dtype)
-    share(_triplet_slopes, len(losses), cost, *args, np.empty(0), nothing, -1)
+    losses = np.zeros(len(lists[4]) - 1)
+    slopes = _write_slopes(Y, scales, lists, pair_weights, margin, losses)
     return float(losses.sum()), slopes
+
+
+def _write_slopes(Y, scales, lists, pair_weights, margin, losses):
+    """Write the losses of groups or of pairs; return the slopes, in the same precision."""
+    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    slopes = np.empty(len(pairs), losses.dtype)
+    args = (Y, pairs_ahead(Y), scales, lists, pair_weights, margin, slopes, losses)
+    cost = slopes.size * Y.shape[1] + 3 * n_triplets
+    nothing = np.empty((0, Y.shape[1]), Y.dtype)
+    share(_triplet_slopes, len(groups) - 1, cost, *args, np.empty(0), nothing, -1)
+    return slopes
 
 
 @fast_loop
@@ -98,12 +87,13 @@ def _triplet_slopes(
 ):  # fmt: skip
     """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty.
 
-    Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on.
+    Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on. Losses
+    are those of the groups, or of the near pairs if there are as many as pairs.
     """
     pairs, first, last, far, groups, widths = lists
     sq_dists = np.empty(widths[0])
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
-    near_pairs = np.empty(widths[0], np.intp)
+    near_pairs, by_pair = np.empty(widths[0], np.intp), len(losses) == len(pairs)
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         pair_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists)
@@ -112,13 +102,13 @@ def _triplet_slopes(
         current, n_far, n_padded = -1, 0, 0
         for m in range(_find_near(offset, stop, first, last, near_pairs)):
             p = near_pairs[m]
-            near = sq_dists[p - offset] + (margin - 1.0)
+            near, told = sq_dists[p - offset] + (margin - 1.0), p if by_pair else g
             if last[p] - first[p] == 1:  # a list of one needs no copy
                 q = far[first[p]]
                 value, slope = smooth_hinge(sq_dists[q - offset] - near)
                 slopes[p] += pair_weights[p] * slope
                 slopes[q] -= pair_weights[p] * slope
-                losses[g] += pair_weights[p] * value
+                losses[told] += pair_weights[p] * value
                 continue
             if first[p] != current:
                 for n in range(n_far):
@@ -134,7 +124,7 @@ def _triplet_slopes(
                 pull += slope
                 far_slopes[n] += weight * slope
             slopes[p] += weight * pull
-            losses[g] += weight * total
+            losses[told] += weight * total
         for n in range(n_far):
             slopes[far[current + n]] -= far_slopes[n]
         if len(product) > 0:
