@@ -23,8 +23,8 @@ def main() -> None:
     as_json = "--json" in sys.argv
     try:
         allow_interrupts()
-        # Commands have words of their own; what comes here came up before them: while packages
-        # were loaded or arguments read. Users get a sentence, and by a variable the traceback.
+        # Commands explain their own errors; these come before, while packages are loaded or
+        # arguments read. Users get a sentence, and the traceback if a variable is set.
         try:
             # The version at once, and without the packages that commands need.
             code = _print_version() if sys.argv[1:] == ["--version"] else _call(build_app())

@@ -28,7 +28,7 @@ _kept: BaseException | None = None
 
 
 def hold_interrupts() -> None:
-    """Only note Ctrl-C: what could answer it is still being loaded.
+    """Only note Ctrl-C, because what handles it is still being loaded.
 
     A process that was started with Ctrl-C ignored, such as a job in the background, stays so.
     """
@@ -63,8 +63,8 @@ def ignore_interrupts() -> None:
 def leave_on_interrupt(code: int) -> None:
     """Exit at once, with the code that was reported, if Ctrl-C comes while Python ends threads.
 
-    What was being made when an interruption came lives as long as its traceback, to the very end:
-    the compiler crashes when objects are destroyed that were changing hands.
+    The traceback of an interruption is kept to the very end, and with it the objects that were
+    being made: the compiler crashes when half-made objects are destroyed.
     """
     global _code, _kept
     if signal.getsignal(signal.SIGINT) is _ignore:
@@ -90,7 +90,7 @@ def _interrupt(_: int, frame: FrameType | None) -> None:
     if _is_answering(frame):  # what is raised there would be printed
         _noted = True
         return
-    # What is handled where the signal came, in an except or finally or at the end of a with.
+    # Unless the signal came while one is handled: in an except, a finally or the end of a with.
     if not any(isinstance(each, KeyboardInterrupt) for each in walk_causes(sys.exception())):
         _raised = True
         raise KeyboardInterrupt

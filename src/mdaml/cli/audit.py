@@ -196,7 +196,7 @@ def _print_counts(frame: "DataFrame", screen: Screen) -> None:
     meanings = _MEANINGS if "kind" in frame else _LABEL_MEANINGS
     rows = [[name, int(n), shares[name], meanings[str(name)]] for name, n in counts.items()]
     screen.print()
-    screen.print_table("What became of them", ("category", "count", "share", "meaning"), rows)
+    screen.print_table("By category", ("category", "count", "share", "meaning"), rows)
 
 
 def _print_top(frame: "DataFrame", n: int, screen: Screen) -> None:

@@ -1,4 +1,4 @@
-"""What may be passed to ``fit`` and its relatives: labels or constraints, checked once, here."""
+"""Checks of what ``fit`` and similar methods take: labels or constraints."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -135,7 +135,7 @@ def persons_of(supervision: Supervision, who: ArrayLike) -> Persons:
 
 
 def weighable(supervision: Supervision, persons: Persons | None) -> Supervision:
-    """Return supervision that can be weighed: with persons, all comparisons as quadruplets."""
+    """Return supervision that can be weighted: with persons, all comparisons as quadruplets."""
     if persons is None or isinstance(supervision, Classes):
         return supervision
     return Constraints.of_quadruplets(

@@ -24,7 +24,7 @@ def split_points(cell: str) -> list[str]:
 
 
 def find_place(cell: str, n_options: int, first: int | None) -> int:
-    """Return the option that a text means, -1 for neither, less where it means none."""
+    """Return the option that a text means: -1 for neither, less than -1 if it means no option."""
     text = cell.strip().lower().removesuffix(".0")
     if first is not None and text.isdigit():
         place = int(text) - first

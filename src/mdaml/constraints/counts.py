@@ -20,7 +20,7 @@ class ConstraintCounts:
     points : int
         Points that at least one constraint names.
     duplicates : int
-        Constraints that say again what an earlier one said. Pairs have no order, and a triplet
+        Constraints that repeat an earlier one. Pairs have no order, and a triplet
         ``(a, b, c)`` is the quadruplet ``(a, b, a, c)``.
     contradictions : int
         Couples of opposite statements: a comparison and its reverse, a pair that is called both

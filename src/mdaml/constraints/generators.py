@@ -331,7 +331,7 @@ def _distinct_triples(n_points: int, n: int, rng: np.random.Generator) -> IntArr
 def with_noise(
     self: "Constraints", rate: float, random_state: Seed = None
 ) -> tuple["Constraints", BoolArray]:
-    """Return a copy in which a share of the constraints says the opposite.
+    """Return a copy in which a share of the constraints is turned into the opposite.
 
     Parameters
     ----------

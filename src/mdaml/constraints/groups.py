@@ -1,7 +1,7 @@
 """Groups that comparisons follow: things of one group were called near, others far.
 
 Comparisons are often made from classes that nobody passes on: triplets drawn from labels, clicks on
-things of one topic, duplicates. Then each says "same group, other group", and the groups can be
+things of one topic, duplicates. Then each means "same group, other group", and the groups can be
 told from the comparisons alone, even if some of them are wrong. If the goal is right neighbours,
 the groups teach far more than the comparisons, most of which are about things that are far apart.
 """
@@ -100,7 +100,7 @@ def _leading_vectors(votes: csr_array, number: int) -> FloatArray:
 
 
 def _joined(votes: csr_array, groups: IntArray) -> IntArray:
-    """Return groups with every point where its votes are, and none that others vote to be one."""
+    """Return groups with every point moved to most of its votes, and agreeing groups joined."""
     groups = _settled(votes, groups)
     while True:
         members = _members(groups)
@@ -113,7 +113,7 @@ def _joined(votes: csr_array, groups: IntArray) -> IntArray:
 
 
 def _settled(votes: csr_array, groups: IntArray, n_sweeps: int = 20) -> IntArray:
-    """Return groups after each point has gone to the group that most votes call it to."""
+    """Return groups after each point was moved to the group with most of its votes."""
     for _ in range(n_sweeps):
         before, groups = groups, (votes @ _members(groups)).toarray().argmax(axis=1)
         if np.array_equal(before, groups):

@@ -98,10 +98,10 @@ def match_pairs(
 ) -> tuple[IntArray, FloatArray]:
     """Return comparisons of similar with dissimilar pairs, (n, 4), and their weights.
 
-    Every similar pair meets ten dissimilar pairs, or all if there are fewer: first those that share
-    a sample with it, more than ten of them at random, then others at random. A dissimilar pair that
-    none has met meets one similar pair, which shares a sample with it if any does. A pair that is
-    both similar and dissimilar does not meet itself.
+    Every similar pair is compared with ten dissimilar pairs, or with all if there are fewer: first
+    those that share a sample with it (ten of them at random, if there are more), then others at
+    random. A dissimilar pair that is in no comparison yet is compared with one similar pair, which
+    shares a sample with it if any does. No pair is compared with itself.
 
     The weight of a comparison is proportional to the product of the weights of its pairs. All
     together weigh as much as all pairs do: as comparisons made from n pairs of weight one they

@@ -86,7 +86,7 @@ class MahalanobisTransformer(
     if not TYPE_CHECKING:  # type checkers must go on to refuse unknown attributes
 
         def __getattr__(self, name: str) -> object:
-            """Answer GridSearchCV, which looks for a score, with what to use instead."""
+            """Tell users of GridSearchCV, which looks for a score, what to use instead."""
             # Nothing but the caller tells its question apart from those of pipelines, of checks and
             # of hasattr in general, which must get an AttributeError. A method that raises when it
             # is called would come after all fits, as one warning each: scores become NaN then.

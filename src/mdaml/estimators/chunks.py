@@ -35,8 +35,8 @@ from mdaml.stores.memory import MemoryStore
 MAX_COMPARISONS = 20_000
 MAX_BYTES = 2**26
 _HELD = 1.0  # the least strength of an anchor at the metric so far
-# A choice by a few comparisons is soon out of date: up to so many it is made anew with every chunk,
-# then of a quarter more than at the last one.
+# A choice made from few comparisons is soon out of date. Up to _FEW it is made anew with every
+# chunk, then whenever there are a quarter more than at the last choice.
 _FEW, _ANEW = 2_000, 1.25
 
 
@@ -125,7 +125,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Past:
-    """What is known when a chunk comes."""
+    """What a model knows before a chunk."""
 
     F: FloatArray  # (d, r) factor of the metric
     centers: FloatArray  # (K, d), not centred
@@ -144,8 +144,9 @@ class Past:
     ) -> tuple[Spec, Choice]:
         """Return the parameters with what was chosen before; chosen anew where that is due.
 
-        By the comparisons at hand, never by a chunk alone: one that says little would make a model
-        forget. Of a model from a file only the metric is at hand, until as much has come again.
+        From all comparisons at hand, never from one chunk: a chunk with little information would
+        make the model forget. A model from a file has only its metric, until as many comparisons
+        have come again.
         """
         due = due_at(n_seen, self.choice.n_comparisons, self.n_lost)
         if not spec.anchors or n_seen < due:

@@ -1,4 +1,4 @@
-"""The distance that learns nothing."""
+"""Euclidean distance, the baseline."""
 
 from typing import ClassVar, Self
 
@@ -76,7 +76,7 @@ class Euclidean(MahalanobisTransformer):
         return self
 
     def __sklearn_tags__(self) -> Tags:
-        """There is nothing to learn, and so no need of labels."""
+        """Nothing is learned, so labels are not needed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags

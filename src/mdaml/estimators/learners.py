@@ -59,11 +59,11 @@ class WeakLearner(MahalanobisTransformer, ABC):
             Positive weights of the triplets, pairs and quadruplets, in this order: 2 counts like a
             constraint given twice. Only their ratios matter.
         who : array-like of shape (n_comparisons,), optional
-            Who said so: a string or integer for each triplet and quadruplet, in this order; or the
-            name of a column of ``constraints``. Then
-            the share of wrong answers of each person is estimated together with the metric, and
-            answers count by the log odds that they are right; see ``persons_``. Of MDaML and
-            MDaMLCV, without pairs.
+            Who gave each answer: a string or integer for each triplet and quadruplet, in this
+            order; or the name of a column of ``constraints``. The share of wrong answers of each
+            person is then estimated together with the metric, and answers count by the log odds
+            that they are right; see ``persons_``. Only MDaML, MDaMLCV and LocalMDaML, without
+            pairs.
         **unsupported : object
             Anything else is refused by name.
 

@@ -110,7 +110,7 @@ class Rounds:
     def of(
         cls, model: Any, X: FloatArray, said: Constraints, n_places: int | None, n_maps: int
     ) -> "Rounds":
-        """Find landmarks; what takes part is what is compared, of many comparisons some."""
+        """Find landmarks; use the rows that are compared, and of many comparisons some."""
         n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
         _check_memory(X, n_places, n_maps)
         if said.n_constraints > _MOST_COMPARISONS:

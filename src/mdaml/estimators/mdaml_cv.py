@@ -260,9 +260,9 @@ class MDaMLCV(WeakLearner):
 
 
 def _list_candidates(goal: str, supervision: Constraints, samples: FloatArray) -> list[Params]:
-    """Return the candidates for comparisons, with no anchor below those that MDaML would try.
+    """Return the candidates for comparisons, without anchors below those that MDaML would try.
 
-    Of few points comparisons cannot tell.
+    Comparisons of few points cannot tell weak anchors apart.
     """
     cell: Any = PRESETS[goal].anchor
     least = min(amount_anchors(cell, supervision, samples.shape[1], has_unit_rows(samples)))

@@ -1,4 +1,4 @@
-"""What is held out while parameters of MDaML are chosen, and fits that go on where they stopped."""
+"""Held-out parts for choosing the parameters of MDaML, and fits that can be continued."""
 
 from dataclasses import dataclass
 
@@ -43,8 +43,7 @@ def other_start(
 ) -> FloatArray:
     """Return the metric that another method learns from labels, made positive definite.
 
-    From as many samples at most as the search uses: those methods are of no use as a start if they
-    take longer than what they start.
+    At most as many samples are used as in the search: a start must not take longer than the fit.
     """
     assert isinstance(supervision, Classes)
     if len(supervision.rows) > _MAX_ROWS:

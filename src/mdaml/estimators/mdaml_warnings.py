@@ -1,4 +1,4 @@
-"""What a fit of MDaML warns of: a learned distance should never be worse than none in silence."""
+"""Warnings of a fit of MDaML: no learned distance may be worse than none without a warning."""
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,7 +15,7 @@ from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.fit import Fit, comparisons_of
 from mdaml.solver.spec import Spec
 
-_UNLIKE_SCALES = 10.0  # times as wide is one feature as another
+_UNLIKE_SCALES = 10.0  # one feature is so many times as wide as another
 _N_ROWS, _N_CHECKED = 2_000, 20_000  # rows and comparisons that are looked at
 _HARDLY = 0.005  # of the comparisons
 _FEWER_THAN_HALF, _ERRORS = 0.45, 6.0  # a share, and standard errors below a half
@@ -58,7 +58,7 @@ def warn_of_input(
         warn_of_scales(samples)
     if isinstance(given, Constraints):
         warn_of_swapped(samples, given, start)
-    # A metric of low rank also leaves out what nobody asked about.
+    # A metric of low rank also leaves out directions that no comparison is about.
     learned = posed.spec.rank is None and not posed.spec.keep_start
     if isinstance(posed.supervision, Constraints) and learned:
         comparisons = comparisons_of(model, len(samples))
@@ -68,8 +68,8 @@ def warn_of_input(
 def warn_of_scales(X: FloatArray) -> None:
     """Warn of features that differ much in scale, for their units decide about distances.
 
-    Not where they were made to: rows of unit length, and uncorrelated columns, are embeddings and
-    principal components.
+    Not of embeddings and principal components, whose scales differ on purpose: these are rows of
+    unit length, and uncorrelated columns.
     """
     some = X[:: max(1, len(X) // _N_ROWS)].astype(np.float64)
     some -= some.mean(axis=0)

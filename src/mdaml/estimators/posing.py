@@ -76,9 +76,9 @@ def pose(
 ) -> Posed:
     """Check all parameters for samples of a shape; return the problem that they pose.
 
-    Groups that comparisons follow take their place where neighbours are the goal, unless persons
-    answer for the comparisons, or these are to be taken as they are given. ``unit_rows`` says that
-    all samples have length one.
+    If neighbours are the goal and the comparisons follow groups, the groups are learned from
+    instead, unless ``persons`` is given or the comparisons are wanted ``as_given``. ``unit_rows``
+    says that all samples have length one.
     """
     row, preset = choose_row(model, from_labels=isinstance(supervision, Classes))
     groups, described = None, describe_supervision(supervision)
@@ -95,7 +95,7 @@ def pose(
 
 
 def choose_row(model: BaseEstimator, *, from_labels: bool) -> tuple[str, presets.Preset]:
-    """Return the row of the table that the goal and the supervision ask for."""
+    """Return the row of the table that the goal and the supervision choose."""
     goal = model.goal
     if not isinstance(goal, str):
         return "given", presets.as_preset(model, goal)
@@ -161,7 +161,7 @@ def _resolve(
     from_labels = isinstance(supervision, Classes)
     check_callback(model, model.callback)
     rank = check_low_rank(model, n_features)
-    share = (rank or n_features) / n_features  # of the numbers that there are to learn
+    share = (rank or n_features) / n_features  # of the numbers of a metric of full rank
     partners = presets.as_partners(model, model.partners, preset.partners)
     n_modes, counted, weights = _check_n_modes(model, preset, n_samples)
     why = " There is no best weight of a sample in a mode (Eq. 14 of the paper) for eta <= 1."
@@ -192,7 +192,7 @@ def _resolve(
         ridge=check_or_auto(model, "ridge", _ridge_of(preset, n_modes, eta), 0.0),
         rank=rank,
         metric=_check_init_metric(model, metric, n_features),
-        # Of low rank, or at an anchor, a start has its scale already.
+        # A start of low rank, or at an anchor, has its scale already.
         scale_metric=is_auto(metric) and rank is None and anchor == 0.0,
         weights=weights,
         neighbors=from_labels and partners.kind == "neighbors",
@@ -340,7 +340,7 @@ def _check_max_iter(model: BaseEstimator, preset: presets.Preset) -> int:
 
 
 def _warn_of_idle_modes(model: BaseEstimator, row: str, spec: Spec) -> None:
-    """Warn of modes that were asked for where every comparison counts alike in all of them."""
+    """Warn of modes that were asked for but cannot change the weight of any comparison."""
     if is_auto(model.n_modes) or spec.n_modes == 1 or spec.floor < 1.0 or spec.keep_start:
         return
     warn(

@@ -36,8 +36,8 @@ def check_rank(owner: object, value: object, n_features: int) -> None:
 def best_rank(X: FloatArray, classes: Classes, learn: Learn, parts: list[BoolArray]) -> int:
     """Return the number of components with the most correct votes, the largest among equals.
 
-    Each of ``parts`` says which places to hold out; the rest is learned from and votes. X holds the
-    samples in the order of the places. Without parts all components are kept.
+    Each of ``parts`` is a mask of places to hold out; the others are learned from and vote. X holds
+    the samples in the order of the places. Without parts all components are kept.
     """
     correct: IntArray = np.zeros(X.shape[1], np.int64)
     for held_out in parts:

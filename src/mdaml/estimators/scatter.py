@@ -38,7 +38,7 @@ class PairScatter:
 
 
 def scatters(X: Matrix, supervision: Supervision) -> tuple[PairScatter, PairScatter]:
-    """Return the scatters of similar and dissimilar pairs; with labels, of all pairs there are.
+    """Return the scatters of similar and dissimilar pairs; with labels, of all pairs.
 
     The samples of classes are in the order of their places.
     """

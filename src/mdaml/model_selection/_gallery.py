@@ -58,7 +58,7 @@ class Cases(NamedTuple):
 
 
 class Search:
-    """Labelled points that look for neighbours in a gallery, or among themselves."""
+    """The search for neighbours of labelled points, in a gallery or among themselves."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Search:
         self.n_relevant: IntArray = size[self.codes] - int(self.is_own_gallery)
 
     def find_findable(self, name: str) -> BoolArray:
-        """Return which points have another of their label to find, at least one."""
+        """Return which points have at least one other point of their label to find."""
         findable: BoolArray = self.n_relevant > 0
         if not findable.any():
             raise ValueError(

@@ -96,8 +96,8 @@ class Alternation:
     ) -> Outcome:
         """Improve centres, weights and metric in turn until the objective settles.
 
-        Algorithm 2. The objective is recorded after the start and after every move; a move that
-        does not lower it, because nothing is left to gain but rounding, is not made.
+        Algorithm 2. The objective is recorded after the start and after every move. A move that
+        does not lower it is not made: then only rounding is left to gain.
         """
         status, n_iter, history = Status.MAX_ITER, 0, [state.value]
         while n_iter < max_iter and status is Status.MAX_ITER:
@@ -140,7 +140,7 @@ class Alternation:
         return _critical_weight(half, clustering_scatter(store, modes), store.dtype)
 
     def gap(self, state: State) -> float:
-        """Return by how much, at most, another metric of full rank is lower at the same modes."""
+        """Return a bound: no metric of full rank is lower than this by more, at the same modes."""
         objective, space = self.objective(state), FullRank()
         return space.gap(objective, space.at(objective, self.store.small(state.F)))
 

@@ -64,7 +64,7 @@ def conjugate_gradient(
             direction, last, restarted = space.steepest(objective, point, gradient), None, True
             slope = dot(gradient, direction)
         path = objective.along(point, gradient, direction)
-        # All that follows is in the frame of the path; the old projection can go.
+        # From here on everything is in the frame of the path; free the old projection.
         point, gradient, direction = path.origin, path.gradient, path.direction
         first = path.first_step(point.value, last, equal)
         found = lower_point(path, Trial(0.0, point.value, slope), first)

@@ -24,7 +24,7 @@ class Fit:
     history: FloatArray
     pass_starts: IntArray
     n_iter: int
-    mean_loss: float  # of the comparisons, weighted; with a zero metric it is 1/2
+    mean_loss: float  # of the comparisons, weighted; 1/2 with a zero metric
     status: Status  # of the last pass
     n_last: int  # rounds of the last pass
     persons: dict[str, Array] | None = None  # name, answers, error and weight of each
@@ -64,7 +64,7 @@ def _clarity(weights: FloatArray) -> float:
 
 
 def comparisons_of(model: BaseEstimator, n_points: int) -> Constraints:
-    """Return the comparisons in force, from the learned attributes that say so."""
+    """Return the comparisons in force, read from the learned attributes."""
     if model.comparisons_ is None:
         return Constraints.of_triplets(model.triplets_, n_points)
     return Constraints.of_quadruplets(model.comparisons_, model.comparison_weights_, n_points)

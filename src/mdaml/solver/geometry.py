@@ -16,7 +16,7 @@ from mdaml._typing import FloatArray
 
 
 def namespace(A: Any) -> Any:
-    """Return the library of an array: small matrices may be tensors, with one text for both."""
+    """Return the library of an array: small matrices may be tensors, with the same code."""
     return sys.modules[type(A).__module__]
 
 

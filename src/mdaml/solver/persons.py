@@ -1,4 +1,4 @@
-"""How often each person is wrong, estimated together with the metric, and what answers count then.
+"""How often each person is wrong, estimated with the metric, and how much answers then count.
 
 Let person p answer wrongly with probability ``e_p``. Under a metric that decides alone what is
 right, minus the log likelihood of n_p answers of which L_p are violated is ``a_p L_p + n_p log(1 +
@@ -29,7 +29,7 @@ SMALL_CHANGE = 0.005  # of an error, after which it is not estimated again
 
 @dataclass(frozen=True)
 class Reliability:
-    """What the answers of each person count, in one objective with the metric."""
+    """How much the answers of each person count, in one objective with the metric."""
 
     persons: Persons
     base: FloatArray  # (n,) weights of the answers as they were given, one on average
@@ -42,7 +42,7 @@ class Reliability:
     def of_all(
         cls, persons: Persons, weights: FloatArray, losses: FloatArray, violated: BoolArray
     ) -> "Reliability":
-        """Return what counts if all persons err alike, given the losses of weighted answers."""
+        """Return the weights if all persons err equally often, given the losses of answers."""
         base = weights * (len(losses) / float(weights.sum()))
         error = _errors(np.array([base @ violated]), np.array([base.sum()]))
         usual, unit, offset = float(_log_odds(error)[0]), 1.0, 0.0

@@ -25,8 +25,8 @@ from mdaml.solver.store import Store
 class Problem:
     """What is to be minimised: parameters and supervision, whatever the store and the start.
 
-    With persons, who gave each of the constraints, quadruplets, these are weighted by how often
-    each person is wrong.
+    If ``persons`` says who gave each constraint, the constraints are quadruplets, weighted by how
+    often their person is wrong.
     """
 
     spec: Spec
@@ -34,7 +34,7 @@ class Problem:
     persons: Persons | None = None
 
     def start(self, store: Store, rng: Rng) -> "Run":
-        """Return a run of which no round is made, or the first if that was needed to start."""
+        """Return a run before its first round, or after it if the start had to make one."""
         report("start")
         spec = count_modes(self.spec, store)
         start = start_metric(spec, store, rng)
@@ -75,7 +75,7 @@ class Pass:
 
     values: tuple[float, ...] = ()  # of the objective, after the start and after every move
     n_rounds: int = 0
-    n_told: int = 0  # rounds that the callback was told of
+    n_told: int = 0  # rounds reported to the callback
     status: Status = Status.MAX_ITER
     term: float = 0.0  # what the errors of persons add to all values
 
@@ -121,9 +121,9 @@ class Run:
         return self.alternation.factor(self.F)
 
     def scale_start(self) -> "Run":
-        """Return the run from the best multiple of the start, where that is far better.
+        """Return the run from the best multiple of the start, if that is far better.
 
-        With its first round, if that had to be made to decide.
+        It includes its first round if that was needed to decide.
         """
         begun = better_start(self.alternation, self.alternation.start(self.F, self.modes))
         if isinstance(begun, State):
@@ -150,7 +150,7 @@ class Run:
             done = Outcome(state, 1, Status.STALLED, [state.value] * 4)
         else:
             done = alternation.run(
-                # Held by no name, so that the first round can free it.
+                # Not in a variable, so that the first round can free it.
                 alternation.start(run.F, run.modes),
                 max_iter=n_rounds,
                 tol=run.spec.tol,
@@ -168,7 +168,7 @@ class Run:
         )
 
     def _tell_first(self) -> "Run":
-        """Return the run with the end of the round that was made at the start."""
+        """Return the run after the round made at the start was reported."""
         last = self.passes[-1]
         stop = self._tell(last.n_rounds, last.values[-1])
         status = judge_round(last.values[0], last.values[-1], self.spec.tol, stop)
@@ -195,7 +195,7 @@ class Run:
         return self._next_pass(alternation=alternation)
 
     def weigh_alike(self, persons: Persons) -> "Run":
-        """Return the run with the error of all persons, as the pass just made estimates it."""
+        """Return the run with one error for all persons, estimated from the last pass."""
         losses, violated = answer_losses(self.alternation, self.F, self.modes, self.comparisons)
         reliable = Reliability.of_all(persons, self.comparisons.weights, losses, violated)
         made = replace(self.passes[-1], term=self._error_term(reliable))
@@ -213,7 +213,7 @@ class Run:
         assert self.reliability is not None
         losses = answer_losses(self.alike, self.F, self.modes, self.comparisons)[0]
         reliable = self.reliability.updated(losses)
-        if self.spec.keep_start:  # no answer counts more than another for a metric that stays
+        if self.spec.keep_start:  # the metric stays, so all answers count alike
             return replace(self, reliability=reliable)
         weighed = reliable.weigh(self.alike, self.comparisons)
         run = self._next_pass(alternation=weighed, reliability=reliable)
@@ -306,7 +306,7 @@ def _change(before: Run, after: Run) -> float:
 
 
 def count_modes(spec: Spec, store: Store) -> Spec:
-    """Return the parameters with the modes counted in the samples, where that is wanted."""
+    """Return the parameters with the number of modes counted in the samples, if wanted."""
     if not spec.count_modes:
         return spec
     n_modes = store.count_modes(spec.n_modes, np.random.RandomState(0))
@@ -314,7 +314,7 @@ def count_modes(spec: Spec, store: Store) -> Spec:
 
 
 def resolve_weight(alternation: Alternation, F: FloatArray, modes: Modes) -> Alternation:
-    """Return the alternation with the total weight, if that of a mean comparison was given."""
+    """Return the alternation with the total weight, where that of a mean comparison was given."""
     spec = alternation.spec
     if not spec.mean_weight:
         return alternation

@@ -108,7 +108,7 @@ class FullRank:
         return -(axes @ inside @ axes.T)
 
     def gap(self, objective: Objective, point: FramePoint) -> float:
-        """Return by how much, at most, the best metric at these modes is lower: a certificate.
+        """Return a bound of how much lower the best metric at these modes is: a certificate.
 
         The objective is ``p(M) - s log det M`` with a convex p and the strength s of the anchor. A
         plane below p bounds it: with the eigenvalues h of the gradient of p in the frame, by

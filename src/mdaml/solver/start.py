@@ -19,8 +19,8 @@ N_AXES = 32  # at least so many principal axes steer the solver; more if the ran
 # objective was more than 100 times that of a start at ten margins.
 START_SQ_DIST = 10.0
 # When a start of full rank is scaled; see docs/solver.md.
-BETTER, FAR_BETTER = 4.0, 10.0  # times lower is the objective
-MUCH_WIDER = 10.0  # times longer are squared distances
+BETTER, FAR_BETTER = 4.0, 10.0  # so many times lower is the objective
+MUCH_WIDER = 10.0  # so many times longer are squared distances
 NARROWEST = 3.0  # margins, the mean squared distance
 _FEW_SAMPLES = 50_000  # of which both first rounds are kept
 ANCHOR_SQ_DIST = 3.0  # margins, the mean squared distance at the anchor; see docs/accuracy.md
@@ -38,7 +38,7 @@ class Start:
 
 
 def start_metric(spec: Spec, store: Store, rng: Rng) -> Start:
-    """Return where the metrics are, start, and are drawn to."""
+    """Return the space of the metrics, their start and their anchor."""
     if spec.rank is not None:
         return _start_of_low_rank(spec, spec.rank, store, rng)
     M = spec.metric if isinstance(spec.metric, np.ndarray) else None

@@ -1,4 +1,4 @@
-"""What the solver asks of the place where samples and comparisons are kept."""
+"""What the solver needs of a store, which keeps samples and comparisons."""
 
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self

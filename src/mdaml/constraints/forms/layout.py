@@ -1,4 +1,4 @@
-"""Which columns of a file hold what: by form, by program, or as the user says."""
+"""Which columns of a file hold what: by form, by program, or as the user passes them."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Answers again from the comparisons that they were turned into, to be scored as what they are."""
+"""From comparisons back to the answers that they came from, to score these as answers."""
 
 from typing import NamedTuple
 
