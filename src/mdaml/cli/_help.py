@@ -1,10 +1,11 @@
 """Help pages that look the same with every version of typer, on a terminal and in a pipe."""
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from typer import Argument
+from typer import Argument, Option
 from typer.core import TyperCommand, TyperGroup
-from typer.models import ArgumentInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from mdaml._choosing import CHOICES
 
@@ -22,6 +23,17 @@ def make_argument(name: str, text: str) -> ArgumentInfo:
     """Return an argument of a command, shown by this name with this help."""
     _ARGUMENTS[name] = text
     return Argument(metavar=name, help=text, show_default=False)
+
+
+def make_option(
+    helps: Mapping[str, str],
+    name: str,
+    metavar: str | None = None,
+    panel: str | None = None,
+    **settings: Any,
+) -> OptionInfo:
+    """Return an option of a command, with its help from a table."""
+    return Option(name, metavar=metavar, help=helps[name], rich_help_panel=panel, **settings)
 
 
 class Command(TyperCommand):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 MODEL_SUFFIXES = (".mdaml", ".onnx")
 Value: TypeAlias = str | float | bool | None
 _HIDDEN = ("callback", "random_state", "device", "verbose")  # set otherwise, or of no use in a file
-
-
-class Origin(TypedDict):
-    """Whether a model was fitted to what it is scored on."""
-
-    kind: str  # "train", "test", "train and test" or "not known"
-    share_of_train: float | None
 
 
 def make_estimator(method: str, params: Params, seed: int) -> "BaseEstimator":
@@ -152,14 +145,17 @@ def _sketch(table: Table, compared: "Constraints | None") -> dict[str, Sketch]:
 
 def describe_origin(
     model: "BaseEstimator", table: Table, compared: "Constraints | None"
-) -> dict[str, Origin]:
-    """Return of rows and comparisons whether the model was fitted to them, and the share."""
+) -> dict[str, Params]:
+    """Return of rows and comparisons whether the model was fitted to them.
+
+    ``kind`` is "train", "test", "train and test" or "not known", ``share_of_train`` the share.
+    """
     sketches, rows = getattr(model, "fitted_to_", {}), hash_rows(table.X)
     scored = {"rows": rows}
     if compared is not None:
         members = {kind: getattr(compared, kind) for kind in KINDS}
         scored["comparisons"] = hash_comparisons(rows, members)
-    found = dict[str, Origin]()
+    found = dict[str, Params]()
     for what, hashes in scored.items():
         share = find_share(sketches[what], hashes) if what in sketches else None
         kinds = {None: "not known", 0.0: "test", 1.0: "train"}

@@ -1,14 +1,14 @@
 """Arguments and options that several commands share."""
 
 import re
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
-from typer.models import OptionInfo
 
 from mdaml import estimators
-from mdaml.cli._help import make_argument
+from mdaml.cli._help import make_argument, make_option
 
 if TYPE_CHECKING:
     from mdaml.estimators.base import MahalanobisTransformer
@@ -73,12 +73,7 @@ _HELP = {
 }
 
 
-def _option(
-    name: str, metavar: str | None, panel: str | None = None, **settings: Any
-) -> OptionInfo:
-    return typer.Option(name, metavar=metavar, help=_HELP[name], rich_help_panel=panel, **settings)
-
-
+_option = partial(make_option, _HELP)
 # Estimators by their names in lower case, with a hyphen before a suffix: dml-eig, dml-dc.
 METHODS = {re.sub("^DML(?=[a-z])", "DML-", name).lower(): name for name in estimators.__all__}
 

@@ -1,13 +1,15 @@
 """Queries, documents and relevant pairs of the commands ``adapt`` and ``evaluate``."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
-from typer.models import ArgumentInfo, OptionInfo
+from typer.models import ArgumentInfo
 
 from mdaml._typing import Array, FloatArray, IntArray
+from mdaml.cli._help import make_option
 from mdaml.cli._inputs import check_file, count
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.beir import (
@@ -43,10 +45,7 @@ def _argument(name: str) -> ArgumentInfo:
     return typer.Argument(metavar=name, help=_HELP[name], show_default=False)
 
 
-def _option(name: str, metavar: str | None = None) -> OptionInfo:
-    return typer.Option(name, metavar=metavar, help=_HELP[name])
-
-
+_option = partial(make_option, _HELP)
 Queries = Annotated[Path, _argument("QUERIES")]
 Documents = Annotated[Path, _argument("DOCUMENTS")]
 Relevant = Annotated[Path, _argument("RELEVANT")]

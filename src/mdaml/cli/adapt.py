@@ -3,13 +3,12 @@
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
-from typer.models import OptionInfo
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from mdaml.cli import _options as options
+from mdaml.cli._help import make_option
 from mdaml.cli._retrieval import (
     Clicks,
     Documents,
@@ -39,10 +38,7 @@ _HELP = {
 }
 
 
-def _option(name: str, metavar: str | None = None, **settings: Any) -> OptionInfo:
-    return typer.Option(name, metavar=metavar, help=_HELP[name], **settings)
-
-
+_option = partial(make_option, _HELP)
 _Out = Annotated[Path, _option("--out", "MODEL", show_default=False)]
 _Similarity = Annotated[Literal["cosine", "dot", "euclidean"], _option("--similarity")]
 _Rank = Annotated[int | None, _option("--rank", min=1)]

@@ -4,13 +4,13 @@ import tempfile
 import webbrowser
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
-from typer.models import OptionInfo
 
-from mdaml.cli._help import make_argument
+from mdaml.cli._help import make_argument, make_option
 from mdaml.cli._inputs import check_file
 from mdaml.cli._screen import CommandError, Screen, convert_errors, run_command
 
@@ -64,10 +64,7 @@ _HELP = {
 _ITEMS, _QUESTIONS, _SERVER = "Items", "Questions", "Server"
 
 
-def _option(name: str, metavar: str | None, panel: str | None, **settings: Any) -> OptionInfo:
-    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=_HELP[name], **settings)
-
-
+_option = partial(make_option, _HELP)
 _Items = Annotated[
     Path | None,
     typer.Argument(

@@ -197,7 +197,7 @@ def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     if hasattr(model, "kind_of_person_"):  # whose gain is over the metric that all share
         text = model.summary().splitlines()[-1]
     else:
-        text = describe_gain(model).removeprefix("Held-out ")
+        text = describe_gain(model)
     screen.add_fact("held_out", text, model.gain_ | {"start_kept": model.start_kept_})
 
 
@@ -258,6 +258,7 @@ def _describe_accuracy(
     from sklearn.preprocessing import StandardScaler
 
     from mdaml.estimators import Euclidean
+    from mdaml.estimators.summary import describe_measured
     from mdaml.holdout.rule import measure_gain
     from mdaml.model_selection.scoring import BY_LABELS
 
@@ -288,11 +289,8 @@ def _describe_accuracy(
     units = np.unique(np.concatenate([held for _, held in folds]), return_inverse=True)[1]
     gain = measure_gain("3-NN", before, after, units)
     _warn_if_worse(screen, gain.after, gain.before)
-    more = "more" if gain.is_beyond_chance else "no more"
-    told = gain.describe().replace("Held-out accuracy of 3-NN", "3-NN on held-out rows")
-    text = f"{told} This is {more} than chance."
     facts = {"learned": gain.after, "before": gain.before, "folds": n_folds}
-    screen.add_fact("accuracy", text, gain.as_dict() | facts)
+    screen.add_fact("accuracy", describe_measured(gain), gain.as_dict() | facts)
 
 
 def _warn_if_worse(screen: Screen, learned: float, before: float) -> None:

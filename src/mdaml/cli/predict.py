@@ -54,20 +54,17 @@ def predict(
     """
     with run_command(as_json) as screen:
         estimator, known = load_model(model)
+        columns = choose_columns(
+            id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
+        )
         if train is None:
             rows, told = _get_stored(estimator, model)
         else:
-            column = get_labels(labels, known)
-            columns = choose_columns(
-                id_column, drop, column, known, encoding=encoding, na=na, duplicates=duplicates
-            )
-            gallery = read_labelled(train, columns, screen)
+            labelled = columns | {"label_column": get_labels(labels, known)}
+            gallery = read_labelled(train, labelled, screen)
             check_width(estimator, model, gallery)
             rows, told = _get_labelled(gallery), describe_data(gallery)
         with screen.collect_warnings():
-            columns = choose_columns(
-                id_column, drop, known=known, encoding=encoding, na=na, duplicates=duplicates
-            )
             table = read_data(new, columns)
         check_width(estimator, model, table)
         with screen.show_progress("searching"), convert_errors():

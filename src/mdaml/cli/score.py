@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mdaml._typing import Params
 from mdaml.cli import _options as options
 from mdaml.cli._inputs import (
     KINDS,
@@ -16,7 +17,7 @@ from mdaml.cli._inputs import (
     read_inputs,
     read_labelled,
 )
-from mdaml.cli._models import Origin, check_width, describe_origin, get_labels, load_model
+from mdaml.cli._models import check_width, describe_origin, get_labels, load_model
 from mdaml.cli._screen import Screen, convert_errors, run_command
 from mdaml.io.columns import Table
 
@@ -79,13 +80,7 @@ def score(
         check_width(estimator, model, table)
         gallery = None
         if train is not None:
-            gallery = read_labelled(
-                train,
-                choose_columns(
-                    id_column, drop, labels, known, encoding=encoding, na=na, duplicates=duplicates
-                ),
-                screen,
-            )
+            gallery = read_labelled(train, columns, screen)
             check_width(estimator, model, gallery)
         _describe_origin(screen, describe_origin(estimator, table, compared))
         with screen.show_progress("scoring"), screen.collect_warnings(), convert_errors():
@@ -108,7 +103,7 @@ def score(
         screen.print_table("Scores; 1 is best", ("score", *metrics), rows)
 
 
-def _describe_origin(screen: Screen, found: dict[str, Origin]) -> None:
+def _describe_origin(screen: Screen, found: dict[str, Params]) -> None:
     """Add whether the model was fitted to what it is scored on."""
     parts = []
     for what, each in found.items():

@@ -88,8 +88,13 @@ def describe_gain(model: BaseEstimator) -> str:
         return f"{text} The test did not pass what was learned, so the metric is the start."
     if kept:
         return f"{text} This is no more than chance, so the metric is the start."
-    more = "more" if gain["is_beyond_chance"] else "no more"
-    return f"{text} This is {more} than chance."
+    return describe_measured(Gain(**gain))
+
+
+def describe_measured(gain: Gain) -> str:
+    """Return a gain in words, with whether it is more than chance."""
+    more = "more" if gain.is_beyond_chance else "no more"
+    return f"{gain.describe()} This is {more} than chance."
 
 
 def _preset_of(model: BaseEstimator) -> Preset | None:
