@@ -152,7 +152,7 @@ def test_resuming_keeps_the_anchor_and_starts_at_the_metric():
     problem = Problem(SPECS["comparisons"], SUPERVISION["triplets"])
     store, rng = MemoryStore.of(X), np.random.RandomState(0)
     first = problem.start(store, rng).advance(2)
-    second = problem.resume(store, rng, first.F, first.modes.centers)
+    second = problem.start(store, rng, first.F, first.modes.centers)
     np.testing.assert_array_equal(second.F, first.F)
     assert second.alternation.anchor.strength == first.alternation.anchor.strength
     assert second.advance(1).passes[-1].values[0] == pytest.approx(

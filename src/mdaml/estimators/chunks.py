@@ -9,13 +9,12 @@ members (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 ins
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray, Params, Rng
+from mdaml._typing import ArrayLike, FloatArray, IntArray, Params
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.value import Constraints
@@ -26,7 +25,7 @@ from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
 from mdaml.solver.fit import comparison_attributes, comparisons_of
 from mdaml.solver.geometry import between
-from mdaml.solver.run import Problem, Run, draw_comparisons
+from mdaml.solver.run import Problem, draw_comparisons
 from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
@@ -164,11 +163,6 @@ class Past:
             return spec
         return replace(spec, metric=self.F @ self.F.T, anchor=max(spec.anchor, _HELD))
 
-    def resume(self, problem: Problem, store: Store, rng: Rng) -> Run:
-        """Return a run of a problem that goes on from the metric and the centres so far."""
-        centers = (self.centers - store.mean).astype(store.dtype)
-        return problem.resume(store, rng, self.F, centers)
-
     def check_modes(self, n_modes: int) -> None:
         """Refuse another number of modes than the model has."""
         if len(self.centers) != n_modes:
@@ -278,8 +272,12 @@ def _refine(
     spec, choice = past.choose(spec, store, joined, n_seen)
     problem = Problem(spec, joined)
     with store.threads():
-        begin = problem.start if spec.keep_start else partial(past.resume, problem)
-        fit = begin(store, rng).complete().finish()
+        if spec.keep_start:
+            run = problem.start(store, rng)
+        else:
+            centers = (past.centers - store.mean).astype(store.dtype)
+            run = problem.start(store, rng, past.F, centers)
+        fit = run.complete().finish()
     F = fit.F
     if not spec.keep_start:
         F = between(past.F, F, past.share(comparisons.n_constraints))

@@ -33,35 +33,36 @@ class Problem:
     supervision: Classes | Constraints
     persons: Persons | None = None
 
-    def start(self, store: Store, rng: Rng) -> "Run":
-        """Return a run before its first round, or after it if the start had to make one."""
-        report("start")
-        spec = count_modes(self.spec, store)
-        start = start_metric(spec, store, rng)
-        comparisons = draw_comparisons(spec, store, self.supervision, start.F, rng)
-        report("start")
-        placed = store.compare(comparisons)
-        alternation = Alternation(placed, start.space, spec, start.anchor, start.F)
-        modes = start_modes(spec, placed, rng)
-        alternation = resolve_weight(alternation, start.F, modes)
-        run = Run(self, store, alternation, comparisons, start.F, modes, rng)
-        return run.scale_start() if spec.scale_metric and not spec.keep_start else run
+    def start(
+        self,
+        store: Store,
+        rng: Rng,
+        F: FloatArray | None = None,
+        centers: FloatArray | None = None,
+    ) -> "Run":
+        """Return a run before its first round, or after it if the start had to make one.
 
-    def resume(self, store: Store, rng: Rng, F: FloatArray, centers: FloatArray) -> "Run":
-        """Return a run from a metric and centres that were learned before; the anchor stays.
-
-        ``centers`` are less the mean of the samples. Neighbours are not searched again later.
+        ``F`` and ``centers``, less the mean of the samples, are a metric and centres that were
+        learned before: the run goes on from them, the anchor stays, and neighbours are not searched
+        again later.
         """
         report("start")
-        spec = replace(count_modes(self.spec, store), n_refresh=0)
+        spec = count_modes(self.spec, store)
+        spec = spec if F is None else replace(spec, n_refresh=0)
         start = start_metric(spec, store, rng)
-        comparisons = draw_comparisons(spec, store, self.supervision, F, rng)
+        first = start.F if F is None else F
+        comparisons = draw_comparisons(spec, store, self.supervision, first, rng)
         report("start")
         placed = store.compare(comparisons)
         alternation = Alternation(placed, start.space, spec, start.anchor, start.F)
-        modes = Modes(centers, placed.weights_at(F, centers, spec.eta))
-        alternation = resolve_weight(alternation, F, modes)
-        return Run(self, store, alternation, comparisons, F, modes, rng)
+        if centers is None:
+            modes = start_modes(spec, placed, rng)
+        else:
+            modes = Modes(centers, placed.weights_at(first, centers, spec.eta))
+        alternation = resolve_weight(alternation, first, modes)
+        run = Run(self, store, alternation, comparisons, first, modes, rng)
+        scaled = spec.scale_metric and F is None and not spec.keep_start
+        return run.scale_start() if scaled else run
 
     def solve(self, store: Store, rng: Rng) -> Fit:
         """Return what a whole run learns from the samples of a store."""
