@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 from inspect import signature
 from threading import Barrier, Thread
 
+import literal
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -179,6 +180,26 @@ def test_the_paper_is_the_row_of_the_paper_with_its_arguments():
     spec = pose(model, X.shape, LABELS).spec
     wanted = Spec(4, 2.0, 1.0, 1e-3, neighbors=False, n_similar=10, n_dissimilar=10, max_iter=3)
     assert differences(spec, wanted) == {"is_measured"}
+
+
+def test_the_paper_starts_at_the_identity_and_lowers_eq_7():
+    X, y = make_multimodal(60, random_state=0)
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), size=len(X))
+    known = {"eta": 2.5, "triplet_weight": 50.0, "ridge": 1e-3}
+    model = MDaML.paper(weights, **known, max_iter=2, random_state=0).fit(X, y)
+    triplets = model.triplets_
+    assert triplets.shape == (100 * len(X), 3)  # 10 + 10 partners of each sample
+    anchor, similar, dissimilar = y[triplets.T]
+    assert np.all(anchor == similar)
+    assert np.all(anchor != dissimilar)
+    partners = triplets[triplets[:, 0] == 0]
+    assert [len(np.unique(members)) for members in partners.T] == [1, 10, 10]
+    centers = weights.T @ X / weights.sum(axis=0)[:, None]
+    start = literal.objective(np.eye(2), centers, weights, X, triplets, **known)
+    assert model.history_[0] == pytest.approx(start, rel=1e-10)
+    M = model.get_mahalanobis_matrix()
+    end = literal.objective(M, model.centers_, model.weights_, X, triplets, **known)
+    assert model.history_[-1] == pytest.approx(end, rel=1e-8)
 
 
 def test_modes_that_weigh_nothing_are_warned_of_with_what_to_do():
