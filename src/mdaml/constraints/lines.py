@@ -192,8 +192,8 @@ class LineReader:
         for place in np.flatnonzero(bad).tolist():
             reason = next(reason for mask, reason in faults if mask[place])
             text = reason(place) if callable(reason) else reason
-            said = next((cell[place] for cell in cells if is_no_answer(cell[place])), None)
-            text = text if said is None else f"{said!r} is no answer"
+            answer = next((cell[place] for cell in cells if is_no_answer(cell[place])), None)
+            text = text if answer is None else f"{answer!r} is no answer"
             self._refuse(lines[place], [column[place] for column in columns], text)
         self.n_lines += int(kept.sum())
         own = [self._share_texts(columns[place]) for place in self._own_columns()]

@@ -53,18 +53,22 @@ def begin_stream(X: FloatArray, learned: Learned) -> LocalStream:
     return LocalStream(metric._stream, T, metric.n_comparisons_seen_)
 
 
-def learn_more(model: Any, X: FloatArray, said: Supervision, y: Any) -> tuple[Learned, LocalStream]:
+def learn_more(
+    model: Any, X: FloatArray, supervision: Supervision, y: Any
+) -> tuple[Learned, LocalStream]:
     """Refine what a model has learned by a chunk; modes stay, and are found where there are none.
 
     Returns what is learned, and what is kept for the next chunk.
     """
     kept = getattr(model, "_stream", None)
-    learned = _refine(model, X, said, y, kept)
+    learned = _refine(model, X, supervision, y, kept)
     metric = learned.metric
     n_lost, n_seen = metric._stream[-1], metric.n_comparisons_seen_
     n_tried = n_lost if kept is None else kept.n_tried
     untried = (
-        is_auto(model.n_places) and model.goal != "neighbors" and not isinstance(said, Classes)
+        is_auto(model.n_places)
+        and model.goal != "neighbors"
+        and not isinstance(supervision, Classes)
     )
     if learned.basis.is_identity and untried and n_seen >= due_at(n_seen, n_tried, n_lost):
         learned, n_tried = _try_again(model, learned), n_seen
@@ -74,11 +78,11 @@ def learn_more(model: Any, X: FloatArray, said: Supervision, y: Any) -> tuple[Le
 def _try_again(model: Any, linear: Learned) -> Learned:
     """Return places learned from the sample of all chunks, if they lead; else the linear map."""
     reservoir = linear.metric._stream[1]
-    rows, said = reservoir.rows, reservoir.constraints()
-    choice = try_places(model, rows, said, 0)
+    rows, supervision = reservoir.rows, reservoir.constraints()
+    choice = try_places(model, rows, supervision, 0)
     if choice.anchor is None:
         return replace(linear, tried=choice.tried)
-    learned = choice.rounds.learn(rows, said, None, choice.anchor)
+    learned = choice.rounds.learn(rows, supervision, None, choice.anchor)
     metric, past = learned.metric, past_of(learned.metric)
     for name in (*_OF_A_CHUNK, "comparison_weights_"):
         setattr(metric, name, getattr(linear.metric, name))
@@ -88,13 +92,13 @@ def _try_again(model: Any, linear: Learned) -> Learned:
 
 
 def _refine(
-    model: Any, X: FloatArray, said: Supervision, y: Any, kept: LocalStream | None
+    model: Any, X: FloatArray, supervision: Supervision, y: Any, kept: LocalStream | None
 ) -> Learned:
     """Refine the metric on the basis of a model, which stays."""
     basis, names = basis_of(model), {new: old for old, new in RENAMED.items()}
     linear = basis.is_identity
-    if isinstance(said, Classes) and not linear:
-        said = compare_classes(said, len(X))
+    if isinstance(supervision, Classes) and not linear:
+        supervision = compare_classes(supervision, len(X))
     T, L, n_features, columns = None, model.components_, 0, X
     if not linear:
         # That of the first chunk: what is kept of earlier ones is in its columns.
@@ -118,7 +122,7 @@ def _refine(
         metric.anchor_ = metric.anchor
     if kept is not None:
         metric._stream = kept.of_metric
-    passed = {"y": y} if isinstance(said, Classes) else {"constraints": said}
+    passed = {"y": y} if isinstance(supervision, Classes) else {"constraints": supervision}
     metric.partial_fit(columns, **passed)
     anchor, gain = (metric.anchor_, metric.gain_) if linear else (model.anchor_, model.gain_)
     learned = Learned(basis, metric, T, 0.0, anchor, tuple(model.tried_), gain)

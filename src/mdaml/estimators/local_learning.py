@@ -61,38 +61,38 @@ def learned_attributes(learned: Learned) -> tuple[FloatArray, dict[str, Any]]:
     }
 
 
-def learn(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
+def learn(model: Any, X: FloatArray, supervision: Supervision, persons: Persons | None) -> Learned:
     """Learn a basis, and a metric on it; whether there are places, if not given, is chosen."""
     n_places, n_maps = _check_numbers(model, len(X))
     check_magnitude(X - X.mean(axis=0))
     anchors = _anchors(model)
     anchor = USUAL_ANCHOR if is_auto(model.anchor) else anchors[0]
-    if isinstance(said, Classes) and n_places is None and n_maps == 0:
-        return _learn_from_labels(model, X, said)
-    if n_places is None and (isinstance(said, Classes) or model.goal == "neighbors"):
+    if isinstance(supervision, Classes) and n_places is None and n_maps == 0:
+        return _learn_from_labels(model, X, supervision)
+    if n_places is None and (isinstance(supervision, Classes) or model.goal == "neighbors"):
         n_places = 0
-    if isinstance(said, Classes) and (n_places or n_maps):
-        said = compare_classes(said, len(X))
-    if isinstance(said, Classes) or n_places == n_maps == 0:
-        return _learn_linear(model, X, said, persons)
-    rounds = Rounds.of(model, X, said, n_places, n_maps)
+    if isinstance(supervision, Classes) and (n_places or n_maps):
+        supervision = compare_classes(supervision, len(X))
+    if isinstance(supervision, Classes) or n_places == n_maps == 0:
+        return _learn_linear(model, X, supervision, persons)
+    rounds = Rounds.of(model, X, supervision, n_places, n_maps)
     if n_places is not None:
-        return rounds.learn(X, said, persons, anchor)
+        return rounds.learn(X, supervision, persons, anchor)
     choice = rounds.choose(anchors)
     gain, rounds = choice.gain, choice.rounds
     if choice.anchor is not None:
-        learned = rounds.learn(X, said, persons, choice.anchor)
+        learned = rounds.learn(X, supervision, persons, choice.anchor)
     elif n_maps:
-        learned = replace(rounds, n_places=0).learn(X, said, persons, anchor)
+        learned = replace(rounds, n_places=0).learn(X, supervision, persons, anchor)
     else:
-        learned = _learn_linear(model, X, said, persons)
+        learned = _learn_linear(model, X, supervision, persons)
         gain = learned.gain
     return replace(learned, tried=choice.tried, gain=gain)
 
 
-def try_places(model: Any, X: FloatArray, said: Constraints, n_maps: int) -> "ChosenPlaces":
+def try_places(model: Any, X: FloatArray, supervision: Constraints, n_maps: int) -> "ChosenPlaces":
     """Choose on held-out points whether there are places, and how to learn them."""
-    return Rounds.of(model, X, said, None, n_maps).choose(_anchors(model))
+    return Rounds.of(model, X, supervision, None, n_maps).choose(_anchors(model))
 
 
 def _anchors(model: Any) -> tuple[float, ...]:
@@ -102,9 +102,11 @@ def _anchors(model: Any) -> tuple[float, ...]:
     return (check_number(model, "anchor", model.anchor, 0.0),)
 
 
-def _learn_linear(model: Any, X: FloatArray, said: Supervision, persons: Persons | None) -> Learned:
+def _learn_linear(
+    model: Any, X: FloatArray, supervision: Supervision, persons: Persons | None
+) -> Learned:
     metric = MDaML(**shared_parameters(model))
-    metric._fit(X, X, said, persons)
+    metric._fit(X, X, supervision, persons)
     return Learned(Basis(), metric, anchor=metric.anchor_, gain=metric.gain_)
 
 
@@ -116,8 +118,8 @@ def _learn_from_labels(model: Any, X: FloatArray, classes: Classes) -> Learned:
     quiet, n_places = clone(model).set_params(**QUIET), min(N_PLACES, (len(X) + 1) // 2)
 
     def with_places(model: Any, X: FloatArray, classes: Classes) -> Learned:
-        said = compare_classes(classes, len(X))
-        return Rounds.of(model, X, said, None, 0).learn(X, said, None, anchor)
+        supervision = compare_classes(classes, len(X))
+        return Rounds.of(model, X, supervision, None, 0).learn(X, supervision, None, anchor)
 
     def linear(X: FloatArray, classes: Classes, rows: FloatArray) -> FloatArray:
         return _learn_linear(quiet, X, classes, None).map(rows)

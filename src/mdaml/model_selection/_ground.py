@@ -167,8 +167,10 @@ class Ground:
         """The samples and the supervision as MDaML takes them."""
         X, truth = self.sides[0]
         given = {"y": truth} if self.task.has_labels else {"y": None, "constraints": truth}
-        samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
-        return samples, SharedClasses.of_classes(said) if isinstance(said, Classes) else said
+        samples, supervision = check_supervision(MDaML(), EVERY_FORM, X, **given)
+        return samples, SharedClasses.of_classes(supervision) if isinstance(
+            supervision, Classes
+        ) else supervision
 
     def score(self, model: BaseEstimator, *, is_short: bool = False) -> Attempt:
         """Return how well a model does on what is held out; after first rounds, on some of it."""

@@ -28,7 +28,7 @@ class Views(NamedTuple):
 
 
 def find_views(
-    metric: BaseEstimator, X: ArrayLike, said: Constraints, persons: Persons
+    metric: BaseEstimator, X: ArrayLike, supervision: Constraints, persons: Persons
 ) -> Views | None:
     """Return the kinds of persons around a fitted metric, or None if there is one at most.
 
@@ -39,42 +39,48 @@ def find_views(
     samples = np.asarray(X, dtype=np.float64)
     with ignore_warnings(UserWarning):
         points = same_rows(samples, 0.0)
-        size, _, _ = choose_size(said, persons, points, lambda _: metric, samples, ("auto", None))
+        size, _, _ = choose_size(
+            supervision, persons, points, lambda _: metric, samples, ("auto", None)
+        )
     if size.n_kinds < 2:
         return None
-    space = AnswerSpace.of(metric, samples, said, persons)
+    space = AnswerSpace.of(metric, samples, supervision, persons)
     whole = space.fit_kinds(size.n_kinds).without_empty(_FEWEST)
     if len(whole.shares) < 2:
         return None
-    margins = np.empty((len(whole.shares), said.n_constraints))
+    margins = np.empty((len(whole.shares), supervision.n_constraints))
     Y, fold = metric._map(samples).astype(np.float64, copy=False), _deal(whole.of_person)
     for number in range(_N_FOLDS):
         out = fold[persons.codes] == number
         others = _rename(persons, ~out)
-        few, known = some_persons(said.select(~out), others, _MOST_ANSWERS)
+        few, known = some_persons(supervision.select(~out), others, _MOST_ANSWERS)
         learned = _learn_without(space, Y, few, known, len(whole.shares))
-        features = space.coordinates.features(Y, said.comparisons()[out])
+        features = space.coordinates.features(Y, supervision.comparisons()[out])
         near = [_match(learned, row) for row in whole.coefficients]
         margins[:, out] = learned[near] @ features.T
     return Views(margins, whole.shares, whole.of_person)
 
 
 def predict_by_own(
-    metric: BaseEstimator, X: ArrayLike, said: Constraints, persons: Persons, answer: IntArray
+    metric: BaseEstimator,
+    X: ArrayLike,
+    supervision: Constraints,
+    persons: Persons,
+    answer: IntArray,
 ) -> FloatArray:
     """Return the margin of each comparison under a metric learned from other answers of its person.
 
     ``answer`` numbers the answers: what one was turned into is held out together.
     """
     samples = np.asarray(X, dtype=np.float64)
-    space = AnswerSpace.of(metric, samples, said, persons)
+    space = AnswerSpace.of(metric, samples, supervision, persons)
     features = space.coordinates.features(
-        metric._map(samples).astype(np.float64, copy=False), said.comparisons()
+        metric._map(samples).astype(np.float64, copy=False), supervision.comparisons()
     )
     margins, part = np.zeros(len(features)), answer % _N_FOLDS
     for number in range(_N_FOLDS):
         out = part == number
-        kept = np.where(out, 0.0, said.weights)  # nobody is left out who has answered at all
+        kept = np.where(out, 0.0, supervision.weights)  # nobody is left out who has answered at all
         heard = Heard.of(features, kept, persons)
         one = Kinds(0.0 * space.center[None], np.ones(1), np.empty(0), np.empty((0, 1)))
         own = fit_persons(heard, place_persons(heard, one), _PULL_OF_VIEWS)
@@ -96,11 +102,11 @@ def _rename(persons: Persons, kept: BoolArray) -> Persons:
 
 
 def _learn_without(
-    space: AnswerSpace, Y: FloatArray, said: Constraints, persons: Persons, n_kinds: int
+    space: AnswerSpace, Y: FloatArray, supervision: Constraints, persons: Persons, n_kinds: int
 ) -> FloatArray:
     """Return coefficients of kinds that some persons are of."""
-    features = space.coordinates.features(Y, said.comparisons())
-    heard = Heard.of(features, said.weights, persons)
+    features = space.coordinates.features(Y, supervision.comparisons())
+    heard = Heard.of(features, supervision.weights, persons)
     few = AnswerSpace(space.metric, space.coordinates, heard, space.center)
     return space.coordinates.cut(few.fit_kinds(n_kinds).coefficients)
 

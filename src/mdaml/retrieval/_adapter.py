@@ -211,14 +211,14 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         >>> model.propensities_.shape
         (2,)
         """
-        Q, X, said = self._check_fit(queries, documents, relevant, clicks, ids)
+        Q, X, supervision = self._check_fit(queries, documents, relevant, clicks, ids)
         identity = np.eye(X.shape[1], dtype=X.dtype)
         start = identity
         if self.warm_start and hasattr(self, "components_"):
             self._check_same_width(X)
             start = self.components_
         with show(self):
-            return self._learn((Q, X), said, propensities, identity, start)
+            return self._learn((Q, X), supervision, propensities, identity, start)
 
     def partial_fit(
         self,
@@ -269,15 +269,17 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             return self.fit(
                 queries, documents, relevant, clicks=clicks, ids=ids, propensities=propensities
             )
-        Q, X, said = self._check_fit(queries, documents, relevant, clicks, ids)
+        Q, X, supervision = self._check_fit(queries, documents, relevant, clicks, ids)
         self._check_same_width(X)
         with show(self):
-            return self._learn((Q, X), said, propensities, self.components_, self.components_)
+            return self._learn(
+                (Q, X), supervision, propensities, self.components_, self.components_
+            )
 
     def _learn(
         self,
         vectors: tuple[FloatArray, FloatArray],
-        said: Relevance | ClickLog,
+        supervision: Relevance | ClickLog,
         propensities: ArrayLike | None,
         anchor: FloatArray,
         start: FloatArray,
@@ -286,18 +288,18 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         arrays = load_arrays(find_device("QueryAdapter(device=...)", self.device))
         by_distance = self.search_similarity == "euclidean"
-        said = said.join(find_repeats(Q, by_length=self.similarity == "euclidean"))
+        supervision = supervision.join(find_repeats(Q, by_length=self.similarity == "euclidean"))
         collection = collect(Q, X, arrays, by_distance)
         clicks, shown, bias = None, None, None
-        if isinstance(said, ClickLog):
+        if isinstance(supervision, ClickLog):
             scores = score_shown(
-                collection, Q[said.queries], said.documents, anchor, self.symmetric
+                collection, Q[supervision.queries], supervision.documents, anchor, self.symmetric
             )
-            bias = find_propensities(said, scores, propensities)
-            clicks, shown = (said, bias.weights), np.unique(said.documents)
-            pairs = said.to_relevance(bias.values)
+            bias = find_propensities(supervision, scores, propensities)
+            clicks, shown = (supervision, bias.weights), np.unique(supervision.documents)
+            pairs = supervision.to_relevance(bias.values)
         else:
-            pairs = said
+            pairs = supervision
         plan = AdapterPlan(
             anchor, self.rank, self.symmetric, self.n_negatives, self.max_iter, shown
         )
@@ -358,17 +360,17 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
                 "Pass either relevant, pairs of a query and a relevant document, or clicks, a log "
                 "with rows (query, document, position, clicked)."
             )
-        said: Relevance | ClickLog
+        supervision: Relevance | ClickLog
         if relevant is not None:
-            said = read_relevance(relevant, ids, len(Q), len(X))
+            supervision = read_relevance(relevant, ids, len(Q), len(X))
         else:
             assert clicks is not None
-            said = read_clicks(clicks, ids, len(Q), len(X))
+            supervision = read_clicks(clicks, ids, len(Q), len(X))
         if len(X) < 2:
             raise ValueError("documents must be at least two: with one there is nothing to rank.")
         if self.similarity == "cosine":
             Q, X = scale_rows(Q), scale_rows(X)
-        return Q, X, said
+        return Q, X, supervision
 
     def _check_parameters(self) -> None:
         check_choice(self, "similarity", self.similarity, SIMILARITIES)
