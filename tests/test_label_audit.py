@@ -14,7 +14,7 @@ import mdaml
 from mdaml import GMML, LFDA, Euclidean, MDaML, fold_pipeline
 from mdaml.datasets import load_dataset, make_triplets
 from mdaml.inspection import audit_labels
-from mdaml.inspection._crossfit import deal, find_units
+from mdaml.inspection._crossfit import deal_rows, find_units
 
 pytestmark = [
     pytest.mark.needs("pandas"),  # what is tested returns data frames
@@ -171,7 +171,7 @@ def test_labels_that_the_model_never_saw_are_judged_by_the_model_itself():
 def test_copies_of_a_row_are_held_out_together():
     rng = np.random.default_rng(0)
     codes, units = rng.integers(3, size=90), np.arange(90) // 3 * 3
-    fold = deal(codes, units, np.random.RandomState(0))
+    fold = deal_rows(codes, units, np.random.RandomState(0))
     assert np.array_equal(fold, fold[units])
     assert np.bincount(fold).tolist() == [30, 30, 30]
     X, _, _ = flipped(load_wine, 0)

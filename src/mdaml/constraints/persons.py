@@ -35,6 +35,11 @@ class Persons:
         """Return how many persons there are."""
         return len(self.names)
 
+    def select(self, answers: IntArray | BoolArray) -> "Persons":
+        """Return the persons of some of the answers."""
+        known, codes = np.unique(self.codes[answers], return_inverse=True)
+        return Persons(self.names[known], codes)
+
     def sums(self, values: FloatArray | BoolArray | None = None) -> FloatArray:
         """Return the sum of values of the answers of each person, by default their number, (P,)."""
         return np.bincount(self.codes, values, len(self.names)).astype(np.float64)

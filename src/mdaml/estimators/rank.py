@@ -12,6 +12,7 @@ import numpy as np
 from mdaml._typing import BoolArray, FloatArray, IntArray, Rng
 from mdaml._validation import check_integer
 from mdaml.constraints.labels import Classes
+from mdaml.holdout.split import deal
 from mdaml.kernels.products import rows_times
 from mdaml.kernels.voting import nested_votes
 
@@ -62,7 +63,8 @@ def holdout(classes: Classes, rng: Rng) -> list[BoolArray]:
     """Return one part of 30 % of each class, but two members stay; none, if it would be empty."""
     size = classes.size
     n_out = np.minimum(np.rint(_HELD_OUT * size), np.maximum(size - _TO_LEARN_FROM, 0))
-    order = _shuffled_within_classes(classes, rng)
+    rank = np.argsort(rng.permutation(len(classes.of)))
+    order = np.lexsort((rank, classes.of))  # class by class, each in random order
     part = np.zeros(len(order), np.bool_)
     part[order] = np.arange(len(order)) - classes.first[classes.of] < n_out[classes.of]
     return [part] if part.any() else []
@@ -74,11 +76,11 @@ def folds(classes: Classes, rng: Rng) -> list[BoolArray]:
     Classes of one or two are never held out: two members of each class stay in every case.
     """
     n_folds = min(_N_FOLDS, int(classes.size.max()))
-    order = _shuffled_within_classes(classes, rng)
-    order = order[classes.size[classes.of] > _TO_LEARN_FROM]
+    rank = np.argsort(rng.permutation(len(classes.of)))
+    dealt = classes.size[classes.of] > _TO_LEARN_FROM
     fold = np.full(len(classes.of), -1)
-    fold[order] = np.arange(len(order)) % n_folds  # in turn, class after class
-    return [fold == number for number in range(n_folds)] if len(order) else []
+    fold[dealt] = deal(n_folds, rank[dealt], classes.of[dealt])
+    return [fold == number for number in range(n_folds)] if dealt.any() else []
 
 
 def classes_without(classes: Classes, held_out: BoolArray) -> Classes:
@@ -86,9 +88,3 @@ def classes_without(classes: Classes, held_out: BoolArray) -> Classes:
     of = classes.of[~held_out]
     size = np.bincount(of)
     return Classes(classes.rows[~held_out], of, np.cumsum(size) - size, size, classes.search)
-
-
-def _shuffled_within_classes(classes: Classes, rng: Rng) -> IntArray:
-    """Return the places class by class, those of each class in random order."""
-    places = rng.permutation(len(classes.of))
-    return places[np.argsort(classes.of[places], kind="stable")]

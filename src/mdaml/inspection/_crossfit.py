@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray, Rng
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
+from mdaml.holdout.split import deal
 from mdaml.holdout.units import same_rows
 from mdaml.inspection.models import has_places, mapped_samples, metric_and_samples
 
@@ -81,14 +82,11 @@ def has_learned_from(
     return bool(np.abs(now - before).max() <= _SAME * np.abs(now).max())
 
 
-def deal(codes: IntArray, units: IntArray, rng: Rng) -> IntArray:
+def deal_rows(codes: IntArray, units: IntArray, rng: Rng) -> IntArray:
     """Return the fold of each row: rows of a unit in one, each class in all of them alike."""
     first, unit_of = np.unique(units, return_inverse=True)
-    order = rng.permutation(len(first))
-    order = order[np.argsort(codes[first[order]], kind="stable")]
-    fold = np.empty(len(first), np.int64)
-    fold[order] = np.arange(len(first)) % N_FOLDS
-    return fold[unit_of]
+    rank = np.argsort(rng.permutation(len(first)))
+    return deal(N_FOLDS, rank, codes[first])[unit_of]
 
 
 def find_units(X: ArrayLike, mapped: FloatArray) -> IntArray:

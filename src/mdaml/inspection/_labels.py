@@ -127,7 +127,7 @@ def audit_labels(
         inner, units = _crossfit.samples_of(metric, X), _crossfit.find_units(seen, Y)
         try:
             if refit is True or _crossfit.has_learned_from(metric, learner, inner, codes):
-                fold = _crossfit.deal(codes, units, check_random_state(random_state))
+                fold = _crossfit.deal_rows(codes, units, check_random_state(random_state))
                 found = _cross_fit(learner, inner, classes, fold, judge)
         except ValueError as error:  # too few labels of a class, or none, in a part
             _warn_of_own_labels(str(error).rstrip("."))

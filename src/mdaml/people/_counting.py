@@ -1,42 +1,29 @@
 """How many kinds few answers speak for: a test by simulated answers, then persons held out."""
 
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.constraints.persons import Persons
 from mdaml.people._mixture import (
     RIGHT,
     WRONG,
     Heard,
-    Kinds,
     chances_of_answers,
     place,
     place_persons,
 )
+
+if TYPE_CHECKING:  # it counts its kinds by these functions
+    from mdaml.people._choice import AnswerSpace
 
 _N_SIMULATED = 19  # chance exceeds all of them once in twenty times
 _TESTED = 3  # kinds, against one; those of two are among them
 _N_FOLDS = 10  # of persons
 
 
-class Fitting(Protocol):
-    """What learns kinds from the answers that it holds."""
-
-    @property
-    def heard(self) -> Heard:
-        """The answers."""
-
-    def fit_kinds(self, n_kinds: int) -> Kinds:
-        """Return kinds."""
-
-    def with_heard(self, heard: Heard) -> "Fitting":
-        """Return the same for other answers."""
-
-
-def count_kinds(space: Fitting, questions: IntArray, most: int) -> int:
+def count_kinds(space: "AnswerSpace", questions: IntArray, most: int) -> int:
     """Return how many kinds there are, at most ``most``.
 
     There is one, unless three lower the objective more than they do for all of 19 sets of answers
@@ -59,7 +46,7 @@ def count_kinds(space: Fitting, questions: IntArray, most: int) -> int:
     return best
 
 
-def _is_more_than_one(space: Fitting, questions: IntArray, n_kinds: int) -> bool:
+def _is_more_than_one(space: "AnswerSpace", questions: IntArray, n_kinds: int) -> bool:
     """Say whether several kinds explain more than chance, by a parametric bootstrap.
 
     Answers are simulated under the metric of one kind with the errors of each person. Those of one
@@ -82,7 +69,7 @@ def _is_more_than_one(space: Fitting, questions: IntArray, n_kinds: int) -> bool
     return True
 
 
-def _held_out_evidence(space: Fitting, n_kinds: int) -> FloatArray:
+def _held_out_evidence(space: "AnswerSpace", n_kinds: int) -> FloatArray:
     """Return the log evidence of all answers of each person, by kinds of the others, (P,)."""
     heard, n_persons = space.heard, len(space.heard.persons)
     fold = np.random.RandomState(0).permutation(n_persons) % _N_FOLDS
@@ -99,6 +86,4 @@ def _held_out_evidence(space: Fitting, n_kinds: int) -> FloatArray:
 
 def _some(heard: Heard, rows: IntArray) -> Heard:
     """Return some of the answers, and the persons who gave them."""
-    known, codes = np.unique(heard.persons.codes[rows], return_inverse=True)
-    persons = Persons(heard.persons.names[known], codes)
-    return Heard(heard.features[rows], heard.weights[rows], persons)
+    return Heard(heard.features[rows], heard.weights[rows], heard.persons.select(rows))

@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import ignore_warnings
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
+from mdaml.holdout.split import deal
 from mdaml.holdout.units import same_rows
 from mdaml.people._choice import AnswerSpace, choose_size, some_persons
 from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
@@ -49,10 +50,12 @@ def find_views(
     if len(whole.shares) < 2:
         return None
     margins = np.empty((len(whole.shares), supervision.n_constraints))
-    Y, fold = metric._map(samples).astype(np.float64, copy=False), _deal(whole.of_person)
+    Y = metric._map(samples).astype(np.float64, copy=False)
+    kinds = whole.of_person.argmax(axis=1)
+    fold = deal(_N_FOLDS, np.arange(len(kinds)), kinds)  # those of one kind in all folds alike
     for number in range(_N_FOLDS):
         out = fold[persons.codes] == number
-        others = _rename(persons, ~out)
+        others = persons.select(~out)
         few, known = some_persons(supervision.select(~out), others, _MOST_ANSWERS)
         learned = _learn_without(space, Y, few, known, len(whole.shares))
         features = space.coordinates.features(Y, supervision.comparisons()[out])
@@ -86,19 +89,6 @@ def predict_by_own(
         own = fit_persons(heard, place_persons(heard, one), _PULL_OF_VIEWS)
         margins[out] = np.einsum("nq,nq->n", features[out], own[persons.codes[out]])
     return margins
-
-
-def _deal(of_person: FloatArray) -> IntArray:
-    """Return the fold of each person; those of one kind in all folds alike."""
-    order = np.argsort(of_person.argmax(axis=1), kind="stable")
-    fold = np.empty(len(order), np.int64)
-    fold[order] = np.arange(len(order)) % _N_FOLDS
-    return fold
-
-
-def _rename(persons: Persons, kept: BoolArray) -> Persons:
-    known, codes = np.unique(persons.codes[kept], return_inverse=True)
-    return Persons(persons.names[known], codes)
 
 
 def _learn_without(
