@@ -317,6 +317,19 @@ class MahalanobisTransformer(
             return checked
 
 
+def distances_after(
+    transform: Callable[[ArrayLike], Matrix], A: ArrayLike, B: ArrayLike
+) -> FloatArray:
+    """Return the Euclidean distance of each row of A to the same row of B, both transformed."""
+    a, b = (np.asarray(transform(side)) for side in (A, B))
+    if a.shape != b.shape:
+        raise ValueError(
+            f"A and B must have as many rows, one pair per row, got {len(a)} and {len(b)}."
+        )
+    distances: FloatArray = np.linalg.norm(a - b, axis=1)
+    return distances
+
+
 def _lengths(Y: FloatArray) -> FloatArray:
     """Return the lengths of the rows; squares neither overflow nor vanish.
 

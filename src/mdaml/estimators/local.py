@@ -11,6 +11,7 @@ from mdaml._choosing import show_choices
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.persons import Persons
+from mdaml.estimators.base import distances_after
 from mdaml.estimators.local_handover import LocalHandover, basis_of
 from mdaml.estimators.posing import describe_supervision
 
@@ -272,14 +273,7 @@ class LocalMDaML(LocalHandover):
         check_is_fitted(self, "components_")
         if self.is_linear:
             return super().pair_distance(A, B)
-        one, other = self.transform(A), self.transform(B)
-        if one.shape != other.shape:
-            raise ValueError(
-                "A and B must have the same number of rows, one pair per row, got "
-                f"{len(one)} and {len(other)}."
-            )
-        distances: FloatArray = np.linalg.norm(one - other, axis=1)
-        return distances
+        return distances_after(self.transform, A, B)
 
     def summary(self) -> str:
         """Return what was tried and chosen, the values in force, and what was gained.

@@ -11,7 +11,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import ArrayLike, FloatArray, Params
-from mdaml.estimators.base import MahalanobisTransformer
+from mdaml.estimators.base import MahalanobisTransformer, distances_after
 from mdaml.estimators.folding import (
     LINEAR,
     OF_COLUMNS,
@@ -232,13 +232,7 @@ class FoldedMetric(MahalanobisTransformer):
         >>> model.pair_distance([[3.0, 4.0]], [[6.0, 8.0]])
         array([0.])
         """
-        a, b = self.transform(A), self.transform(B)
-        if a.shape != b.shape:
-            raise ValueError(
-                f"A and B must have as many rows, one pair per row, got {len(a)} and {len(b)}."
-            )
-        distances: FloatArray = np.linalg.norm(a - b, axis=1)
-        return distances
+        return distances_after(self.transform, A, B)
 
     def _require_linear(self, name: str) -> None:
         if not name.startswith("to_"):  # exports have the steps inside

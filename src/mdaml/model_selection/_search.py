@@ -16,7 +16,7 @@ from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_random_state
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean
-from mdaml.estimators.base import page_of
+from mdaml.estimators.base import distances_after, page_of
 from mdaml.estimators.scores import Scores
 from mdaml.holdout.rule import warn_of_kept_start
 from mdaml.holdout.split import Split
@@ -309,12 +309,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         best = self._best()
         if best is metric_of(best):
             return best.pair_distance(A, B)
-        a, b = (np.asarray(best.transform(side)) for side in (A, B))
-        if a.shape != b.shape:
-            raise ValueError(
-                f"A and B must have as many rows, one pair per row, got {len(a)} and {len(b)}."
-            )
-        return np.linalg.norm(a - b, axis=1)
+        return distances_after(best.transform, A, B)
 
     def get_mahalanobis_matrix(self) -> FloatArray:
         """Return the matrix of the learned distance; in a pipeline, after its other steps.
