@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from mdaml._typing import Params
+from mdaml.io.atomic import lock_file
 
 Record = Params
 
@@ -47,7 +47,10 @@ def appending(path: Path) -> Iterator[Callable[[Record], None]]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
-        _lock(file, path)
+        if lock_file(file.fileno()) is False:
+            raise BlockingIOError(
+                f"Another run is writing {path}. Wait for it to end, or choose another --out."
+            )
         os.truncate(path, sum(map(len, _complete_lines(path))))
 
         def append(record: Record) -> None:
@@ -63,17 +66,3 @@ def _complete_lines(path: Path) -> list[bytes]:
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()
     return lines
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Refuse a second run that would write the same file; closing the file releases the lock."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows has no such locks
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise BlockingIOError(
-            f"Another run is writing {path}. Wait for it to end, or choose another --out."
-        ) from None

@@ -74,7 +74,7 @@ def _create(folder: Path) -> tuple[Path, int]:
         part = folder / f".mdaml-{secrets.token_hex(8)}.part"
         # Unlike tempfile, with the permissions of any new file.
         handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        _lock(handle)
+        lock_file(handle)
         if part.exists():  # otherwise another process took it for an orphan before it was locked
             return part, handle
         os.close(handle)
@@ -86,18 +86,21 @@ def _remove_orphans(folder: Path) -> None:
         with contextlib.suppress(OSError):  # another user's, or gone by now
             handle = os.open(part, os.O_RDWR)
             try:
-                if _lock(handle):
+                if lock_file(handle):
                     part.unlink()
             finally:
                 os.close(handle)
 
 
-def _lock(handle: int) -> bool:
-    """Lock a file until its handle is closed; return False if it is locked or cannot be."""
+def lock_file(handle: int) -> bool | None:
+    """Lock a file until its handle is closed; return False if it is locked by another process.
+
+    None where there are no such locks, as on Windows, where open files cannot be deleted anyway.
+    """
     try:
         import fcntl
-    except ModuleNotFoundError:  # Windows: open files cannot be deleted there anyway
-        return False
+    except ModuleNotFoundError:
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
