@@ -167,7 +167,7 @@ def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> ar
 def _anchors(supervision: arguments.Supervision) -> IntArray:
     """Return the rows that comparisons will begin with, about as often as they will."""
     if isinstance(supervision, Classes):
-        return supervision.rows[supervision.anchors]
+        return supervision.rows[supervision.references]
     near = np.concatenate([supervision.pairs, supervision.quadruplets[:, :2]])
     return np.concatenate([supervision.triplets[:, 0], near.min(axis=1)])
 

@@ -15,8 +15,8 @@ class Comparisons:
 
     Distances belong to distinct pairs: ten similar and ten dissimilar partners make 100 triplets of
     a sample, but only 20 pairs. Comparisons without weights are triplets: both pairs begin with the
-    anchor, and the pairs of an anchor are neighbours. Others have unordered pairs, the lower row
-    first, and comparisons of the same two pairs are one, their weights added.
+    reference, and the pairs of a reference are neighbours. Others have unordered pairs, the lower
+    row first, and comparisons of the same two pairs are one, their weights added.
 
     The arrays may also be tensors on a device.
     """
@@ -31,7 +31,7 @@ class Comparisons:
 
     @classmethod
     def from_triplets(cls, triplets: IntArray, n_samples: int) -> "Comparisons":
-        """Group an (n, 3) array of row indices ``(anchor, similar, dissimilar)``, perhaps none."""
+        """Group an (n, 3) array of rows ``(reference, similar, dissimilar)``, perhaps none."""
         if len(triplets) == 0:
             none = np.empty(0, np.int32)
             return cls(none.reshape(0, 2), np.zeros(1, np.int64), none, none, none, None, n_samples)
@@ -42,9 +42,9 @@ class Comparisons:
     def from_lists(
         cls, near: IntArray, begin: int, indptr: IntArray, others: IntArray
     ) -> "Comparisons":
-        """Join every near partner of an anchor with every far one, for anchors from ``begin`` on.
+        """Join every near partner of a reference with every far one, from reference ``begin`` on.
 
-        ``near`` is (n_samples, k), negative where there are fewer; the far partners of anchor
+        ``near`` is (n_samples, k), negative where there are fewer; the far partners of reference
         ``begin + a`` are ``others[indptr[a]:indptr[a + 1]]``.
         """
         pairs, first, last, far, groups = grouping.group_lists(

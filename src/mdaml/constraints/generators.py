@@ -25,7 +25,7 @@ def from_labels(
     n: int | None = None,
     random_state: Seed = None,
 ) -> "Constraints":
-    """Draw constraints from labels, at random; each point is the anchor about equally often.
+    """Draw constraints from labels, at random; each point is the reference about equally often.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def _draw_from_classes(
     if kind == "triplets":
         far = classes.random_others(near[:, 0], 1, rng)
         return {kind: classes.rows[np.hstack([near, far])]}
-    anchors = _balanced(np.arange(len(classes.rows)), n_far, rng)
-    far = np.column_stack([anchors, classes.random_others(anchors, 1, rng)])
+    references = _balanced(np.arange(len(classes.rows)), n_far, rng)
+    far = np.column_stack([references, classes.random_others(references, 1, rng)])
     if kind == "quadruplets":
         return {kind: classes.rows[np.hstack([near, rng.permutation(far)])]}
     labels = np.repeat([1, -1], [n_near, n_far])
@@ -314,7 +314,7 @@ def random_triples(n_points: int, n: int, rng: Rng) -> IntArray:
 
 
 def _distinct_triples(n_points: int, n: int, rng: np.random.Generator) -> IntArray:
-    """Draw n triples of distinct points, no two with the same anchor and the same two others."""
+    """Draw n triples of distinct points, no two with the same reference and the same two others."""
     triples = np.empty((0, 3), np.int64)
     while len(triples) < n:
         more = distinct_integers(rng, np.full(n, n_points), 3)

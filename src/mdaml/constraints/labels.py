@@ -27,7 +27,7 @@ def sample_triplets(
 ) -> IntArray:
     """Draw triplets from labels: partners of the same and of other classes, at random.
 
-    Every labelled sample of a class with at least two members becomes an anchor. Its partners are
+    Every labelled sample of a class with at least two members becomes a reference. Its partners are
     distinct where its class (or the rest) has enough members, and drawn with repetition otherwise.
 
     Parameters
@@ -35,7 +35,7 @@ def sample_triplets(
     y : array of shape (n_samples,)
         Labels; rows without one, -1, None, NaN or empty, are left out.
     n_similar, n_dissimilar : int
-        Partners of each anchor.
+        Partners of each reference.
     pairing : {"grid", "zip"}
         All combinations of similar and dissimilar partners, or one triplet per similar partner with
         the dissimilar ones taken in turn.
@@ -45,7 +45,7 @@ def sample_triplets(
     Returns
     -------
     triplets : array of shape (n_triplets, 3)
-        Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+        Row indices ``(reference, similar, dissimilar)``, sorted by reference.
 
     See Also
     --------
@@ -75,7 +75,7 @@ def neighbor_triplets(
     """Form triplets from labels: the nearest samples of the same and of other classes.
 
     As :func:`sample_triplets`, with Euclidean neighbours in ``X`` in place of chance; ties go to
-    the earlier row. An anchor with too few partners repeats them. Memory grows with the number of
+    the earlier row. A reference with too few partners repeats them. Memory grows with the number of
     partners, never with the square of the number of samples.
 
     Beyond 50 000 labelled rows not all pairs are compared: the time then grows hardly faster than
@@ -88,7 +88,7 @@ def neighbor_triplets(
     y : array of shape (n_samples,)
         Labels; rows without one, -1, None, NaN or empty, are left out.
     n_similar, n_dissimilar : int
-        Partners of each anchor.
+        Partners of each reference.
     pairing : {"grid", "zip"}
         All combinations of similar and dissimilar partners, or one triplet per similar partner with
         the dissimilar ones taken in turn.
@@ -99,7 +99,7 @@ def neighbor_triplets(
     Returns
     -------
     triplets : array of shape (n_triplets, 3)
-        Row indices ``(anchor, similar, dissimilar)``, sorted by anchor.
+        Row indices ``(reference, similar, dissimilar)``, sorted by reference.
 
     See Also
     --------
@@ -190,24 +190,24 @@ class Classes:
         self, n_similar: int, n_dissimilar: int, pairing: Pairing, rng: np.random.Generator
     ) -> IntArray:
         """Draw partners of every sample whose class has another; see :func:`sample_triplets`."""
-        anchors = self.anchors
-        own, first = self.size[self.of[anchors]], self.first[self.of[anchors]]
+        references = self.references
+        own, first = self.size[self.of[references]], self.first[self.of[references]]
         # Members of a class are neighbours in rows: leaving one's own place out of the draw is a
         # shift of the places behind it.
         similar = distinct_integers(rng, own - 1, n_similar)
-        similar += similar >= (anchors - first)[:, None]
-        dissimilar = self.random_others(anchors, n_dissimilar, rng)
+        similar += similar >= (references - first)[:, None]
+        dissimilar = self.random_others(references, n_dissimilar, rng)
         rows = self.rows
-        return _combine(rows[anchors], rows[similar + first[:, None]], rows[dissimilar], pairing)
+        return _combine(rows[references], rows[similar + first[:, None]], rows[dissimilar], pairing)
 
     def neighbor_triplets(self, near: IntArray, far: IntArray, pairing: Pairing) -> IntArray:
         """Join the nearest places of each place in its class with those outside."""
-        anchors, rows = self.anchors, self.rows
-        near, far = _repeated(near[anchors]), _repeated(far[anchors])
-        return _combine(rows[anchors], rows[near], rows[far], pairing)
+        references, rows = self.references, self.rows
+        near, far = _repeated(near[references]), _repeated(far[references])
+        return _combine(rows[references], rows[near], rows[far], pairing)
 
     @property
-    def anchors(self) -> IntArray:
+    def references(self) -> IntArray:
         """The places whose class has another member."""
         return np.flatnonzero(self.size[self.of] > 1)
 
@@ -241,24 +241,24 @@ def distinct_integers(rng: np.random.Generator, pool: IntArray, n: int) -> IntAr
 
 
 def _combine(
-    anchors: IntArray, similar: IntArray, dissimilar: IntArray, pairing: Pairing
+    references: IntArray, similar: IntArray, dissimilar: IntArray, pairing: Pairing
 ) -> IntArray:
-    """Combine the partners of each anchor to triplets, sorted by anchor."""
-    place = np.full(anchors.max() + 1, -1)
-    place[anchors] = np.arange(len(anchors))  # a sort: each is an anchor once
+    """Combine the partners of each reference to triplets, sorted by reference."""
+    place = np.full(references.max() + 1, -1)
+    place[references] = np.arange(len(references))  # a sort: each is a reference once
     order = place[place >= 0]
-    anchors, similar, dissimilar = anchors[order], similar[order], dissimilar[order]
+    references, similar, dissimilar = references[order], similar[order], dissimilar[order]
     n_similar, n_dissimilar = similar.shape[1], dissimilar.shape[1]
     if pairing == "grid":
-        shape = (len(anchors), n_similar, n_dissimilar)
+        shape = (len(references), n_similar, n_dissimilar)
         near, far = similar[:, :, None], dissimilar[:, None, :]
     else:
-        shape = (len(anchors), max(n_similar, n_dissimilar), 1)
+        shape = (len(references), max(n_similar, n_dissimilar), 1)
         turn = np.arange(shape[1])
         near = similar[:, turn % n_similar, None]
         far = dissimilar[:, turn % n_dissimilar, None]
     triplets = np.empty((*shape, 3), np.int64)
-    triplets[..., 0] = anchors[:, None, None]
+    triplets[..., 0] = references[:, None, None]
     triplets[..., 1] = near
     triplets[..., 2] = far
     return triplets.reshape(-1, 3)

@@ -43,18 +43,18 @@ def _draw_sorted(
 ) -> IntArray:
     negatives = np.full((len(pairs), n_negatives), -1)
     if Z is not None and n_hard:
-        anchors, which = np.unique(pairs[:, 0], return_inverse=True)
-        negatives[:, :n_hard] = _nearest_unknown(Z, anchors, known, n_hard)[which]
-    anchor = pairs[:, 0]
+        references, which = np.unique(pairs[:, 0], return_inverse=True)
+        negatives[:, :n_hard] = _nearest_unknown(Z, references, known, n_hard)[which]
+    reference = pairs[:, 0]
     for _ in range(_TRIES):
         row, place = np.nonzero(negatives < 0)
         if len(row) == 0:
             return negatives
         negatives[row, place] = rng.integers(0, n_points, len(row))
-        again = _are_known(anchor[row], negatives[row, place], known, n_points)
+        again = _are_known(reference[row], negatives[row, place], known, n_points)
         negatives[row[again], place[again]] = -1
         negatives[_repeats(negatives)] = -1
-    _list_the_rest(negatives, anchor, known, n_points, rng)
+    _list_the_rest(negatives, reference, known, n_points, rng)
     return negatives
 
 
@@ -79,28 +79,34 @@ def _repeats(negatives: IntArray) -> BoolArray:
     return again
 
 
-def _nearest_unknown(Z: FloatArray, anchors: IntArray, known: IntArray, n: int) -> IntArray:
-    """Return the nearest points of each anchor that are in no pair with it; -1 if there are few."""
-    n_known = np.bincount(np.searchsorted(anchors, known // len(Z)), minlength=len(anchors) + 1)
+def _nearest_unknown(Z: FloatArray, references: IntArray, known: IntArray, n: int) -> IntArray:
+    """Return the nearest points of each reference that are in no pair with it; -1 if too few."""
+    n_known = np.bincount(
+        np.searchsorted(references, known // len(Z)), minlength=len(references) + 1
+    )
     wanted = n + 1 + min(int(n_known.max()), _MOST_NEAREST)
-    found, _ = nearest_rows(Z[anchors], Z, wanted)
-    first = np.repeat(anchors, found.shape[1])
+    found, _ = nearest_rows(Z[references], Z, wanted)
+    first = np.repeat(references, found.shape[1])
     unknown = ~_are_known(first, found.ravel(), known, len(Z)).reshape(found.shape)
     order = np.argsort(~unknown, axis=1, kind="stable")[:, :n]  # unknown ones first, nearest first
     nearest = np.where(
         np.take_along_axis(unknown, order, axis=1), np.take_along_axis(found, order, axis=1), -1
     )
-    padding = np.full((len(anchors), n - nearest.shape[1]), -1)
+    padding = np.full((len(references), n - nearest.shape[1]), -1)
     return np.hstack([nearest, padding])
 
 
 def _list_the_rest(
-    negatives: IntArray, anchor: IntArray, known: IntArray, n_points: int, rng: np.random.Generator
+    negatives: IntArray,
+    reference: IntArray,
+    known: IntArray,
+    n_points: int,
+    rng: np.random.Generator,
 ) -> None:
     """Fill in what chance did not find, for the few rows with nearly all points known."""
     points = np.arange(n_points)
     for row in np.flatnonzero((negatives < 0).any(axis=1)):
-        free = ~_are_known(np.full(n_points, anchor[row]), points, known, n_points)
+        free = ~_are_known(np.full(n_points, reference[row]), points, known, n_points)
         free[negatives[row][negatives[row] >= 0]] = False
         empty = np.flatnonzero(negatives[row] < 0)
         left = rng.permutation(points[free])[: len(empty)]

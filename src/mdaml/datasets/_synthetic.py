@@ -171,7 +171,7 @@ def make_triplets(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Draw triplets from the rows of X, a chosen share of them wrong.
 
-    With labels, the near row has the class of the anchor and the far row another class. Without
+    With labels, the near row has the class of the reference and the far row another class. Without
     labels, three rows are drawn and a hidden metric decides which of two is closer to the first:
     ``|components (a - b)| < |components (a - c)|``. Ties are left out.
 
@@ -216,8 +216,8 @@ def make_triplets(
     ... )
     >>> triplets.shape, int(is_wrong.sum())
     ((500, 3), 50)
-    >>> anchor, near, far = X[triplets.T, :2]
-    >>> holds = np.linalg.norm(anchor - near, axis=1) < np.linalg.norm(anchor - far, axis=1)
+    >>> reference, near, far = X[triplets.T, :2]
+    >>> holds = np.linalg.norm(reference - near, axis=1) < np.linalg.norm(reference - far, axis=1)
     >>> bool(np.all(holds == ~is_wrong))
     True
 
@@ -247,14 +247,14 @@ def make_triplets(
 
 def _triplets_from_labels(y: NDArray[np.generic], n_triplets: int, rng: Rng) -> NDArray[np.int64]:
     classes = Classes.from_labels("make_triplets", y)
-    anchor = rng.choice(np.flatnonzero(classes.size[classes.of] > 1), n_triplets)
-    first, size = classes.first[classes.of[anchor]], classes.size[classes.of[anchor]]
+    reference = rng.choice(np.flatnonzero(classes.size[classes.of] > 1), n_triplets)
+    first, size = classes.first[classes.of[reference]], classes.size[classes.of[reference]]
     # The rows of a class are consecutive places, so places behind a left-out one move up.
     near = first + rng.randint(size - 1, dtype=np.int64)
-    near += near >= anchor
+    near += near >= reference
     far = rng.randint(len(classes.rows) - size, dtype=np.int64)
     far += np.where(far >= first, size, 0)
-    return classes.rows[np.column_stack([anchor, near, far])]
+    return classes.rows[np.column_stack([reference, near, far])]
 
 
 def _triplets_from_distances(
@@ -265,8 +265,11 @@ def _triplets_from_distances(
     found, n_missing = [], n_triplets
     while n_missing > 0:
         triplets = random_triples(len(Z), min(max(n_missing, 1000), _BLOCK), rng)
-        anchor, one, other = (Z[rows] for rows in triplets.T)
-        one, other = np.sum((anchor - one) ** 2, axis=1), np.sum((anchor - other) ** 2, axis=1)
+        reference, one, other = (Z[rows] for rows in triplets.T)
+        one, other = (
+            np.sum((reference - one) ** 2, axis=1),
+            np.sum((reference - other) ** 2, axis=1),
+        )
         triplets = np.where((one > other)[:, None], triplets[:, [0, 2, 1]], triplets)
         triplets = triplets[np.abs(one - other) > _TIE * np.maximum(one, other)][:n_missing]
         if len(triplets) == 0:

@@ -192,8 +192,8 @@ class RampProblem:
 
     def value(self, F: FloatArray, near: Closest) -> float:
         """Return the objective: trace and ramp loss."""
-        anchors = near.hits >= 0
-        margins = 1.0 + near.hit_dists[anchors] - near.miss_dists[anchors]
+        references = near.hits >= 0
+        margins = 1.0 + near.hit_dists[references] - near.miss_dists[references]
         loss = np.sum(np.clip(margins, 0.0, 1.0 - self.ramp)) / len(self.X)
         return float(self.trace_weight * np.vdot(F, F) + loss)
 
@@ -204,14 +204,14 @@ class RampProblem:
         ``-(x_i - x_j)(x_i - x_j)^T / (2 d_ij)``. Trace and this with shift 1, less this with shift
         ``ramp``, is the objective.
         """
-        anchors, n = near.hits >= 0, len(self.X)
+        references, n = near.hits >= 0, len(self.X)
         by_hit = -near.hit_dists >= shift - near.miss_dists
         dists = np.where(by_hit, near.hit_dists, near.miss_dists)
-        value = np.sum(np.where(by_hit, -dists, shift - dists)[anchors]) / n
-        pulls = anchors & (dists > _SMALLEST_DISTANCE)
+        value = np.sum(np.where(by_hit, -dists, shift - dists)[references]) / n
+        pulls = references & (dists > _SMALLEST_DISTANCE)
         weights = np.zeros(n)
         weights[pulls] = -0.5 / (n * dists[pulls])
-        partners = np.where(anchors, np.where(by_hit, near.hits, near.misses), 0)
+        partners = np.where(references, np.where(by_hit, near.hits, near.misses), 0)
         pairs = np.column_stack([np.arange(n), partners])
         return float(value), weighted_scatter(self.X, pairs, np.arange(n + 1), weights)
 

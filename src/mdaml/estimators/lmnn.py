@@ -179,11 +179,11 @@ class LMNN(LabelLearner):
 
 
 def _target_pairs(targets: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (anchor, target) pairs, their groups by anchor, and the anchors that have any."""
+    """Return (reference, target) pairs, their groups by reference, and references that have any."""
     n_targets = np.sum(targets >= 0, axis=1)
     pairs = np.column_stack([np.repeat(np.arange(len(targets)), n_targets), targets[targets >= 0]])
-    anchors = np.flatnonzero(n_targets)
-    return pairs, np.append(0, np.cumsum(n_targets[anchors])), anchors
+    references = np.flatnonzero(n_targets)
+    return pairs, np.append(0, np.cumsum(n_targets[references])), references
 
 
 def _target_scatter(X: FloatArray, targets: IntArray) -> FloatArray:
@@ -225,7 +225,7 @@ class LargeMargin:
     def __init__(
         self, X: FloatArray, classes: Classes, targets: IntArray, push_weight: float
     ) -> None:
-        self.pairs, self.groups, self.anchors = _target_pairs(targets)
+        self.pairs, self.groups, self.references = _target_pairs(targets)
         self.X, self.bounds = X, classes.bounds
         self.targets, self.push_weight = targets, push_weight
         self.scatter = _target_scatter(X, targets)
@@ -270,13 +270,13 @@ class LargeMargin:
         if self._listed is not None:
             triplets, listed_at, radii = self._listed
             moved = np.linalg.norm(Y - listed_at, axis=1)
-            if np.all(radii - moved[self.anchors] - moved.max() >= reach):
+            if np.all(radii - moved[self.references] - moved.max() >= reach):
                 if len(triplets.pairs) > 0:
                     yield triplets
                 return
         radii = (1.0 + _SLACK) * reach
         sq_radii = np.zeros(len(Y))
-        sq_radii[self.anchors] = radii**2
+        sq_radii[self.references] = radii**2
         self._listed = None
         for triplets, complete in self._scan(Y, sq_radii):
             if complete:

@@ -31,7 +31,7 @@ def suggest_queries(
     """Propose comparisons whose answers would teach the metric the most.
 
     The queries are near ties under the learned distance. They differ from
-    each other and are spread over anchors and modes.
+    each other and are spread over references and modes.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def suggest_queries(
     ``σ'(margin / s) |vvᵀ - uuᵀ|²`` with s the median margin of the candidates, times the mean
     self-weight of the two pairs. Queries are chosen one by one, each where the earlier ones leave
     the most unknown (a Gaussian process with these slopes as features). Modes take turns in
-    proportion to their candidates, and an anchor is used again only after all others of its mode.
+    proportion to their candidates, and a reference is used again only after all others of its mode.
 
     Examples
     --------
@@ -156,11 +156,16 @@ def _keys(triplets: IntArray, n_samples: int) -> IntArray:
 
 
 def _spread(
-    u: FloatArray, v: FloatArray, openness: FloatArray, modes: IntArray, anchors: IntArray, n: int
+    u: FloatArray,
+    v: FloatArray,
+    openness: FloatArray,
+    modes: IntArray,
+    references: IntArray,
+    n: int,
 ) -> IntArray:
     """Choose n rows one by one, the most uncertain given those before; modes take turns."""
     sizes = np.bincount(modes)
-    n_of_mode, n_of_anchor = np.zeros(len(sizes)), np.zeros(anchors.max() + 1)
+    n_of_mode, n_of_reference = np.zeros(len(sizes)), np.zeros(references.max() + 1)
     unknown = openness * _slope_products(u, v, u, v)
     strength = np.sqrt(openness / (np.median(unknown) or 1.0))
     unknown = strength**2 * _slope_products(u, v, u, v)
@@ -170,7 +175,7 @@ def _spread(
         left = np.bincount(modes[free], minlength=len(sizes)) > 0
         turn = np.argmin(np.where(left, (n_of_mode + 0.5) / np.maximum(sizes, 1), np.inf))
         rows = np.flatnonzero(free & (modes == turn))
-        rows = rows[n_of_anchor[anchors[rows]] == n_of_anchor[anchors[rows]].min()]
+        rows = rows[n_of_reference[references[rows]] == n_of_reference[references[rows]].min()]
         i = rows[np.argmax(unknown[rows])]
         # One more observation with unit noise: a row of the Cholesky factor.
         column = strength * strength[i] * _slope_products(u, v, u[i], v[i])
@@ -179,7 +184,7 @@ def _spread(
         unknown = unknown - known[k] ** 2
         chosen[k], free[i] = i, False
         n_of_mode[turn] += 1
-        n_of_anchor[anchors[i]] += 1
+        n_of_reference[references[i]] += 1
     return chosen
 
 

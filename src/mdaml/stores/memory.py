@@ -79,7 +79,7 @@ class MemoryStore(ArrayStore):
     def inner_sum(self, a: FloatArray, b: FloatArray) -> float:
         return products.inner_product(a, b)
 
-    # Pairs: triplets go anchor by anchor, comparisons of any two pairs in passes of their own.
+    # Pairs: triplets go reference by reference, comparisons of any two pairs in their own passes.
 
     def loss_and_half(
         self, Y: FloatArray, scales: FloatArray, importance: FloatArray

@@ -1,4 +1,4 @@
-"""Picks: which k of n items are most like an anchor."""
+"""Picks: which k of n items are most like a reference."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def _check(
     ids: answers.Ids,
     most: int = MOST_POINTS,
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return anchors, items (n, m), and which of them were picked."""
+    """Return references, items (n, m), and which of them were picked."""
     anchor = answers.check_rows("anchors", anchors, ids, (None,), most=most)
     items, taken = (
         answers.check_rows(name, given, ids, (len(anchor), None), most=most, may_miss=True)
@@ -40,11 +40,11 @@ def _find_chosen(items: IntArray, picked: IntArray) -> tuple[BoolArray, BoolArra
 
 
 def _find_faults(anchors: IntArray, shown: IntArray, strangers: BoolArray) -> answers.Faults:
-    """Yield faults of anchors, (n, m) items, and whether something else was picked."""
-    yield anchors < 0, "the anchor is missing"
+    """Yield faults of references, (n, m) items, and whether something else was picked."""
+    yield anchors < 0, "the reference is missing"
     yield np.sum(shown >= 0, axis=1) < 2, "fewer than two items were shown"
     yield answers.find_repeats(shown), "an item is there twice"
-    yield np.any(shown == anchors[:, None], axis=1), "the anchor is among the items"
+    yield np.any(shown == anchors[:, None], axis=1), "the reference is among the items"
     yield strangers, "something was picked that was not shown"
 
 
@@ -94,7 +94,7 @@ def from_picks(
     n_points: int | None = None,
     columns: answers.Columns | None = None,
 ) -> "answers.Constraints":
-    """Turn answers to "which k of these n are most like the anchor" into triplets.
+    """Turn answers to "which k of these n are most like the reference" into triplets.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def from_picks(
     Returns
     -------
     Constraints
-        Each picked item is nearer to the anchor than each of the others, with weight
+        Each picked item is nearer to the reference than each of the others, with weight
         ``(2/k) (1/n + 1/(n-1) + ... + 1/(n-k+1))``. If none or all were picked, both directions of
         every two, together as heavy as one pick.
 
@@ -130,7 +130,7 @@ def from_picks(
 
 
 def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
-    """Return anchors, items and picks of lines, and their faults."""
+    """Return references, items and picks of lines, and their faults."""
     anchor, faults = reader.find_points(cells[:1])
     (shown, of_shown), (picked, of_picked) = map(reader.find_lists, cells[1:])
     own = _find_faults(anchor[:, 0], shown, _find_chosen(shown, picked)[1])

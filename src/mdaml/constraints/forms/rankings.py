@@ -1,4 +1,4 @@
-"""Rankings: items in the order of their likeness to an anchor."""
+"""Rankings: items in the order of their likeness to a reference."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ COLUMNS = ("anchor", "rank1…")
 def _check(
     caller: str, anchors: ArrayLike, rankings: ArrayLike, ids: answers.Ids, most: int = MOST_POINTS
 ) -> tuple[IntArray, IntArray]:
-    """Return rows of the anchors, and of the items in order, -1 behind the last."""
+    """Return rows of the references, and of the items in order, -1 behind the last."""
     anchor = answers.check_rows("anchors", anchors, ids, (None,), most=most)
     shape = (len(anchor), None)
     ranked = answers.check_rows("rankings", rankings, ids, shape, most=most, may_miss=True)
@@ -21,17 +21,17 @@ def _check(
 
 
 def _find_faults(anchors: IntArray, rankings: IntArray) -> answers.Faults:
-    """Yield faults of anchors and (n, k) items in order, -1 behind the last."""
+    """Yield faults of references and (n, k) items in order, -1 behind the last."""
     there = rankings >= 0
-    yield anchors < 0, "the anchor is missing"
+    yield anchors < 0, "the reference is missing"
     yield there.sum(axis=1) < 2, "fewer than two items are ranked"
     yield np.any(there[:, 1:] & ~there[:, :-1], axis=1), "there is a gap in the ranking"
     yield answers.find_repeats(rankings), "an item is there twice"
-    yield np.any(rankings == anchors[:, None], axis=1), "the anchor is among the items"
+    yield np.any(rankings == anchors[:, None], axis=1), "the reference is among the items"
 
 
 def turn_rankings(anchors: IntArray, rankings: IntArray) -> answers.Turned:
-    """Return comparisons of items ranked by likeness to an anchor; -1 behind the last one.
+    """Return comparisons of items ranked by likeness to a reference; -1 behind the last one.
 
     A ranking of n is a choice of one of n, then of one of the other n - 1, and so on
     (Plackett-Luce): the item at place p, from 0, is nearer than each later one, with weight
@@ -58,14 +58,14 @@ def from_rankings(
     n_points: int | None = None,
     columns: answers.Columns | None = None,
 ) -> "answers.Constraints":
-    """Turn items ranked by their likeness to an anchor into triplets.
+    """Turn items ranked by their likeness to a reference into triplets.
 
     Parameters
     ----------
     anchors : array-like of shape (n_answers,)
         Rows of X, or names.
     rankings : array-like of shape (n_answers, n)
-        Items, the most like the anchor first; -1, None or an empty text behind the last one.
+        Items, the most like the reference first; -1, None or an empty text behind the last one.
     ids : sequence of str or int, default=None
         Names of the rows of X, in their order. Needed if points are names.
     n_points : int, default=None
@@ -93,7 +93,7 @@ def from_rankings(
 
 
 def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parsed:
-    """Return anchors and rankings of lines, and their faults."""
+    """Return references and rankings of lines, and their faults."""
     anchor, faults = reader.find_points(cells[:1])
     if len(cells) == 2:
         ranked, more = reader.find_lists(cells[1])

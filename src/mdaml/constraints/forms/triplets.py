@@ -15,7 +15,7 @@ def check_triplets(triplets: ArrayLike, n_samples: int, names: Names = None) -> 
 
     `names` are those of the rows of X, if the triplets may name them.
     """
-    what = "three row numbers of X: anchor, similar, dissimilar"
+    what = "three row numbers of X: reference, similar, dissimilar"
     return answers.check_members("triplets", triplets, 3, n_samples, what, names)
 
 

@@ -52,7 +52,7 @@ def _turn_odd(triplets: IntArray) -> tuple[IntArray, ...] | None:
 
 
 def _turn_picks(triplets: IntArray) -> tuple[IntArray, ...] | None:
-    """Return the anchor, the items and the picks, which are near in all triplets."""
+    """Return the reference, the items and the picks, which are near in all triplets."""
     near, far = np.unique(triplets[:, 1]), np.unique(triplets[:, 2])
     if np.intersect1d(near, far).size:
         return None
@@ -60,7 +60,7 @@ def _turn_picks(triplets: IntArray) -> tuple[IntArray, ...] | None:
 
 
 def _turn_ranking(triplets: IntArray) -> tuple[IntArray, ...] | None:
-    """Return the anchor and the items, the nearest first: how often each is the near one."""
+    """Return the reference and the items, the nearest first: how often each is the near one."""
     items = np.unique(triplets[:, 1:])
     times = [np.count_nonzero(triplets[:, 1] == item) for item in items]
     return triplets[0, 0], items[np.argsort(-np.array(times), kind="stable")]
