@@ -16,6 +16,7 @@ from mdaml.basis import (
     mean_sq_dist,
     spread_rows,
 )
+from mdaml.kernels.products import rows_times, transposed_times, weighted_gram
 
 
 @pytest.fixture(name="X")
@@ -88,6 +89,30 @@ def test_columns_are_features_closeness_and_features_of_each_map(X, basis):
 def test_columns_can_be_mapped_block_by_block(X, basis):
     T = np.random.default_rng(2).normal(size=(4, basis.width(3)))
     np.testing.assert_allclose(basis.transform(X, T), basis.transform(X) @ T.T, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_columns_made_in_blocks_stand_for_those_made_at_once(X, basis, dtype):
+    X, T = X.astype(dtype), np.random.default_rng(2).normal(size=(4, basis.width(3)))
+    T[:, :3] = 0.0  # features do not take part beside places
+    lazy, eager = basis.in_blocks(X, T), basis.transform(X, T)
+    rng = np.random.default_rng(3)
+    A, V, w = rng.normal(size=(4, 2)), rng.normal(size=(200, 2)).astype(dtype), rng.random(200)
+    tolerance = {"rtol": 1e-9, "atol": 1e-9} if dtype is np.float64 else {"rtol": 1e-3, "atol": 0.1}
+    pairs = [
+        (lazy[:], eager),
+        (lazy[np.array([7, 3])], eager[[7, 3]]),
+        (lazy.mean(0, np.float64), eager.mean(axis=0, dtype=np.float64)),
+        (rows_times(lazy, A), eager @ A),
+        (transposed_times(lazy, V), eager.T @ V),
+        (transposed_times(V, lazy), V.T @ eager),
+        (weighted_gram(lazy, w), (eager.T * w) @ eager),
+        (mean_sq_dist(lazy), mean_sq_dist(eager)),
+    ]
+    for found, wanted in pairs:
+        np.testing.assert_allclose(found, wanted, **tolerance)
+    assert (lazy.shape, lazy.dtype, lazy.itemsize) == (eager.shape, dtype, eager.itemsize)
+    assert lazy.tall.shape[1] == basis.width(3) - 3
 
 
 def test_modes_with_a_place_are_rows_of_the_samples(X, basis):

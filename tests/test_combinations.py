@@ -136,6 +136,8 @@ def force_blocks(monkeypatch):
     """Let a limit of one byte stand for one under which only blocks fit."""
     for home in ("mdaml.stores.choice", "mdaml.distributed"):
         monkeypatch.setattr(f"{home}.must_spare", lambda limit, *_: limit == 1)
+    limit = mdaml.estimators.local_rounds.current_limit  # columns of places are made in blocks too
+    monkeypatch.setattr("mdaml.estimators.local_rounds._must_spare", lambda *_: limit() == 1)
     monkeypatch.setattr("mdaml.estimators.local_rounds.current_limit", lambda: None)
 
 

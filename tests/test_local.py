@@ -373,6 +373,42 @@ def test_places_that_exceed_the_limit_of_memory_are_refused_before_any_work(data
         LocalMDaML(n_places=12, n_maps=0).fit(data[0], triplets=data[2])
 
 
+@pytest.mark.parametrize("limit", [None, "300 MB"])
+@pytest.mark.parametrize(("form", "n_maps"), [("triplets", 2), ("quadruplets", 0), ("persons", 0)])
+def test_columns_that_are_made_again_for_every_step_give_the_same_places(
+    data, form, n_maps, limit, monkeypatch
+):
+    X, said = data[0], every_supervision(data)[form]
+    model = LocalMDaML(n_places=12, n_maps=n_maps, max_iter=3, random_state=0)
+    wanted = clone(model).fit(X, **said).pair_distance(X[:120], X[120:])
+    name, value = ("_COPIES", 10**6) if limit else ("_MOST_COLUMNS", 0)
+    monkeypatch.setattr(f"mdaml.estimators.local_rounds.{name}", value)
+    monkeypatch.setattr("mdaml.basis.Basis.transform", None)  # which would make them all
+    with mdaml.limit_memory(limit):
+        model.fit(X, **said)
+    monkeypatch.undo()
+    np.testing.assert_allclose(model.pair_distance(X[:120], X[120:]), wanted, rtol=1e-5)
+
+
+def test_many_samples_are_mapped_in_blocks(data, local, monkeypatch):
+    wanted = local.transform(data[0])
+    monkeypatch.setattr("mdaml.estimators.local_handover._ROWS_AT_ONCE", 7)
+    np.testing.assert_allclose(local.transform(data[0]), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e2, 1e6])
+def test_far_from_all_samples_places_are_the_same_for_all_and_features_decide(data, factor):
+    local = LocalMDaML(n_places=12, n_maps=0, random_state=0).fit(data[0], triplets=data[2])
+    far = data[0][:40] * factor
+    members = local.memberships(far).toarray()
+    assert np.ptp(members, axis=0).max() < 1e-9
+    Y = local.transform(far)
+    assert np.isfinite(Y).all()
+    plain = np.linalg.norm(far[:20] - far[20:], axis=1)
+    ratios = local.pair_distance(far[:20], far[20:]) / plain
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
+
+
 # Bad answers
 
 
@@ -563,7 +599,17 @@ def test_modes_are_drawn_with_an_arrow_each(data, local):
     X, y, triplets = data
     ax = plot_places(local, X, y)
     assert len(ax.texts) == 12
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        *("0", "1", "before learning", "after learning")
+    ]
     assert len(plot_places(local, X).texts) == 12
+    corner = 2 * (X[:, 0] > 2.5) + (X[:, 1] > 2.5)
+    named = plot_places(local, X, y, kinds=corner).texts[12:]
+    assert len(named) == 2 * 12  # before and after
+    nearest = local.memberships(X).toarray().argmax(axis=0)  # the sample at each centre
+    assert [text.get_text() for text in named[:12]] == [str(corner[k]) for k in nearest]
+    with pytest.raises(ValueError, match="kinds must have a label for each of the 240 rows"):
+        plot_places(local, X, y, kinds=corner[:3])
     with pytest.raises(ValueError, match="a label for each of the 240 rows of X, got 3"):
         plot_places(local, X, y[:3])
     with pytest.raises(TypeError, match="plot_places draws its modes"):

@@ -16,7 +16,7 @@ from mdaml.constraints.comparisons import Comparisons, PairSet
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.posing import pose
 from mdaml.kernels.grouping import count_pairs, group_pairs, merge_comparisons
-from mdaml.kernels.products import rows_times, transposed_times, weighted_gram
+from mdaml.kernels.products import rows_times, spread, transposed_times, weighted_gram
 from mdaml.stores import choice
 from mdaml.stores.blocks import BlockStore, CentredRows
 from mdaml.stores.choice import SMALL_BYTES, FitSize, fit_size, make_store
@@ -50,7 +50,7 @@ def test_centred_rows_stand_for_the_centred_array_in_every_product(dtype):
     np.testing.assert_allclose(rows_times(lazy, A), eager @ A, **tolerance)
     np.testing.assert_allclose(transposed_times(lazy, lazy), eager.T @ eager, **tolerance)
     np.testing.assert_allclose(weighted_gram(lazy, w), (eager.T * w) @ eager, **tolerance)
-    np.testing.assert_allclose(lazy.spread(), eager.std(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(spread(lazy), eager.std(axis=0), rtol=1e-5)
     assert lazy.max() == pytest.approx(eager.max(), rel=1e-6)
     assert lazy.min() == pytest.approx(eager.min(), rel=1e-6)
     assert (lazy.shape, lazy.dtype, lazy.size, len(lazy)) == (X.shape, X.dtype, X.size, N)

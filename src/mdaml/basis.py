@@ -8,9 +8,9 @@ from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray
 from mdaml._validation import ignore_warnings
-from mdaml.kernels.products import blocks, one_blas_thread, rows_per_block, rows_times
+from mdaml.kernels.products import Product, blocks, one_blas_thread, rows_per_block, rows_times
 
 # From the study of docs/places.md.
 N_LANDMARKS = 512  # at most
@@ -134,6 +134,22 @@ class Basis:
             np.matmul(columns, T.T.astype(X.dtype), out=out[begin:end])
         return out
 
+    def in_blocks(self, X: FloatArray, T: FloatArray) -> Product:
+        """Return what :meth:`transform` returns as a product of which blocks are made on demand.
+
+        Where each row is in the learned space is kept, and nothing as wide as the columns.
+        """
+        modes, seen = None, None
+        if self.places is not None:
+            modes = self.modes()
+            seen = np.empty((len(X), modes.centers.shape[1]), X.dtype)
+            widest = X.shape[1] if self.landmarks is None else len(self.landmarks)
+            for begin, end in blocks(0, len(X), rows_per_block(widest, X.itemsize)):
+                seen[begin:end] = self.see(X[begin:end])
+        taking_part = np.flatnonzero(T.any(axis=0))
+        columns = BasisColumns(self, X, modes, seen, int(taking_part[0]) if len(taking_part) else 0)
+        return Product(columns, np.ascontiguousarray(T[:, columns.first :].T))
+
     def _fill(
         self, X: FloatArray, modes: Gates | None, seen: FloatArray | None, out: FloatArray
     ) -> None:
@@ -164,13 +180,61 @@ class Basis:
         return T
 
 
-def mean_sq_dist(X: FloatArray) -> float:
+@dataclass(frozen=True, eq=False)
+class BasisColumns:
+    """The columns of rows, from the first that takes part; blocks are made when they are asked for.
+
+    Stands for an array in :mod:`mdaml.kernels.products` and in :mod:`mdaml.stores.blocks`.
+    """
+
+    basis: Basis
+    X: FloatArray  # (N, d)
+    modes: Gates | None
+    seen: FloatArray | None  # (N, r) the rows in the learned space
+    first: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.X)
+
+    def __getitem__(self, rows: slice | IntArray) -> FloatArray:
+        """Return some rows as an array."""
+        X = self.X[rows]
+        out = np.empty((len(X), self.basis.width(X.shape[1])), X.dtype)
+        self.basis._fill(X, self.modes, None if self.seen is None else self.seen[rows], out)
+        return out[:, self.first :]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As of an array."""
+        return len(self.X), self.basis.width(self.X.shape[1]) - self.first
+
+    @property
+    def dtype(self) -> Dtype:
+        """As of an array."""
+        return self.X.dtype
+
+    @property
+    def size(self) -> int:
+        """As of an array."""
+        return self.shape[0] * self.shape[1]
+
+    def mean(self, axis: int, dtype: type) -> FloatArray:
+        """As of an array."""
+        total: FloatArray = np.zeros(self.shape[1], dtype)
+        for begin, end in blocks(0, len(self), rows_per_block(self.shape[1], self.dtype.itemsize)):
+            total += self[begin:end].sum(axis=axis, dtype=dtype)
+        mean: FloatArray = total / len(self)
+        return mean
+
+
+def mean_sq_dist(X: FloatArray | Product) -> float:
     """Return the mean squared distance between two rows, one if all are the same."""
     mean, total, differ = X.mean(axis=0, dtype=np.float64).astype(X.dtype), 0.0, False
     for begin, end in blocks(0, len(X), rows_per_block(X.shape[1], X.itemsize)):
         rows = X[begin:end] - mean
         total += float(np.einsum("ij,ij->", rows, rows, dtype=np.float64))
-        differ = differ or bool(np.any(X[begin:end] != X[0]))
+        differ = differ or bool(np.any(X[begin:end] != X[:1]))
     return 2.0 * total / len(X) if differ else 1.0
 
 

@@ -11,6 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import ArrayLike, FloatArray
 from mdaml.basis import Basis, Gates
 from mdaml.estimators.learners import WeakLearner
+from mdaml.kernels.products import blocks
+
+_ROWS_AT_ONCE = 8192  # that are mapped: their columns are wider than they are
 
 
 class LocalHandover(WeakLearner):
@@ -159,8 +162,12 @@ class LocalHandover(WeakLearner):
     def _map(self, X: Any) -> FloatArray:
         if self.is_linear:
             return super()._map(X)
-        rows = X.toarray() if issparse(X) else X
-        return super()._map(basis_of(self).transform(self._before(rows)))
+        basis, n = basis_of(self), X.shape[0]
+        out = np.empty((n, len(self.components_)), X.dtype)
+        for begin, end in blocks(0, n, _ROWS_AT_ONCE):
+            rows = X[begin:end].toarray() if issparse(X) else X[begin:end]
+            out[begin:end] = super()._map(basis.transform(self._before(rows)))
+        return out
 
     def _before(self, X: FloatArray) -> FloatArray:
         """Return samples after the linear steps that were folded into the model, if any."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from mdaml._memory import current_limit
 from mdaml._typing import FloatArray
-from mdaml._validation import has_unit_rows, ignore_warnings
+from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings
 from mdaml.basis import (
     N_LANDMARKS,
     Basis,
@@ -26,8 +26,9 @@ from mdaml.estimators.mdaml_warnings import warn_of_scales, warn_of_swapped
 from mdaml.estimators.posing import is_auto, place, pose
 from mdaml.estimators.presets import PRESETS
 from mdaml.holdout.anchor import choose_anchor
-from mdaml.kernels.products import rows_times
+from mdaml.kernels.products import Product, blocks, rows_times
 from mdaml.solver.start import ANCHOR_SQ_DIST
+from mdaml.stores.choice import find_device
 from mdaml.stores.shared import SharedStores
 
 # What "auto" stands for, and is chosen from; see docs/places.md.
@@ -45,6 +46,9 @@ _SHARED = (
     *("device", "verbose", "callback", "random_state"),
 )
 _ROUNDS_TO_CHOOSE = 2
+# Columns of more bytes, or that would not fit so many times into a limit, are made in blocks.
+_MOST_COLUMNS, _COPIES = 2**28, 3
+_ROWS_AT_ONCE = 8192  # whose closeness to landmarks is kept beside the columns
 QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 
 
@@ -112,7 +116,7 @@ class Rounds:
     ) -> "Rounds":
         """Find landmarks; use the rows that are compared, and of many comparisons some."""
         n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
-        _check_memory(X, n_places, n_maps)
+        _check_memory(model, X, n_places, n_maps)
         if said.n_constraints > _MOST_COMPARISONS:
             order = np.random.RandomState(0).permutation(said.n_constraints)
             said = said.select(np.sort(order[:_MOST_COMPARISONS]))
@@ -135,12 +139,12 @@ class Rounds:
             self.rows.clear()
             basis = self._find_basis(X, L)
         T = basis.conditioner(X.shape[1], mean_sq_dist(X))
-        columns = basis.transform(X, T)
+        spare = _must_spare(X, len(T), self.model.device)
+        columns = basis.in_blocks(X, T) if spare else basis.transform(X, T)
         metric = make_metric(self.model, columns, second_anchor(anchor))
         warn_of_scales(X)  # and not of the columns, which are ours
         warn_of_swapped(X, said, None)
-        with ignore_warnings(UserWarning, message="The features differ much in scale|Only .* hold"):
-            metric._fit(columns, columns, said, persons)
+        _fit(metric, columns, said, persons)
         learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
         return Learned(basis, metric, T, self._factor_of_features(X, learned), anchor)
 
@@ -179,8 +183,10 @@ class Rounds:
         conditioner = landmarks.conditioner()
         # Single precision is enough to find modes.
         gates, single = _to_single(landmarks, rows)
-        near = gates.closeness(single)
-        columns = rows_times(near, np.ascontiguousarray(conditioner.T))
+        columns, T = np.empty((len(rows), len(gates)), np.float32), conditioner.T
+        for begin, end in blocks(0, len(rows), _ROWS_AT_ONCE):
+            near = gates.closeness(single[begin:end])
+            rows_times(near, np.ascontiguousarray(T), out=columns[begin:end])
         return replace(
             self, landmarks=landmarks, conditioner=conditioner, columns=columns, shared={}
         )
@@ -260,7 +266,7 @@ def _to_single(gates: Gates, rows: FloatArray) -> tuple[Gates, FloatArray]:
     return Gates((gates.centers - middle) / unit, gates.width / unit**2), single
 
 
-def make_metric(model: Any, columns: FloatArray, anchor: float, **others: Any) -> MDaML:
+def make_metric(model: Any, columns: FloatArray | Product, anchor: float, **others: Any) -> MDaML:
     """Return the metric to learn on conditioned columns."""
     preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
     n_columns, rank = columns.shape[1], model.n_components or RANK
@@ -293,6 +299,18 @@ def _linear_anchor(model: Any, X: FloatArray, said: Constraints, shared: SharedS
         return choose_anchor(spec, store, said, roughly=True)[0].anchor
 
 
+def _fit(
+    metric: MDaML, columns: FloatArray | Product, said: Constraints, persons: Persons | None
+) -> None:
+    """Fit a metric to columns, which may be made in blocks; nothing is said about them."""
+    posed = pose(metric, columns.shape, said, persons=persons)
+    store = place(metric, columns, posed.spec, posed.problem.supervision)
+    rng = check_random_state(metric.random_state)
+    with store.threads():
+        run = posed.problem.start(store, rng).complete()
+        metric._keep(np.empty((0, columns.shape[1]), columns.dtype), posed, run, None)
+
+
 def _solve(
     metric: MDaML, X: FloatArray, said: Constraints, shared: SharedStores | None = None
 ) -> FloatArray:
@@ -304,12 +322,24 @@ def _solve(
     return np.ascontiguousarray(run.metric.T)
 
 
-def _check_memory(X: FloatArray, n_places: int, n_maps: int) -> None:
+def _must_spare(X: FloatArray, n_columns: int, device: str | None) -> bool:
+    """Return whether columns are made again for every step, and not kept beside the rows."""
+    if find_device("LocalMDaML(device=...)", device) is not None:
+        return False
+    limit, columns = current_limit(), len(X) * n_columns * X.itemsize
+    if limit is None:
+        return columns > _MOST_COLUMNS
+    return _COPIES * columns > limit
+
+
+def _check_memory(model: Any, X: FloatArray, n_places: int, n_maps: int) -> None:
     """Refuse columns that exceed the limit of memory, before any work."""
     limit, (n, d) = current_limit(), X.shape
-    second = n * (n_places + n_maps * d) * X.itemsize
-    # Closeness to landmarks in single precision, and the same conditioned.
-    first = 2 * 4 * min(n, N_LANDMARKS) * min(n, 3 * _MOST_COMPARISONS)
+    n_columns = n_places + n_maps * d
+    spare = limit is None or _must_spare(X, n_columns, model.device)
+    second = 0 if spare else n * n_columns * X.itemsize
+    # Closeness to landmarks in single precision, conditioned.
+    first = 4 * min(n, N_LANDMARKS) * (min(n, 3 * _MOST_COMPARISONS) + min(n, _ROWS_AT_ONCE))
     if limit is None or first + second <= limit:
         return
     raise ValueError(

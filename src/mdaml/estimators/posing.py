@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mdaml._memory import current_limit
-from mdaml._typing import ArrayLike, FloatArray, Params
+from mdaml._typing import ArrayLike, FloatArray, Matrix, Params
 from mdaml._validation import (
     check_callback,
     check_choice,
@@ -124,7 +124,7 @@ def groups_of(supervision: Constraints) -> Classes | None:
 
 def place(
     model: BaseEstimator,
-    X: FloatArray,
+    X: Matrix,
     spec: Spec,
     supervision: Supervision,
     *,

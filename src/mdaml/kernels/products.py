@@ -5,12 +5,14 @@ fit ten times slower and more. So a fit keeps BLAS to one thread (:func:`one_bla
 its two large products into blocks of rows here.
 
 A tall matrix may be an array, or anything else with ``shape``, ``dtype`` and ``size`` that makes a
-block of its rows when it is asked for ``Y[begin:end]``.
+block of its rows when it is asked for ``Y[begin:end]``; or the :class:`Product` of such a matrix
+and a small one.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -19,7 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from mdaml._typing import FloatArray, Matrix
+from mdaml._typing import Dtype, FloatArray, IntArray, Matrix
 from mdaml.kernels.prefetch import empty_lines
 from mdaml.kernels.threads import share
 
@@ -82,8 +84,47 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A tall matrix times a small one, ``tall @ small``, which is not made as a whole."""
+
+    tall: Matrix  # (N, k)
+    small: FloatArray  # (k, m)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.tall)
+
+    def __getitem__(self, rows: slice | IntArray) -> FloatArray:
+        """Return some rows as an array."""
+        product: FloatArray = self.tall[rows] @ self.small.astype(self.dtype, copy=False)
+        return product
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As of an array."""
+        return len(self.tall), self.small.shape[1]
+
+    @property
+    def dtype(self) -> Dtype:
+        """As of an array."""
+        return np.dtype(self.tall.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """As of an array."""
+        return self.dtype.itemsize
+
+    def mean(self, axis: int, dtype: type) -> FloatArray:
+        """As of an array."""
+        mean: FloatArray = self.tall.mean(axis=axis, dtype=dtype) @ self.small
+        return mean
+
+
 def rows_times(Y: Matrix, A: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """``Y @ A`` for a tall Y, in its precision; ``out`` may be Y itself if A is square."""
+    if isinstance(Y, Product):
+        return rows_times(Y.tall, Y.small @ A, out)
     A = A.astype(Y.dtype, copy=False)
     out = empty_lines((len(Y), A.shape[1]), Y.dtype) if out is None else out
     cost = Y.size * A.shape[1] // 8
@@ -110,11 +151,17 @@ def _blocks_times(begin, end, Y, A, out, n_rows):
 
 def transposed_times(Y: Matrix, V: Matrix) -> FloatArray:
     """``Y.T @ V`` for tall Y and V, in double precision."""
+    if isinstance(Y, Product):
+        return Y.small.T @ transposed_times(Y.tall, V)
+    if isinstance(V, Product):
+        return transposed_times(Y, V.tall) @ V.small
     return _blockwise(Y, V, None)
 
 
 def weighted_gram(Y: Matrix, weights: FloatArray) -> FloatArray:
     """``Y.T @ diag(weights) @ Y`` for a tall Y, in double precision."""
+    if isinstance(Y, Product):
+        return Y.small.T @ weighted_gram(Y.tall, weights) @ Y.small
     return _blockwise(Y, Y, weights)
 
 
@@ -124,7 +171,7 @@ def _blockwise(Y, V, weights):
     n_rows = max(_ROWS_AT_ONCE, rows_per_block(max(Y.shape[1], V.shape[1]), Y.dtype.itemsize))
     if n_blocks == 1 and len(Y) <= n_rows and isinstance(Y, np.ndarray):
         # As below, without its overhead.
-        right = V if weights is None else V * weights[:, None].astype(Y.dtype)
+        right = V[:] if weights is None else V[:] * weights[:, None].astype(Y.dtype)
         return (Y.T @ right).astype(np.float64, copy=False) + 0.0
     partial = np.zeros((n_blocks, Y.shape[1], V.shape[1]))
     cost = Y.size * V.shape[1] // 8
@@ -141,6 +188,16 @@ def _transposed_times(begin, end, Y, V, weights, n_rows, partial):
             if weights is not None:
                 right = right * weights[first:last, None].astype(Y.dtype)
             partial[block] += left.T @ right
+
+
+def spread(Y: Matrix) -> FloatArray:
+    """Return the standard deviation of each column of a centred tall matrix, without a copy."""
+    total = np.zeros(Y.shape[1])
+    for first, last in blocks(0, len(Y), rows_per_block(Y.shape[1], Y.dtype.itemsize)):
+        rows = Y[first:last]
+        total += np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
+    widths: FloatArray = np.sqrt(total / len(Y)).astype(Y.dtype)
+    return widths
 
 
 def inner_product(a: FloatArray, b: FloatArray) -> float:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def plot_places(
-    model: "BaseEstimator", X: ArrayLike, y: ArrayLike | None = None, *, ax: "Axes | None" = None
+    model: "BaseEstimator",
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    kinds: ArrayLike | None = None,
+    ax: "Axes | None" = None,
 ) -> "Axes":
     """Draw where the modes of a LocalMDaML were before learning, and where they are now.
 
@@ -30,6 +35,9 @@ def plot_places(
         Samples, which are drawn as dots where they are after learning.
     y : array-like of shape (n_samples,), optional
         Labels, for colours: a mode has that of most of its members.
+    kinds : array-like of shape (n_samples,), optional
+        What the samples are, in a few letters; that of the sample nearest to the centre of a mode
+        is written into its circles.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -86,9 +94,15 @@ def plot_places(
     for start, end in zip(before, after, strict=True):
         style = {"arrowstyle": "->", "color": MUTED, "lw": 0.9, "shrinkA": 4, "shrinkB": 3}
         ax.annotate("", xy=end, xytext=start, arrowprops=style)
+    if kinds is not None:
+        written = _of_samples("kinds", kinds, members)[members.argmax(axis=0)]
+        for at, color in ((before, MUTED), (after, "white")):
+            for (x, height), text in zip(at, written, strict=True):
+                ax.text(x, height, str(text), color=color, ha="center", va="center", fontsize=9)
+    ax.scatter([], [], s=60, facecolors="none", edgecolors=MUTED, label="before learning")
+    ax.scatter([], [], s=60, color=MUTED, label="after learning")
     ax.set_xlabel("first direction")
     ax.set_ylabel("second direction")
-    ax.set_title("open: before learning, filled: after it", fontsize=10, color=MUTED)
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
@@ -104,11 +118,17 @@ def _labels(y: ArrayLike | None, members: FloatArray) -> tuple[IntArray, Array]:
     """Return the label of each mode, as a number, and the names of the labels."""
     if y is None:
         return np.zeros(members.shape[1], int), np.array(["modes"])
-    if len(np.asarray(y)) != len(members):
-        raise ValueError(
-            f"plot_places: y must have a label for each of the {len(members)} rows of X, got "
-            f"{len(np.asarray(y))}."
-        )
-    names, codes = np.unique(np.asarray(y), return_inverse=True)
+    names, codes = np.unique(_of_samples("y", y, members), return_inverse=True)
     votes = np.stack([members[codes == k].sum(axis=0) for k in range(len(names))])
     return votes.argmax(axis=0), names
+
+
+def _of_samples(name: str, given: ArrayLike, members: FloatArray) -> Array:
+    """Return what was given of each sample as an array, checked."""
+    values = np.asarray(given)
+    if len(values) != len(members):
+        raise ValueError(
+            f"plot_places: {name} must have a label for each of the {len(members)} rows of X, got "
+            f"{len(values)}."
+        )
+    return values

@@ -6,10 +6,10 @@ from typing import Self
 
 import numpy as np
 
-from mdaml._typing import Dtype, FloatArray, IntArray
+from mdaml._typing import Dtype, FloatArray, IntArray, Matrix
 from mdaml._validation import check_magnitude
 from mdaml.kernels.pairs import laplacian_half_scatter
-from mdaml.kernels.products import blocks, rows_per_block, rows_times
+from mdaml.kernels.products import Product, rows_times, spread
 from mdaml.kernels.triplets import triplet_half_scatter
 from mdaml.stores.arrays import Turns
 from mdaml.stores.memory import MemoryStore
@@ -19,14 +19,15 @@ from mdaml.stores.memory import MemoryStore
 class CentredRows:
     """Samples less their mean; a block of them is made when it is asked for.
 
-    Stands for an array in :mod:`mdaml.kernels.products`. The samples may be a memory map.
+    Stands for an array in :mod:`mdaml.kernels.products`. The samples may be a memory map, or the
+    columns of a basis, which are made in blocks too.
     """
 
-    samples: FloatArray  # (N, d)
+    samples: Matrix  # (N, d)
     mean: FloatArray = field(repr=False)  # (d,)
 
     @classmethod
-    def of(cls, samples: FloatArray) -> "CentredRows":
+    def of(cls, samples: Matrix) -> "CentredRows":
         """Centre samples, in their precision, at a mean taken in double precision."""
         mean = samples.mean(axis=0, dtype=np.float64)
         return cls(samples, mean.astype(samples.dtype))
@@ -36,30 +37,24 @@ class CentredRows:
 
     def __getitem__(self, rows: slice | IntArray) -> FloatArray:
         """Return some rows as an array."""
-        return self.samples[rows] - self.mean
+        centred: FloatArray = self.samples[rows] - self.mean
+        return centred
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, int]:
         """As of an array."""
-        return self.samples.shape
+        n, d = self.samples.shape
+        return n, d
 
     @property
     def dtype(self) -> Dtype:
         """As of an array."""
-        return self.samples.dtype
+        return np.dtype(self.samples.dtype)
 
     @property
     def size(self) -> int:
         """As of an array."""
-        return self.samples.size
-
-    def spread(self) -> FloatArray:
-        """Return the standard deviation of each column, from sums in double precision."""
-        total = np.zeros(self.shape[1])
-        for first, last in blocks(0, len(self), rows_per_block(self.shape[1], self.dtype.itemsize)):
-            rows = self[first:last]
-            total += np.einsum("ij,ij->j", rows, rows, dtype=np.float64)
-        return np.sqrt(total / len(self)).astype(self.dtype)
+        return int(self.samples.size)
 
     def max(self) -> float:
         """Return the largest value of all."""
@@ -75,8 +70,12 @@ class BlockStore(MemoryStore):
     """Samples that are centred block by block where they are multiplied; see docs/scaling.md."""
 
     @classmethod
-    def of(cls, X: FloatArray) -> Self:
+    def of(cls, X: Matrix) -> Self:
         """Centre samples without a copy."""
+        if isinstance(X, Product):
+            tall = CentredRows.of(X.tall)
+            mean = tall.mean.astype(np.float64) @ X.small
+            return cls(Product(tall, X.small), mean.astype(X.dtype))
         rows = CentredRows.of(X)
         check_magnitude(rows)
         return cls(rows, rows.mean)
@@ -106,4 +105,4 @@ class BlockStore(MemoryStore):
         return loss, laplacian_half_scatter(Y, given.pairs, given.groups, slopes)
 
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
-        return np.zeros(self.shape[1], self.dtype), self.rows.spread()
+        return np.zeros(self.shape[1], self.dtype), spread(self.rows)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import Matrix
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.matching import N_MATCHES, has_triplets_only
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import count_pairs
+from mdaml.kernels.products import Product
 from mdaml.neighbors.search import has_gpu
 from mdaml.stores.arrays import ArrayStore
 from mdaml.stores.memory import MemoryStore
@@ -25,7 +26,7 @@ _MODES_OF_A_FIT, _PAIRS_OF_A_SAMPLE, _COMPARISONS_OF_A_SAMPLE = 10, 20, 100  # a
 
 
 def make_store(
-    X: FloatArray,
+    X: Matrix,
     device: str | None = None,
     limit: int | None = None,
     size: Callable[[], "FitSize"] | None = None,
@@ -40,9 +41,9 @@ def make_store(
         if limit is not None and size is not None:
             check_limit(limit, size(), size().needed_on_device())
         return TorchStore.on(X, device)
-    in_blocks = X.nbytes > SMALL_BYTES
+    in_blocks = isinstance(X, Product) or X.nbytes > SMALL_BYTES
     if limit is not None and size is not None:
-        in_blocks = must_spare(limit, size())
+        in_blocks = must_spare(limit, size()) or isinstance(X, Product)
     if not in_blocks:
         return MemoryStore.of(X)
     from mdaml.stores.blocks import BlockStore
