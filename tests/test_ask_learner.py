@@ -40,6 +40,18 @@ def answer(site, n, person="ann", error=0.0, seed=0, feature=0):
     site.collector.submit(person, events).result()
 
 
+def answer_pairs(site, n, error):
+    """Say which pairs are the same, by one feature and then perhaps wrong."""
+    rng, events = np.random.default_rng(0), []
+    for k in range(n):
+        question = site.collector.submit("ann", events).result()["questions"][0]
+        a, b = (site.items.X[site.items.rows[name]][0] for name in question["items"])
+        same = (abs(a - b) < 1) != (rng.random() < error)
+        event = {"id": f"answer {k:04}", "question": question["id"], "seconds": 1.0}
+        events = [event | {"outcome": "answer", "choice": [int(same)]}]
+    site.collector.submit("ann", events).result()
+
+
 def load(site, tmp_path):
     path = tmp_path / "model.mdaml"
     path.write_bytes(site.storage.latest("model")["model"])
@@ -455,6 +467,34 @@ def test_kinds_of_people_are_counted_and_nobody_is_blamed_for_another_view(site)
         assert person["remark"].startswith("agrees with kind"), person
         assert person["remark"].endswith(f"{size} persons")
         assert person["error"] < 0.2
+
+
+def test_who_agrees_with_no_kind_is_counted_in_none(site):
+    for name in "abcde":
+        answer(site, 2, name)
+    remarks = ["agrees with kind 0, 2 persons"] * 2 + ["agrees with kind 1, 1 person"]
+    remarks += ["answers the wrong way round (90% to 100% wrong)", "answers at random: agrees with"]
+    verdicts = {
+        name: persons.NO_VERDICT._replace(kind=kind, remark=remark, error=0.1)
+        for name, kind, remark in zip("abcde", (0, 0, 1, 0, 1), remarks, strict=True)
+    }
+    assert persons.describe_answers(site.storage.answers(), verdicts)["kinds"] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("form", "n"), [("triplet", 150), pytest.param("same", 90, marks=pytest.mark.slow)]
+)
+def test_the_owner_is_asked_whether_all_answer_the_wrong_way_round(tmp_path, form, n):
+    items, asked = make_items(40, 4), {}
+    for what, error in (("right", 0.1), ("at random", 0.5), ("opposite", 1.0)):
+        site = make_site(tmp_path / f"{what}.db", items, Plan(form=form))
+        choose = answer if form == "triplet" else answer_pairs
+        choose(site, n, error=error)
+        Learner(site.storage, items, 0).step()
+        asked[what] = site.storage.latest("report")["report"]["opposite"]
+        site.close()
+    assert asked.pop("opposite") is not None
+    assert set(asked.values()) == {None}
 
 
 def test_who_answers_at_random_is_told_and_counts_less(site, tmp_path):

@@ -67,7 +67,9 @@ def test_the_same_study_goes_on(place):
 def test_a_row_on_top_of_a_table_without_ids_is_noticed_and_followed(place):
     said = fill(place, numbered(TEXTS))
     later = numbered(["text new", *TEXTS])
-    with pytest.raises(ValueError, match=r"20 of 20 have moved to other rows. 12 answers") as found:
+    with pytest.raises(
+        ValueError, match=r"20 of 20 have moved .*\. Answers about them \(12\)"
+    ) as found:
         make_site(place, later)
     assert "--accept-changes" in str(found.value)
     site = make_site(place, later, changes="accept")
@@ -85,13 +87,45 @@ def test_removed_items_keep_their_answers_and_the_owners_page(place):
     site.close()
     few = Items(items.ids[5:], (Column("text", items.columns[0].cells[5:]),), items.X[5:])
     few = Items(few.ids, few.columns, few.X, items.features)
-    with pytest.raises(ValueError, match=r"5 items were \(item 0, .*removed. \d+ answers about"):
+    with pytest.raises(
+        ValueError, match=r"5 items were removed \(item 0, .*\. Answers about them \(\d+"
+    ):
         make_site(place, few)
     site = make_site(place, few, changes="accept")
     client = Browser(site).client
     Learner(site.storage, few).step()
     assert client.get("/api/owner").status_code == 200
     assert sorted(client.get("/owner/answers.csv").text.splitlines()) == sorted(before.splitlines())
+    site.close()
+
+
+@pytest.mark.parametrize("left", [0, 5])
+def test_nobody_is_asked_about_items_that_were_removed(place, left):
+    """Nor are they in a question that is asked again, or in one that was taken back."""
+    items, plan = make_items(20), Plan(repeats=0.5)
+    fill(place, items, 30, plan)
+    site = make_site(place, items, plan)
+    last = site.storage.answers("ann")[-1]
+    site.close()
+    few = Items([*items.ids[20 - left :], *(f"new {k}" for k in range(15))])
+    site = make_site(place, few, plan, changes="accept")
+    for person in ("ann", "bob"):
+        browser = Browser(site, person)
+        browser.send({"undo": last["answer"]})
+        for _ in range(15):
+            browser.answer()
+            assert all(
+                few.rows.keys() >= {i["name"] for i in q["items"]} for q in browser.questions
+            )
+    site.close()
+
+
+def test_a_question_that_shows_too_few_for_the_new_plan_is_not_asked(place):
+    fill(place, make_items(), plan=Plan(form="pick", pick=1, show=3))
+    site = make_site(place, plan=Plan(form="pick", pick=4, show=6), changes="accept")
+    browser = Browser(site)
+    browser.answer([1, 2, 3, 4])
+    assert len(site.storage.answers()) == 13
     site.close()
 
 
@@ -145,7 +179,7 @@ def test_items_that_show_something_else_under_their_id_are_told(place):
     fill(place, items)
     texts = ["Other", *items.columns[0].cells[1:]]
     other = Items(items.ids, (Column("text", texts),), items.X, items.features)
-    with pytest.raises(ValueError, match=r"1 item was \(item 0\) changed: they show something"):
+    with pytest.raises(ValueError, match=r"1 item was changed \(item 0\): under the same id"):
         make_site(place, other)
 
 
@@ -184,7 +218,9 @@ def test_the_command_refuses_another_study_in_the_same_place(place, tmp_path):
         build_app(), ["ask", str(table), "--answers", str(place), "--no-browser", "--port", "0"]
     )
     assert result.exit_code == 2
-    assert "30 items were" in re.sub(r"\s+", " ", result.output)
+    shown = re.sub(r"\s+", " ", result.output)
+    assert "30 items were removed" in shown
+    assert "perhaps ids are in a column of another name (--id)" in shown
     assert "--new-study" in result.output
     assert len(read_items(table).ids) == 3
 

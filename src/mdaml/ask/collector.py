@@ -145,8 +145,7 @@ class Collector:
         if not person.answered:
             return None
         last = person.answered[-1]
-        is_shown = last["form"] == self._composer.plan.form
-        return last if is_shown and self._composer.knows(last["items"]) else None
+        return last if self._composer.fits(last) else None
 
     def _load(self, name: str) -> Person:
         """Return what is known of a person, from the database the first time."""
@@ -155,8 +154,7 @@ class Collector:
             person = self._persons[name] = Person()
             waiting = self._storage.open_questions(name)
             person.answered = self._storage.answers(name)
-            fits = [q for q in waiting if self._composer.knows(q["items"])]
-            person.open = [q for q in fits if q["form"] == self._composer.plan.form]
+            person.open = [q for q in waiting if self._composer.fits(q)]
             for question in (*person.answered, *person.open):
                 source = question["source"]
                 person.asked["active" if source == "random" else source] += 1
@@ -201,7 +199,9 @@ class Collector:
         change.undo(name, answer)
         for place, question in enumerate(person.answered):
             if question.get("answer") == answer:
-                person.open.insert(0, person.answered.pop(place))
+                taken_back = person.answered.pop(place)
+                if self._composer.fits(taken_back):
+                    person.open.insert(0, taken_back)
                 return
 
 

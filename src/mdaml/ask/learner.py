@@ -75,6 +75,8 @@ class Learner:
         self._seconds, self._ended = 0.0, -np.inf  # of the last fit
         self._is_behind, self._rest = False, 0.0  # whether answers wait for the next fit
         self._declined: Row | None = None  # why the last fit is not served
+        # The answers of the last fit, and what is learned if all of them are turned round.
+        self._turned: tuple[frozenset[str] | None, Model | None] | None = None
         self._kept: dict[int, Served] = {}  # by their versions
         self._space = None if items.X is None else ItemAxes.of(items.X, scaled=items.is_scaled)
         self._euclidean = None
@@ -102,6 +104,7 @@ class Learner:
             queries = self._suggest(answers)
             decided = to_constraints([a for a in answers if a["outcome"] == "answer"], ids)
             report |= self._report(scored, supervision, decided)
+            report["opposite"] = self._find_opposite(report["curve"], supervision, scored)
         report |= persons.describe_answers(answers, verdicts)
         with self._storage.write(learned=True) as change:
             change.replace_report(report, queries)
@@ -222,6 +225,24 @@ class Learner:
             if supervision is not None:
                 report["again"] = owner.find_doubtful(served.model, X, supervision)
         return owner.name_items(report, ids)
+
+    def _find_opposite(
+        self,
+        curve: Sequence[Sequence[float]],
+        supervision: Constraints | None,
+        held: Constraints | None,
+    ) -> Row | None:
+        """Look whether people choose the opposite, where the model explains no more than half."""
+        served, X = self._served(), self._items.X
+        if not (curve and curve[-1][1] <= 0.5) or served is None or supervision is None:
+            return None
+        assert self._space is not None
+        assert X is not None
+        if self._turned is None or self._turned[0] != self._learned:
+            model = fit_whole(self._space, owner.turn_round(supervision), self._method)
+            self._turned = self._learned, model and self._space.widen(model, X)
+        turned = self._turned[1]
+        return turned and owner.holds_better(turned, served.model, X, held)
 
 
 def split_answers(answers: Sequence[Row]) -> tuple[list[Row], list[Row]]:

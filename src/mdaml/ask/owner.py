@@ -18,6 +18,7 @@ _N_DOUBTFUL = 10
 _LEAST_SCORED = 10  # held-out answers
 _LEAST_PERSONS = 8  # that are units of a test by signs
 _Z = 1.96
+_SURELY = 0.01  # how often chance may ask whether people choose the opposite
 
 
 def describe_learning(
@@ -80,6 +81,27 @@ def speaks_against(
     if len(names) < _LEAST_PERSONS:
         units = np.arange(len(after))
     return bool(find_leaders(after, before[None], units)[0])
+
+
+def turn_round(said: Constraints) -> Constraints:
+    """Return answers that say the opposite: what was near is far, what was the same differs."""
+    return said._replaced(triplets=said.triplets[:, [0, 2, 1]], pair_labels=-said.pair_labels)
+
+
+def holds_better(
+    turned: Metric, model: Metric, X: FloatArray, held: Constraints | None
+) -> Row | None:
+    """Return the scores of held-out answers as they are and turned round, if these are better.
+
+    By more than chance; ``turned`` was learned from answers that were turned round.
+    """
+    if held is None or not can_compare(held):
+        return None
+    before, _ = _score_questions(model, X, held)
+    after, _ = _score_questions(turned, X, turn_round(held))
+    if not find_leaders(before, after[None], np.arange(len(after)), level=_SURELY)[0]:
+        return None
+    return {"given": float(before.mean()), "turned": float(after.mean())}
 
 
 def _score_questions(

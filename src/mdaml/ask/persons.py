@@ -40,7 +40,9 @@ def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None
         _describe_person(who, own, by_question, verdicts.get(who, NO_VERDICT))
         for who, own in by_person.items()
     ]
-    kinds = Counter(verdict.kind for verdict in verdicts.values() if verdict.kind is not None)
+    # Who answers at random, the wrong way round or in a way of their own is near a kind, not of it.
+    of_kinds = [v.kind for v in verdicts.values() if f"agrees with kind {v.kind}" in v.remark]
+    kinds = Counter(kind for kind in of_kinds if kind is not None)
     return {
         "n_answers": sum(a["outcome"] != "skip" for a in answers),
         "persons": persons,

@@ -32,6 +32,7 @@ _QUESTIONS = {
     "pick": "{many} most like the one above?",
 }
 _PAUSE = 4  # questions between one and its repetition
+_ASKED_AGAIN = ("held out", "active", "random")  # sources of questions that are repeated
 _MOST_KNOWN = 2000  # recent answers of all persons that may be asked again
 
 
@@ -172,9 +173,11 @@ class Composer:
         parts["catch"] = plan.catch if self.gold else 0.0
         return {"active": 1 - sum(parts.values()), **parts}
 
-    def knows(self, items: Sequence[str]) -> bool:
-        """Say whether all items are there."""
-        return self._rows.keys() >= set(items)
+    def fits(self, question: Row) -> bool:
+        """Say whether a question is one of this plan, about items that are there."""
+        items, plan = question["items"], self.plan
+        is_ours = question["form"] == plan.form and len(items) == plan.n_items
+        return is_ours and self._rows.keys() >= set(items)
 
     def remember(self, answered: Sequence[Row], anchors: dict[str, int]) -> None:
         """Read the answers that are in the database."""
@@ -185,12 +188,13 @@ class Composer:
 
     def note(self, question: Row) -> None:
         """Note that a question was answered: it may be asked again."""
-        if question["source"] in ("held out", "active", "random") and not question["expected"]:
+        if question["source"] in _ASKED_AGAIN and self.fits(question):
             self._known.append(question)
 
     def take_queries(self, queries: Sequence[Sequence[str]]) -> None:
         """Take the questions that the latest model would ask, the best first."""
-        self._queries = [list(q) for q in queries if self.knows(q)][::-1]
+        known = self._rows.keys()
+        self._queries = [list(q) for q in queries if known >= set(q)][::-1]
 
     def compose(self, name: str, person: Person) -> Row:
         """Return the next question of a person."""
@@ -260,9 +264,8 @@ class Composer:
 
     def _ask_repeat(self, person: Person) -> Row | None:
         """Ask again what this or another person has answered, with the sides exchanged."""
-        own = [
-            q for q in person.answered[:-_PAUSE] if q["source"] in ("held out", "active", "random")
-        ]
+        before = person.answered[:-_PAUSE]
+        own = [q for q in before if q["source"] in _ASKED_AGAIN and self.fits(q)]
         mine = {question["id"] for question in person.answered}
         others = [q for q in self._known if q["id"] not in mine]
         both = [rows for rows in (own, others) if rows]
@@ -270,8 +273,6 @@ class Composer:
             return None
         rows = both[int(self._rng.integers(len(both)))]
         again = rows[int(self._rng.integers(len(rows)))]
-        if again["form"] != self.plan.form or len(again["items"]) != self.plan.n_items:
-            return None
         items = again["items"]
         first = [] if self.plan.form in ("odd", "same") else items[:1]
         turned = [*first, *items[len(first) :][::-1]]

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import jinja2
@@ -34,6 +35,7 @@ _LOG = logging.getLogger("uvicorn.error")
 _STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
+_NO_PAGE = "There is no such page. Open your link again."  # instead of two words of a protocol
 RECIPE = "recipe"  # the setting that names items, plan and introduction
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
@@ -186,10 +188,10 @@ class Site:
     def show_error(self, request: Request, error: Exception) -> Response:
         """Return what a browser or a script is told of an error."""
         assert isinstance(error, HTTPException)
+        words = _NO_PAGE if error.detail == HTTPStatus.NOT_FOUND.phrase else error.detail
         if "/api/" in request.scope["path"]:
-            body = {"error": error.detail}
-            return JSONResponse(body, error.status_code, headers=error.headers)
-        page = self.page(request, "message.html", message=error.detail)
+            return JSONResponse({"error": words}, error.status_code, headers=error.headers)
+        page = self.page(request, "message.html", message=words)
         page.status_code = error.status_code
         for name, value in (*self._headers.items(), *(error.headers or {}).items()):
             page.headers[name] = value

@@ -174,14 +174,16 @@ def _compare_items(before: Row, now: Row, count: Callable[[set[str]], int]) -> l
     other = {name for name in old.keys() & new.keys() if old[name] != new[name]}
     if gone:
         lines.append(
-            f"{_list(gone)} removed. {_count(count(gone))} about them stay in the database and in "
-            "exports, but nothing is learned from them."
+            f"{_tell(gone, 'removed')}. Answers about them ({count(gone)}) stay in the database "
+            "and in exports, but nothing is learned from them."
         )
+    if gone == old.keys():
+        lines.append("No id is left: perhaps ids are in a column of another name (--id).")
     if added:
-        lines.append(f"{_list(added)} added. Answers stay valid.")
+        lines.append(f"{_tell(added, 'added')}. Answers stay valid.")
     if other:
         lines.append(
-            f"{_list(other)} changed: they show something else under the same id. "
+            f"{_tell(other, 'changed')}: under the same id something else is shown. "
             f"{_count(count(other))} about what was shown before would count for what is shown now."
         )
     return lines
@@ -207,18 +209,18 @@ def _match_rows(
         moved = names.keys() - gone
         lines.append(
             f"Items have no ids, and {len(moved)} of {len(old)} have moved to other rows. "
-            f"{_count(count(moved))} about them name rows; if you accept, they follow the items, "
+            f"Answers about them ({count(moved)}) name rows; if you accept, they follow the items, "
             "which are found again by their contents. A column of ids (--id) avoids this."
         )
     if gone:
         lines.append(
-            f"{_list(gone)} removed or changed (they have no ids; named here are rows). "
-            f"{_count(count(gone))} about them stay in the database and in exports, but nothing is "
-            "learned from them."
+            f"{_tell(gone, 'removed or changed')}; named here are rows, as there are no ids. "
+            f"Answers about them ({count(gone)}) stay in the database and in exports, but nothing "
+            "is learned from them."
         )
     n_added = len(set(new) - set(old))
     if n_added:
-        lines.append(f"{n_added} items were added. Answers stay valid.")
+        lines.append(f"{_items(n_added)} added. Answers stay valid.")
     return names, lines or ["The order of equal items differs. Answers stay valid."]
 
 
@@ -246,17 +248,21 @@ def _compare_features(before: Row, now: Row) -> list[str]:
         n = len(set(new.values()) - set(old.values())) if len(old) == len(new) else 0
     else:
         n = sum(old[name] != new[name] for name in old.keys() & new.keys())
-    return [f"{n} items have other features. {again}"] if n else []
+    return [f"{n} {'item has' if n == 1 else 'items have'} other features. {again}"] if n else []
 
 
 def _is_numbered(ids: Sequence[str]) -> bool:
     return list(ids) == [str(row) for row in range(len(ids))]
 
 
-def _list(names: set[str]) -> str:
+def _tell(names: set[str], what: str) -> str:
     few = ", ".join(sorted(names)[:_MOST_NAMED])
     more = ", …" if len(names) > _MOST_NAMED else ""
-    return f"{len(names)} {'item was' if len(names) == 1 else 'items were'} ({few}{more})"
+    return f"{_items(len(names))} {what} ({few}{more})"
+
+
+def _items(n: int) -> str:
+    return f"{n} {'item was' if n == 1 else 'items were'}"
 
 
 def _count(n: int) -> str:

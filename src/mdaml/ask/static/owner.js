@@ -38,7 +38,8 @@ function thumb(item) {
 const thumbs = (rows, items) => element("div", { className: "thumbs" }, ...rows.map((row) => thumb(items[row])));
 
 function judge(report) {
-  const { lead, gain } = report;
+  const { lead, gain, opposite } = report;
+  if (opposite) return `Do people answer the wrong way round? The learned metric predicts ${percent(opposite.given)} of the held-out answers; if all answers are read as their opposites, it predicts ${percent(opposite.turned)}. Compare the question with what people were told.`;
   if (!lead) return report.n_held_out === undefined ? "" : `The score comes after 10 held-out answers; there are ${report.n_held_out}.`;
   const held = count(report.n_held_out, "held-out answer", "held-out answers");
   if (lead[1] <= 0) return `No sign yet that the answers teach anything: on ${held} the difference to Euclid is ${points(lead[0])} points (${points(lead[1])} to ${points(lead[2])}), which may be chance.`;
