@@ -174,6 +174,27 @@ def test_another_question_is_another_study(place, plan, message):
     make_site(place, plan=plan).close()
 
 
+def test_another_order_of_items_with_ids_is_the_same_study(place):
+    items = make_items(20)
+    fill(place, items, 30)
+    site = make_site(place, items)
+    Learner(site.storage, items).step()
+    site.close()
+    texts = items.columns[0].cells[::-1]
+    turned = Items(items.ids[::-1], (Column("text", texts),), items.X[::-1], items.features)
+    site = make_site(place, turned)
+    assert site.storage.latest("report") is not None
+    site.close()
+
+
+def test_another_order_of_features_is_named(place):
+    items = make_items(20)
+    fill(place, items)
+    turned = Items(items.ids, items.columns, items.X[:, ::-1], items.features[::-1])
+    with pytest.raises(ValueError, match=r"The features are in another order. The metric is"):
+        make_site(place, turned)
+
+
 def test_items_that_show_something_else_under_their_id_are_told(place):
     items = make_items(20)
     fill(place, items)

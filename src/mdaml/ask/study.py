@@ -62,7 +62,8 @@ def open_study(
     lines, names, is_new = _compare(
         before, now, [a["items"] for a in answers if a["outcome"] != "skip"]
     )
-    if changes == "refuse" and (answers or storage.persons()):
+    # Items with ids may come in another order.
+    if lines and changes == "refuse" and (answers or storage.persons()):
         listed = "\n".join(f"- {line}" for line in lines)
         raise ValueError(
             f"{storage.name} holds another study, or this one has changed:\n{listed}\n"
@@ -72,7 +73,8 @@ def open_study(
         )
     with storage.write() as change:
         change.rename_items(names)
-        change.forget_learned(models=is_new)
+        if lines:
+            change.forget_learned(models=is_new)
         change.set("study", json.dumps(now))
     return study
 
@@ -236,6 +238,8 @@ def _compare_features(before: Row, now: Row) -> list[str]:
         added = [name for name in now["names"] if name not in before["names"]]
         gone = [name for name in before["names"] if name not in now["names"]]
         parts = [f"{sign} {', '.join(n[:5])}" for sign, n in (("+", added), ("−", gone)) if n]
+        if not parts and before["n_features"] == now["n_features"]:
+            return [f"The features are in another order. {again}"]
         which = f" ({'; '.join(parts)})" if parts else ""
         return [
             f"There were {before['n_features']} features, now {now['n_features']}{which}. {again}"
