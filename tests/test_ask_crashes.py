@@ -132,6 +132,19 @@ def test_a_server_that_is_stopped_leaves_one_file_that_can_be_copied(start, tmp_
     assert [path.name for path in tmp_path.glob("answers*")] == ["answers.db"]
 
 
+def test_servers_that_start_at_once_share_a_new_file(start, tmp_path):
+    place, answered = tmp_path / "answers.db", []
+    script = (
+        "import sys; from mdaml.ask.storage import Storage; Storage(sys.argv[1]); print('ready')"
+    )
+    for _ in range(3):
+        racing = [start("-c", script, place) for _ in range(4)]
+        answered += [process.communicate(timeout=60) for process in racing]
+        for path in tmp_path.glob("answers.db*"):
+            path.unlink()
+    assert answered == [("ready\n", "")] * 12
+
+
 def test_servers_and_learners_killed_at_random_lose_no_answer(start, tmp_path):
     place = tmp_path / "answers.db"
     server, rng = Server(start, tmp_path, place), np.random.default_rng(0)

@@ -222,6 +222,15 @@ def test_a_model_that_held_out_answers_speak_against_is_not_served(site, monkeyp
     assert report["curve"][-1][1] > report["euclid"][0]
 
 
+def test_a_model_that_cannot_be_read_is_learned_again(site, tmp_path):
+    answer(site, 40)
+    with site.storage.write(learned=True) as change:
+        change.insert_model([], b"damaged")
+    assert Learner(site.storage, site.items).step()
+    assert load(site, tmp_path).n_features_in_ == 4
+    assert len(site.storage.models()) == 1
+
+
 def test_a_failure_of_the_learner_stands_on_the_owners_page(site):
     site.storage.note_failure("ValueError: no.")
     browser = Browser(site)

@@ -81,9 +81,9 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     """
     connection.isolation_level = None  # transactions begin where the code says so
     for line in (
+        "busy_timeout=10000",  # first: the others wait for their turn too
         "journal_mode=WAL",
         "synchronous=FULL",
-        "busy_timeout=10000",
         "wal_autocheckpoint=0",
     ):
         connection.execute(f"PRAGMA {line}")

@@ -161,11 +161,18 @@ class Learner:
 
     def _read_kept(self) -> None:
         versions = [row["version"] for row in self._storage.models()]
+        unreadable = []
         for version in versions:
             if version not in self._kept:
                 row = self._storage.read_model(version)
-                self._kept[version] = Served(from_bytes(row["model"]), frozenset(row["answers"]))
-        self._kept = {version: self._kept[version] for version in versions}
+                try:
+                    model = from_bytes(row["model"])
+                except ValueError:  # damaged, or of another version: there will be a new one
+                    unreadable.append(version)
+                    continue
+                self._kept[version] = Served(model, frozenset(row["answers"]))
+        self._kept = {version: self._kept[version] for version in versions if version in self._kept}
+        self._drop(unreadable)
 
     def _forget_withdrawn(self, now: frozenset[str]) -> None:
         """Delete all models that were learned from an answer which no longer counts."""

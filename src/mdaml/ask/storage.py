@@ -46,7 +46,8 @@ class Storage:
         tables = self._tables.metadata.tables.values()
         self._insert: _Inserts = {t: insert(t).on_conflict_do_nothing() for t in tables}
         try:
-            with self._engine.begin() as connection:
+            writer = self._engine.execution_options(writes=True)  # of several, one after another
+            with writer.begin() as connection:
                 self._create(connection)
         except sa.exc.DBAPIError as error:
             why = hide_password(str(error.orig).strip(), self.url)
