@@ -607,13 +607,15 @@ def test_every_function_that_chooses_is_in_a_list():
 OURS = {"deal", "deal_samples", "hold_out_points", "hold_out_samples", "nested_votes"}
 THEIRS = {*sklearn.model_selection.__all__} - {"ParameterGrid"}
 SPLITS = {*OURS, *THEIRS, "ConstraintKFold", "PointKFold"}
-# Who else holds something out, to report a score or to judge labels, and chooses nothing by it.
+# Who else holds something out, to report a score or to judge labels or persons, and chooses
+# nothing by it.
 REPORTS = {
     "mdaml.cli.demo",
     "mdaml.cli.fit",
     "mdaml.experiments.splits",
     "mdaml.experiments.toy_figure",
-    "mdaml.inspection._labels",
+    "mdaml.inspection._crossfit",
+    "mdaml.people.judging",
 }
 
 

@@ -383,7 +383,7 @@ def test_the_summary_says_that_persons_change_the_weight_of_the_loss():
     assert "comparisons of 3 persons" in model.summary()
 
 
-def test_the_summary_of_a_search_says_what_it_chose_and_what_it_set():
+def test_the_summary_of_a_search_says_what_it_chose_and_what_it_set(tmp_path):
     model = MDaMLCV(random_state=0).fit(*make_multimodal(random_state=0))
     found, n_tried = sources(model), len(model.cv_results_["params"])
     assert set(found.values()) >= {"preset labels", "default"}
@@ -391,6 +391,8 @@ def test_the_summary_of_a_search_says_what_it_chose_and_what_it_set():
     for name in model.best_params_:
         assert found[name] == f"chosen among {n_tried} candidates"
     assert found["n_components"] == "default"
+    model.save(tmp_path / "search")
+    assert load(tmp_path / "search").summary() == model.summary()
     low = MDaMLCV(n_components=1, random_state=0).fit(*make_multimodal(random_state=0))
     assert sources(low)["n_components"] == "given"
 
@@ -401,7 +403,7 @@ def test_the_summary_of_places_names_their_own_values():
     values = {name: (value, source) for name, value, source in list_values(model)}
     assert values["n_places"] == ("8", "given")
     assert values["partners"] == ("10 + 10 random", "preset comparisons")
-    assert values["triplet_weight"][1] == "preset comparisons, 6 n_features / n_components"
+    assert values["triplet_weight"][1] == "preset comparisons, 6 n_columns / n_components"
     assert values["anchor"] == ("0.8", "default")
     assert model.summary().startswith(
         "LocalMDaML: 300 samples of 2 features, 300 labels of 2 classes\n"

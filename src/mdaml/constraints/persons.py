@@ -35,7 +35,7 @@ class Persons:
         """Return how many persons there are."""
         return len(self.names)
 
-    def select(self, answers: IntArray | BoolArray) -> "Persons":
+    def restrict(self, answers: IntArray | BoolArray) -> "Persons":
         """Return the persons of some of the answers."""
         known, codes = np.unique(self.codes[answers], return_inverse=True)
         return Persons(self.names[known], codes)

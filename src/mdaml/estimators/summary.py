@@ -20,7 +20,7 @@ _CELLS = ("n_modes", "eta", "triplet_weight", "ridge", "anchor", "floor", "shrin
 _IN_WORDS = {"counted": "counted in X", "by amount": "by the number of comparisons"}
 _UNITS = {
     "modes": "K^eta",
-    "one": "n_features / n_components",
+    "one": "n_columns / n_components",
     "self-weight": "over the mean self-weight",
 }
 # Why the value with the highest share is not always the one that is taken.
@@ -217,7 +217,10 @@ def _list_tried(model: BaseEstimator) -> list[str]:
     lines = []
     if hasattr(model, "best_params_"):
         results = model.cv_results_["params"]
-        chosen = ", ".join(f"{name}={value!r}" for name, value in results[0].items())
+        chosen = ", ".join(
+            f"{name}={value!r}" if isinstance(value, str | float | int) else name
+            for name, value in results[0].items()
+        )
         lines.append(f"chose among {len(results)} candidates: {chosen or 'the defaults of MDaML'}")
     for each in getattr(model, "tried_", []):
         places = "no places"

@@ -86,4 +86,4 @@ def _held_out_evidence(space: "AnswerSpace", n_kinds: int) -> FloatArray:
 
 def _some(heard: Heard, rows: IntArray) -> Heard:
     """Return some of the answers, and the persons who gave them."""
-    return Heard(heard.features[rows], heard.weights[rows], heard.persons.select(rows))
+    return Heard(heard.features[rows], heard.weights[rows], heard.persons.restrict(rows))

@@ -55,7 +55,7 @@ def find_views(
     fold = deal(_N_FOLDS, np.arange(len(kinds)), kinds)  # those of one kind in all folds alike
     for number in range(_N_FOLDS):
         out = fold[persons.codes] == number
-        others = persons.select(~out)
+        others = persons.restrict(~out)
         few, known = some_persons(supervision.select(~out), others, _MOST_ANSWERS)
         learned = _learn_without(space, Y, few, known, len(whole.shares))
         features = space.coordinates.features(Y, supervision.comparisons()[out])
