@@ -157,6 +157,41 @@ def test_true_labels_are_used(make):
     assert after.score(model.transform(X[~train]), y[~train]) > before + 0.05
 
 
+def classes_of_two(n_classes, seed, *, is_true=True):
+    """Return two rows of each class, which differ along two of eight features; or random labels."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_classes), 2)
+    noise = rng.normal(size=(len(y), 8)) * np.repeat([1.5, 0.15], [2, 6])
+    return rng.normal(size=(n_classes, 8))[y] + noise, y if is_true else rng.permutation(y)
+
+
+@pytest.mark.parametrize("make", [MDaML, pytest.param(MDaMLCV, marks=pytest.mark.slow)])
+def test_of_classes_of_two_rows_one_is_held_out(make):
+    """No class has two rows to spare: without a test it would be learned from nothing."""
+    model, _ = fit_and_listen(make(random_state=0), *classes_of_two(40, 0))
+    assert model.gain_["is_beyond_chance"]
+    X, y = classes_of_two(60, 1)
+    hits = [mdaml.model_selection.hit_rate_at_k(m, X, y) for m in (Euclidean().fit(X), model)]
+    assert hits[1] > hits[0] + 0.1
+    kept = []
+    for seed in range(2):
+        given = classes_of_two(40, seed, is_true=False)
+        model, texts = fit_and_listen(make(random_state=0), *given)
+        assert model.start_kept_ == warned(texts, "Nothing was learned")
+        kept.append(model.start_kept_)
+    assert any(kept)
+
+
+@pytest.mark.parametrize("make", [MDaML, MDaMLCV, LocalMDaML])
+@pytest.mark.parametrize("y", [[0, 0, 1], [0, 0, 1, 1]])
+def test_too_few_labels_to_hold_some_out_change_nothing(make, y):
+    X = np.random.default_rng(0).normal(size=(len(y), 3))
+    model, texts = fit_and_listen(make(random_state=0), X, y)
+    assert model.start_kept_
+    np.testing.assert_array_equal(model.transform(X), X)
+    assert warned(texts, "Too little to learn from" if len(y) == 3 else "Nothing was learned")
+
+
 # What is given twice says nothing new.
 
 

@@ -6,7 +6,7 @@ import pytest
 from mdaml import Constraints
 from mdaml.constraints.forms.answers import ANSWER
 from mdaml.datasets import make_triplets
-from mdaml.holdout.anchor import scaled_losses
+from mdaml.holdout.comparisons import scaled_losses
 from mdaml.holdout.rule import LEVEL, find_leaders, measure_gain, prefer_first, walk_from_start
 from mdaml.holdout.samples import deal_samples
 from mdaml.holdout.split import find_questions, hold_out_points, same_points

@@ -300,12 +300,12 @@ def test_votes_are_those_of_scikit_learn(vehicle):
 
 
 def test_classes_too_small_to_hold_anything_out_leave_a_plain_choice():
-    X, y = np.random.default_rng(0).normal(size=(6, 2)), [0, 0, 1, 1, 2, 2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # six samples of noise: MDaML warns, rightly
+    X, y = np.random.default_rng(0).normal(size=(4, 2)), [0, 0, 1, 2]
+    with pytest.warns(UserWarning, match="Too little to learn from: too few rows of each class"):
         model = MDaMLCV(random_state=0).fit(X, y)
     assert np.isnan(model.best_score_)
     assert model.best_params_ == {}
+    assert model.start_kept_
     assert np.all(np.isfinite(model.components_))
 
 

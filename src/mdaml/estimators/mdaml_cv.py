@@ -222,6 +222,8 @@ class MDaMLCV(WeakLearner):
             if isinstance(supervision, Classes):
                 own.setdefault("shrinkage", 0.0)
                 parts = folds_of_classes(samples, supervision, device, own, rng)
+                if not parts and groups is None:
+                    del own["shrinkage"]  # MDaML keeps the start, and says so
                 candidates, n_first = FROM_LABELS, _N_FIRST_OF_LABELS
             else:
                 goal = "comparisons" if self.goal == "auto" else self.goal

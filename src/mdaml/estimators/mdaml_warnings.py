@@ -97,11 +97,13 @@ def warn_of_gain(spec: Spec, gain: Gain | None, supervision: Supervision) -> Non
     if not spec.is_measured:
         return
     if spec.keep_start and gain is None:
-        n = supervision.n_constraints if isinstance(supervision, Constraints) else 0
+        few, how = "too few rows of each class", "rows, or set shrinkage"
+        if isinstance(supervision, Constraints):
+            few = f"{supervision.n_constraints} comparisons are not enough"
+            how = "comparisons, or set anchor"
         warn(
-            f"Too little to learn from: {n} comparisons are not enough to hold some out and "
-            "see whether learning helps. The distance before learning is returned. Add "
-            "comparisons, or set anchor to a number to learn in any case."
+            f"Too little to learn from: {few} to hold some out and see whether learning helps. The "
+            f"distance before learning is returned. Add {how} to a number to learn in any case."
         )
     elif spec.keep_start and gain is not None:
         if gain.before == 1.0:

@@ -13,6 +13,7 @@ from mdaml._validation import warn
 from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
+from mdaml.holdout.comparisons import HeldOutComparisons, Judged, join_units
 from mdaml.holdout.rule import (
     SWAPPED,
     Gain,
@@ -27,7 +28,6 @@ from mdaml.holdout.split import (
     same_points,
     tells_enough,
 )
-from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.run import Problem, count_modes
 from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
@@ -43,16 +43,6 @@ _ROUNDS = 1  # for each of several strengths
 _ROUNDS_OF_ONE = 3  # for a strength that was given
 _MANY = 0.5  # of the rows: not worth a copy
 _ENOUGH_PERSONS = 12  # to be the units, instead of the points
-# Multiples of the mean margin. The logistic loss is taken at the best of them, so that no scale of
-# a metric can win. Zero is among them: there every comparison loses log 2.
-_SCALES = np.concatenate([[0.0], 2.0 ** np.arange(-8.0, 8.5, 0.5)])
-
-
-class Judged(NamedTuple):
-    """How held-out comparisons fare under one metric."""
-
-    losses: FloatArray  # (n,) by which metrics are compared
-    right: FloatArray  # (n,) one if it holds, one half for a tie, otherwise zero
 
 
 def choose_anchor(
@@ -110,9 +100,8 @@ def choose_anchor(
 
 
 def _hold_out(said: Constraints, points: IntArray, rng: np.random.RandomState) -> list[Split]:
-    """Return parts that have something to learn from and to score by; one if it tells enough."""
+    """Return parts with something to learn from and to score by; one if it tells enough."""
     parts = hold_out_points(said, _N_PARTS, rng, points)
-    parts = [part for part in parts if compares(part.learned) and compares(part.held_out)]
     return parts[:1] if tells_enough(said, parts[:1]) else parts
 
 
@@ -158,15 +147,13 @@ def _try_parts(
     parts: Sequence[Split],
 ) -> _Tried:
     """Judge strengths, or the one that is given, by the held-out comparisons of all parts."""
-    judged, of_units, of_weights = [], [], []
+    judged, asked = [], []
     with mute():
         for part in parts:  # one at a time in memory
             trial = _HeldOutTrial.of(store, part, codes, rng)
-            of_units.append(trial.asked.units)
-            of_weights.append(trial.asked.weights)
-            judged.append(trial.judge_all(spec, anchors, rng))
-    losses, right = (np.hstack([np.array([j[k] for j in part]) for part in judged]) for k in (0, 1))
-    return _Tried(losses, right, _number(np.concatenate(of_units)), np.concatenate(of_weights))
+            asked.append(trial.asked)
+            judged.append(Judged.stack(trial.judge_all(spec, anchors, rng)))
+    return _Tried(*Judged.join(judged), *join_units(asked))
 
 
 def _find_leaders(
@@ -181,44 +168,6 @@ def _find_leaders(
     if SWAPPED <= np.average(right[0], weights=weights) < min(_NEAR_MISSES, surely):
         return find_leaders(right[0], right[1:], units, weights)
     return find_leaders(-losses[0], -losses[1:], units, weights)
-
-
-def compares(said: Constraints) -> bool:
-    """Return whether constraints say what is near and what is far."""
-    kinds = np.unique(said.pair_labels)
-    direct = len(said.triplets) + len(said.quadruplets)
-    return (direct > 0 and len(kinds) != 1) or len(kinds) == 2
-
-
-class HeldOutComparisons(NamedTuple):
-    """Comparisons that are held out, each of two pairs of rows."""
-
-    near: IntArray  # (n, 2)
-    far: IntArray
-    weights: FloatArray  # (n,)
-    units: IntArray  # (n,)
-
-    @classmethod
-    def of(
-        cls, split: Split, rng: np.random.RandomState, codes: IntArray | None = None
-    ) -> "HeldOutComparisons":
-        """Return those of a split; units are its own, or persons by their codes."""
-        held_out = to_comparisons("MDaML", split.held_out, rng)
-        compared = held_out.comparisons()
-        units = split.units if codes is None else codes[split.is_out]
-        if len(units) != len(compared):  # made of pairs: each counts for its first point
-            units = compared[:, 0]
-        return cls(compared[:, :2].copy(), compared[:, 2:].copy(), held_out.weights, units)
-
-    def margins(self, Y: FloatArray) -> FloatArray:
-        """Return ``d2(far) - d2(near)`` where samples are mapped to."""
-        near, far = (pair_sq_dists(Y, pairs).astype(np.float64) for pairs in (self.near, self.far))
-        return far - near
-
-
-def are_right(margins: FloatArray) -> FloatArray:
-    """Return one for each margin above zero, and one half for a tie."""
-    return np.where(margins == 0.0, 0.5, margins > 0.0)
 
 
 class _HeldOutTrial(NamedTuple):
@@ -262,25 +211,7 @@ class _HeldOutTrial(NamedTuple):
         return judged
 
     def _judge(self, F: FloatArray) -> Judged:
-        margins = self.asked.margins(self.judge.fetch_mapped(F))
-        return Judged(scaled_losses(margins, self.asked.weights), are_right(margins))
-
-
-def scaled_losses(margins: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the logistic loss of each margin, at the multiple of them that loses least.
-
-    ``log(1 + exp(-c m_t))`` with the best c >= 0: the same for every multiple of a metric.
-    """
-    size = float(np.average(np.abs(margins), weights=weights))
-    if not size > 0.0:
-        return np.full(len(margins), np.log(2.0))
-    losses = np.logaddexp(0.0, -np.multiply.outer(_SCALES / size, margins))  # (n_scales, n)
-    best: FloatArray = losses[int(np.argmin(losses @ weights))]
-    return best
-
-
-def _number(units: IntArray) -> IntArray:
-    return np.unique(units, return_inverse=True)[1]
+        return self.asked.judge(self.judge.fetch_mapped(F))
 
 
 def _compared_only(spec: Spec, store: Store, said: Constraints) -> tuple[Spec, Store, Constraints]:

@@ -1,8 +1,6 @@
 """Whether a metric gets places, and how strong its anchor is, chosen on points held out."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +8,12 @@ import numpy as np
 from mdaml._progress import mute
 from mdaml._typing import FloatArray, IntArray
 from mdaml.constraints.labels import Classes
-from mdaml.constraints.matching import to_comparisons
 from mdaml.constraints.value import Constraints
-from mdaml.holdout.anchor import compares, scaled_losses
+from mdaml.holdout.comparisons import HeldOutComparisons, Judged, join_units
 from mdaml.holdout.rule import explain_more_than_swapping, find_leaders, measure_gain
 from mdaml.holdout.samples import hold_out_samples, right_votes
-from mdaml.holdout.split import Split, hold_out_points
+from mdaml.holdout.split import Split, compares, hold_out_points
 from mdaml.holdout.units import same_rows
-from mdaml.kernels.pairs import pair_sq_dists
 
 # Learns from what is said about the rows, and returns where they are in the learned space.
 Candidate = Callable[[Constraints], FloatArray]
@@ -46,35 +42,32 @@ def choose_candidate(
     points, few = same_rows(X, 0.0), said.n_constraints <= FEW_COMPARISONS
     if len(np.unique(points)) < FEWEST_POINTS:
         return None
-    found = _find_parts(said, points, _PARTS_OF_FEW if few else _N_PARTS, rng)
-    parts = list(islice(found, _TURNS_OF_FEW if few else 1))
+    parts = hold_out_points(said, _PARTS_OF_FEW if few else _N_PARTS, rng, points)
+    parts = parts[: _TURNS_OF_FEW if few else 1]
     if not parts:
         return None
-    compared = [part.held_out.comparisons() for part in parts]
-    weights = np.concatenate([part.held_out.weights for part in parts])
-    units = np.concatenate([part.units for part in parts])
-    if len(units) != len(weights):  # made of pairs: each counts for its first point
-        units = np.concatenate(compared)[:, 0]
-    units = np.unique(units, return_inverse=True)[1]
-    margins, losses = [np.concatenate([_margins(X, each) for each in compared])], []
+    asked = [HeldOutComparisons.of(part, rng) for part in parts]
+    known = [_without_held_out(*each, points) for each in zip(parts, asked, strict=True)]
+    units, weights = join_units(asked)
+
+    def judge(mapped: Iterable[FloatArray]) -> Judged:
+        return Judged.join(each.judge(Y) for each, Y in zip(asked, mapped, strict=True))
+
+    start, tried = judge([X] * len(parts)), list[Judged]()
     with mute():
         for candidate in candidates:
-            judged = [
-                _margins(candidate(p.learned), c) for p, c in zip(parts, compared, strict=True)
-            ]
-            margins.append(np.concatenate([each / (np.abs(each).mean() or 1.0) for each in judged]))
-            losses.append(scaled_losses(margins[-1], weights))
-            if len(losses) > 2 and losses[-1] @ weights > losses[-2] @ weights:
+            tried.append(judge(candidate(learned) for learned in known))
+            if len(tried) > 2 and tried[-1].losses @ weights > tried[-2].losses @ weights:
                 break
-    right = np.where(np.array(margins) == 0.0, 0.5, np.array(margins) > 0.0)
-    first = min(losses[0], scaled_losses(margins[0], weights), key=lambda each: each @ weights)
-    leads = find_leaders(-first, -np.array(losses[1:]), units, weights)
-    leads &= right[2:] @ weights > 0.5 * weights.sum()  # less explains near and far swapped
-    leads &= explain_more_than_swapping(right[0].astype(np.float64), right[2:], weights)
-    means = np.where(leads, np.array(losses[1:]) @ weights, np.inf)
+    losses, right = Judged.stack(tried)
+    first = min(start.losses, losses[0], key=lambda each: float(each @ weights))
+    leads = find_leaders(-first, -losses[1:], units, weights)
+    leads &= right[1:] @ weights > 0.5 * weights.sum()  # less explains near and far swapped
+    leads &= explain_more_than_swapping(start.right, right[1:], weights)
+    means = np.where(leads, losses[1:] @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
-    gain = measure_gain("comparisons", right[0], right[1 + taken], units, weights)
-    scores = right[1:] @ weights / weights.sum()
+    gain = measure_gain("comparisons", start.right, right[taken], units, weights)
+    scores = right @ weights / weights.sum()
     return taken, [float(score) for score in scores], gain.as_dict()
 
 
@@ -114,31 +107,13 @@ def choose_by_votes(
     return taken, means, gain.as_dict()
 
 
-def _find_parts(
-    said: Constraints, points: IntArray, n_parts: int, rng: np.random.RandomState
-) -> Iterator[Split]:
-    """Yield parts whose held-out points are in none of the comparisons to learn from."""
-    for part in hold_out_points(said, n_parts, rng, points):
-        if not compares(part.learned) or not compares(part.held_out):
-            continue
-        held_out = to_comparisons("LocalMDaML", part.held_out, rng)
-        is_out = np.isin(points, points[held_out.comparisons()[:, 0]])
-        learned = part.learned
-        named = [
-            is_out[each].any(axis=1)
-            for each in (learned.triplets, learned.pairs, learned.quadruplets)
-        ]
-        others = learned.select(~np.concatenate(named))
-        # Where few points are in all comparisons, their answers are held out and not the points.
-        if compares(others) and others.n_constraints >= _ENOUGH * learned.n_constraints:
-            learned = others
-        yield replace(part, train=learned, test=held_out)
-
-
-def _margins(Y: FloatArray, compared: IntArray) -> FloatArray:
-    near, far = (
-        pair_sq_dists(Y, np.ascontiguousarray(pairs)).astype(np.float64)
-        for pairs in (compared[:, :2], compared[:, 2:])
-    )
-    margins: FloatArray = far - near
-    return margins
+def _without_held_out(part: Split, asked: HeldOutComparisons, points: IntArray) -> Constraints:
+    """Return what is learned from, without comparisons that name a held-out point."""
+    is_out, learned = np.isin(points, points[asked.near[:, 0]]), part.learned
+    named = [
+        is_out[each].any(axis=1) for each in (learned.triplets, learned.pairs, learned.quadruplets)
+    ]
+    others = learned.select(~np.concatenate(named))
+    # Where few points are in all comparisons, their answers are held out and not the points.
+    enough = compares(others) and others.n_constraints >= _ENOUGH * learned.n_constraints
+    return others if enough else learned

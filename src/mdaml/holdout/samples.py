@@ -23,7 +23,7 @@ Score = Callable[[FloatArray], BoolArray | FloatArray]  # of a factor of the met
 _N_PARTS = 3
 _MOST_ROWS = 3_000  # that take part, those with a label
 _N_NEIGHBORS = 3  # of the classifier
-_TO_LEARN_FROM = 2  # members that every class keeps: one has no partner
+_TO_LEARN_FROM = 2  # members that a class keeps: one has no partner
 
 
 def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, Gain | None]:
@@ -32,8 +32,8 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     Every sample is held out once, and scored by how many of its three nearest neighbours are of its
     class. Of the shares in ``spec.shrinkages`` that lead the start by more than chance, the best is
     chosen; the first, unless another leads it by half a standard error. If none leads, the start is
-    kept. Without shares to choose from, only the gain of the given one is measured. It is None
-    where there is too little to hold anything out.
+    kept. Without shares to choose from, only the gain of the given one is measured. Where there is
+    too little to hold anything out it is None, and the start is kept if there was a choice.
     """
     rng = np.random.RandomState(0)  # the same labels always give the same share
     rows, of = classes.rows, classes.of
@@ -51,7 +51,7 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     short = replace(count_modes(spec, store), shrinkage=0.0, shrinkages=(), callback=None)
     used = splits if spec.shrinkages else splits[:1]
     if not used:
-        return replace(spec, shrinkages=()), None
+        return replace(spec, shrinkages=(), keep_start=bool(spec.shrinkages)), None
     with mute():
         right = [_try_split(short, labelled, of, split, tried, rng) for split in used]
     scores, units = np.hstack(right), np.concatenate([split.units for split in used])
@@ -98,12 +98,14 @@ def hold_out_samples(
 ) -> list[Split]:
     """Deal samples with a class to parts, each held out once; equal units together.
 
-    A part that is empty, or leaves one class to learn from, is left out.
+    A part that is empty, or leaves no second class or no pair of a class to learn from, is left
+    out.
     """
     part_of, made = deal_samples(of, units, n_parts, rng), []
     for number in range(n_parts):
         out = part_of == number
-        if out.any() and len(np.unique(of[~out])) > 1:
+        left = np.bincount(of[~out])
+        if out.any() and np.count_nonzero(left) > 1 and left.max() >= _TO_LEARN_FROM:
             made.append(Split(np.flatnonzero(~out), np.flatnonzero(out), units=units[out]))
     return made
 
@@ -114,13 +116,14 @@ def deal_samples(
     """Return the part of each sample, -1 for those that are never held out.
 
     Each part has its share of every class, and equal rows are in one part. Classes of one or two
-    distinct rows are never held out: two of them stay to learn from in every case.
+    distinct rows are never held out: two of them stay to learn from in every case. If no class has
+    more, those of two are dealt: each part is learned about from the classes that are left whole.
     """
     _, first, unit = np.unique(units, return_index=True, return_inverse=True)
     own = of[first]
     size = np.bincount(own, minlength=int(of.max()) + 1)
     rank = np.argsort(rng.permutation(len(first)))
-    is_dealt = size[own] > _TO_LEARN_FROM
+    is_dealt = size[own] > min(_TO_LEARN_FROM, max(size.max() - 1, 1))
     part: IntArray = np.full(len(first), -1)
     part[is_dealt] = deal(n_parts, rank[is_dealt], own[is_dealt])
     return part[unit]

@@ -144,8 +144,16 @@ def hold_out_points(
         out = part_of == number
         if out.any() and not out.all():
             sides = supervision.select(~out), supervision.select(out)
-            made.append(Split(rows, rows, *sides, units=units[out], is_out=out))
+            if all(map(compares, sides)):
+                made.append(Split(rows, rows, *sides, units=units[out], is_out=out))
     return made
+
+
+def compares(supervision: Constraints) -> bool:
+    """Return whether constraints say what is near and what is far."""
+    kinds = np.unique(supervision.pair_labels)
+    direct = len(supervision.triplets) + len(supervision.quadruplets)
+    return (direct > 0 and len(kinds) != 1) or len(kinds) == 2
 
 
 def tells_enough(supervision: Constraints, parts: Sequence[Split]) -> bool:

@@ -12,7 +12,7 @@ from mdaml._typing import Array, FloatArray, IntArray, Params
 from mdaml._validation import warn
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.holdout.anchor import scaled_losses
+from mdaml.holdout.comparisons import are_right, scaled_losses
 from mdaml.holdout.rule import Gain, find_leaders, measure_gain
 from mdaml.holdout.split import Split, find_questions, hold_out_points, tells_enough
 from mdaml.people._coordinates import Coordinates
@@ -171,7 +171,7 @@ def choose_size(
             nearer = [Size(n, p) for n in numbers for p in PULLS]
             best = _best_leader(score, best, nearer, units, weights)
         score(SHARED), score(best)
-    right = {size: np.where(row == 0.0, 0.5, row > 0.0) for size, row in tried.items()}
+    right = {size: are_right(row) for size, row in tried.items()}
     gain = measure_gain("comparisons", right[SHARED], right[best], units, weights)
     is_ahead = _best_leader(score, SHARED, [best], units, weights) != SHARED
     gain = replace(gain, is_beyond_chance=is_ahead or counted is not None)

@@ -1,0 +1,90 @@
+"""Comparisons that are held out, and how they fare under a metric: one home for all choices."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.matching import to_comparisons
+from mdaml.holdout.split import Split
+from mdaml.kernels.pairs import pair_sq_dists
+
+# Multiples of the mean margin. The logistic loss is taken at the best of them, so that no scale of
+# a metric can win. Zero is among them: there every comparison loses log 2.
+_SCALES = np.concatenate([[0.0], 2.0 ** np.arange(-8.0, 8.5, 0.5)])
+
+
+class Judged(NamedTuple):
+    """How held-out comparisons fare under one metric, or under several, one in each row."""
+
+    losses: FloatArray  # (n,) by which metrics are compared
+    right: FloatArray  # (n,) one if it holds, one half for a tie, otherwise zero
+
+    @classmethod
+    def join(cls, parts: Iterable["Judged"]) -> "Judged":
+        """Return the comparisons of all parts, one behind the other."""
+        losses, right = (np.concatenate(rows, axis=-1) for rows in zip(*parts, strict=True))
+        return cls(losses, right)
+
+    @classmethod
+    def stack(cls, metrics: Iterable["Judged"]) -> "Judged":
+        """Return the same comparisons under several metrics, one in each row."""
+        losses, right = (np.array(rows) for rows in zip(*metrics, strict=True))
+        return cls(losses, right)
+
+
+class HeldOutComparisons(NamedTuple):
+    """Comparisons that are held out, each of two pairs of rows."""
+
+    near: IntArray  # (n, 2)
+    far: IntArray
+    weights: FloatArray  # (n,)
+    units: IntArray  # (n,)
+
+    @classmethod
+    def of(
+        cls, split: Split, rng: np.random.RandomState, codes: IntArray | None = None
+    ) -> "HeldOutComparisons":
+        """Return those of a split; units are its own, or persons by their codes."""
+        held_out = to_comparisons("MDaML", split.held_out, rng)
+        compared = held_out.comparisons()
+        units = split.units if codes is None else codes[split.is_out]
+        if len(units) != len(compared):  # made of pairs: each counts for its first point
+            units = compared[:, 0]
+        return cls(compared[:, :2].copy(), compared[:, 2:].copy(), held_out.weights, units)
+
+    def margins(self, Y: FloatArray) -> FloatArray:
+        """Return ``d2(far) - d2(near)`` where samples are mapped to."""
+        near, far = (pair_sq_dists(Y, pairs).astype(np.float64) for pairs in (self.near, self.far))
+        return far - near
+
+    def judge(self, Y: FloatArray) -> Judged:
+        """Return how they fare where samples are mapped to."""
+        margins = self.margins(Y)
+        return Judged(scaled_losses(margins, self.weights), are_right(margins))
+
+
+def join_units(parts: Sequence[HeldOutComparisons]) -> tuple[IntArray, FloatArray]:
+    """Return the units, numbered over all parts, and the weights."""
+    units = np.concatenate([part.units for part in parts])
+    weights = np.concatenate([part.weights for part in parts])
+    return np.unique(units, return_inverse=True)[1], weights
+
+
+def are_right(margins: FloatArray) -> FloatArray:
+    """Return one for each margin above zero, and one half for a tie."""
+    return np.where(margins == 0.0, 0.5, margins > 0.0)
+
+
+def scaled_losses(margins: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the logistic loss of each margin, at the multiple of them that loses least.
+
+    ``log(1 + exp(-c m_t))`` with the best c >= 0: the same for every multiple of a metric.
+    """
+    size = float(np.average(np.abs(margins), weights=weights))
+    if not size > 0.0:
+        return np.full(len(margins), np.log(2.0))
+    losses = np.logaddexp(0.0, -np.multiply.outer(_SCALES / size, margins))  # (n_scales, n)
+    best: FloatArray = losses[int(np.argmin(losses @ weights))]
+    return best
