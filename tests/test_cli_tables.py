@@ -424,6 +424,18 @@ def test_nearest_training_rows_vote_as_in_python(model, frame):
     run("predict", "model.mdaml", "new.csv", "--train", "new.csv", code=2)
 
 
+@pytest.mark.usefixtures("model")
+def test_what_cannot_be_predicted_from_is_refused_in_a_sentence(frame):
+    """Continuous labels, and rows so far away that all training rows are equally far."""
+    frame.assign(species=np.linspace(0.0, 1.0, len(frame))).to_csv("numbers.csv", index=False)
+    predict = ("predict", "model.mdaml")
+    error = run(*predict, "birds.csv", "--train", "numbers.csv", code=2).stderr
+    assert "numbers.csv holds continuous values there" in error
+    frame.assign(bill=1e200 * frame["bill"]).to_csv("far.csv", index=False)
+    error = run(*predict, "far.csv", "--train", "birds.csv", code=2).stderr
+    assert "squared distances overflow" in error
+
+
 def test_a_model_that_keeps_its_rows_predicts_without_the_table(frame):
     gaps = frame.assign(species=frame["species"].where(frame.index % 3 > 0))
     gaps.to_csv("t.csv", index=False)

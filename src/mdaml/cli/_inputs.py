@@ -147,6 +147,8 @@ def read_labelled(path: Path, columns: Settings, screen: Screen) -> Table:
         table = read_data(path, columns)
     if table.labels is None:
         raise CommandError(f"{path}: which column has the labels? Pass --labels COLUMN.")
+    with convert_errors():
+        table.encode_labels()  # or refuse continuous values
     return table
 
 

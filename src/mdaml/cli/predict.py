@@ -7,7 +7,7 @@ import numpy as np
 import typer
 
 from mdaml._typing import Array, FloatArray
-from mdaml._validation import warn
+from mdaml._validation import check_mapped, warn
 from mdaml.cli import _options as options
 from mdaml.cli._help import make_argument
 from mdaml.cli._inputs import (
@@ -119,8 +119,11 @@ def _vote(model: "BaseEstimator", rows: _Labelled, table: Table, k: int) -> "Dat
     X, labels = rows
     if k > len(X):
         raise ValueError(f"-k {k}: only {len(X)} training rows have a label.")
-    voters = KNeighborsClassifier(k).fit(model.transform(X), labels.astype(str))
-    shares = voters.predict_proba(model.transform(table.X))
+    known, new = model.transform(X), model.transform(table.X)
+    for mapped in (known, new):
+        check_mapped(mapped)
+    voters = KNeighborsClassifier(k).fit(known, labels.astype(str))
+    shares = voters.predict_proba(new)
     names = [table.get_name(row) for row in range(len(table.X))]
     best = shares.argmax(axis=1)
     each = {f"p({name})": shares[:, n] for n, name in enumerate(voters.classes_)}
