@@ -60,22 +60,33 @@ def feature_relevance(model: BaseEstimator, X: ArrayLike) -> "Series":
     """
     pandas = models.require_pandas("feature_relevance")
     metric = models.fitted_metric("feature_relevance", model)
+    # sum_g M_fg Cov_fg = sum_c L_cf Cov(x_f, y_c), with y = L x.
+    parts = np.sum(metric.components_.T * covary("feature_relevance", metric, X), axis=1)
+    total = float(parts.sum())
+    if total <= 0:
+        raise ValueError("All rows of X are at distance zero under the metric: no shares exist.")
+    names, parts = by_feature(metric, parts)
+    return pandas.Series(parts / total, index=names, name="relevance")
+
+
+def covary(caller: str, metric: BaseEstimator, X: ArrayLike) -> FloatArray:
+    """Return sums of products of features and mapped samples, both centred, (d, rank)."""
     X = metric.prepare(X)
     Y = models.mapped_samples(metric, X)
     if len(Y) < 2:
-        raise ValueError(f"feature_relevance needs at least two rows of X, got {len(Y)}.")
-    samples = models.before_the_map("feature_relevance", metric, np.asarray(X, dtype=np.float64))
-    centred, mapped = samples - samples.mean(axis=0), Y - Y.mean(axis=0)
-    # sum_g M_fg Cov_fg = sum_c L_cf Cov(x_f, y_c), with y = L x.
-    parts = np.sum(metric.components_.T * (centred.T @ mapped), axis=1)
-    total = float(np.sum(mapped**2))
-    if total == 0:
-        raise ValueError("All rows of X are at distance zero under the metric: no shares exist.")
-    names = models.feature_names(metric)
-    if models.has_places(metric):
-        parts, of_modes = models.split_columns(metric, parts)
-        names, parts = [*names, "modes"], np.append(parts, of_modes.sum())
-    return pandas.Series(parts / total, index=names, name="relevance")
+        raise ValueError(f"{caller} needs at least two rows of X, got {len(Y)}.")
+    samples = models.before_the_map(caller, metric, np.asarray(X, dtype=np.float64))
+    products: FloatArray = (samples - samples.mean(axis=0)).T @ (Y - Y.mean(axis=0))
+    return products
+
+
+def by_feature(metric: BaseEstimator, parts: FloatArray) -> tuple[list[str], FloatArray]:
+    """Return the names of features, and the part of each; of places one part, named modes."""
+    names = list(models.feature_names(metric))
+    if not models.has_places(metric):
+        return names, parts
+    parts, of_modes = models.split_columns(metric, parts)
+    return [*names, "modes"], np.append(parts, of_modes.sum())
 
 
 def explain_distance(model: BaseEstimator, a: ArrayLike, b: ArrayLike) -> "DataFrame":

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray
-from mdaml.inspection._explanation import feature_relevance
+from mdaml.inspection._explanation import by_feature, covary, feature_relevance
 from mdaml.inspection.models import require_pandas
 from mdaml.people import PersonalMetrics
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_ENDS = (0.025, 0.975)
+_END = 1.96  # standard errors from the middle of an interval of 95 % to its end
 
 
 def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
@@ -31,9 +31,11 @@ def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
         One row for each kind and feature: ``kind``, ``persons``, ``feature``; ``relevance``, the
         share of the feature in the mean squared distance (:func:`feature_relevance`), with ``low``
         and ``high``; ``difference`` to the mean of the other kinds, with ``difference_low`` and
-        ``difference_high``, missing if there is one kind. Intervals of 95 % are over persons drawn
-        again, missing if everybody has the shared metric. Of a kind of one person they are too
-        narrow, and the kind may be somebody who answers at random: see :func:`mdaml.audit`.
+        ``difference_high``, missing if there is one kind. Intervals of 95 % tell what so many
+        answers leave open or, if that is more, what so many persons do who differ within their
+        kind; missing if everybody has the shared metric. They do not tell whether the kinds are
+        the right ones. A kind of one person may be somebody who answers at random: see
+        :func:`mdaml.audit`.
 
     See Also
     --------
@@ -59,9 +61,6 @@ def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
     pandas = require_pandas("describe_kinds")
     found = np.array([feature_relevance(kind, X) for kind in model.kinds_])  # (K, F)
     names = feature_relevance(model.metric_, X).index
-    drawn = np.array(
-        [[feature_relevance(model._make(row), X) for row in draw] for draw in model.kind_draws_]
-    )
     sizes = np.bincount(model.kind_of_person_, minlength=len(found))
     n_features = len(names)
     columns: dict[str, ArrayLike] = {
@@ -70,19 +69,41 @@ def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
         "feature": np.tile(names, len(found)),
         "relevance": found.ravel(),
     }
-    missing = np.full((2, found.size), np.nan)
-    low, high = np.quantile(drawn, _ENDS, axis=0).reshape(2, -1) if len(drawn) else missing
-    columns |= {"low": low, "high": high}
+    middle, span = _find_spans(model, X)
+    ends = np.minimum(middle - span, found), np.maximum(middle + span, found)
+    columns |= {"low": ends[0].ravel(), "high": ends[1].ravel()}
     if len(found) > 1:
-        ends = np.quantile(_to_others(drawn), _ENDS, axis=0).reshape(2, -1)
-        columns |= {"difference": _to_others(found[None])[0].ravel()}
-        columns |= {"difference_low": ends[0], "difference_high": ends[1]}
+        to_others = np.full((len(found), len(found)), -1.0 / (len(found) - 1))
+        np.fill_diagonal(to_others, 1.0)
+        found, middle, span = (
+            to_others @ found,
+            to_others @ middle,
+            np.sqrt(to_others**2 @ span**2),
+        )
+        ends = np.minimum(middle - span, found), np.maximum(middle + span, found)
+        columns |= {"difference": found.ravel()}
+        columns |= {"difference_low": ends[0].ravel(), "difference_high": ends[1].ravel()}
     return pandas.DataFrame(columns)
 
 
-def _to_others(shares: FloatArray) -> FloatArray:
-    """Return shares less the mean of those of the other kinds, (n, K, F)."""
-    n_kinds = shares.shape[1]
-    others = (shares.sum(axis=1, keepdims=True) - shares) / (n_kinds - 1)
-    differences: FloatArray = shares - others
-    return differences
+def _find_spans(model: PersonalMetrics, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return middles of intervals of the relevances of each kind, and half their lengths, (K, F).
+
+    By the delta method, for a matrix of which nothing is cut off: what is cut off would make every
+    feature that nobody looks at relevant for sure. Missing numbers if nothing was learned.
+    """
+    metric = model.metric_
+    L = metric.components_.astype(np.float64)
+    of_columns = model._coordinates.parts(L, covary("describe_kinds", metric, X))
+    parts = np.column_stack([by_feature(metric, column)[1] for column in of_columns.T])  # (F, q)
+    middle, span = np.full((2, model.n_kinds_, len(parts)), np.nan)
+    for kind, covariances in enumerate(model.kind_covariances_):
+        added = parts @ model.kind_coefficients_[kind]
+        total = float(added.sum())
+        if total <= 0.0:
+            continue
+        middle[kind] = added / total
+        slopes = (parts - np.outer(middle[kind], parts.sum(axis=0))) / total
+        variances = np.einsum("fq,nqr,fr->nf", slopes, covariances, slopes)
+        span[kind] = _END * np.sqrt(variances.max(axis=0))
+    return middle, span

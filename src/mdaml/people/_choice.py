@@ -21,7 +21,7 @@ from mdaml.people._mixture import (
     Heard,
     Kinds,
     best_scale,
-    draw_again,
+    find_uncertainties,
     fit_kinds,
     fit_persons,
     place_persons,
@@ -31,7 +31,6 @@ _N_PARTS, _N_PARTS_OF_FEW, _FEW = 4, 8, 2_000  # the second up to so many answer
 _MOST_ANSWERS = 10_000  # for a choice: those of some persons, beyond
 _MOST_ANSWERS_OF_KINDS = 20_000
 _MOST_KINDS = 6
-_N_DRAWS = 40
 _LEVEL_OF_MORE = 0.2  # of a test whether there is one kind more, once there are two
 PULLS = (30.0, 3.0, 0.3)  # of persons to their kinds
 _STARTS = 6  # of each number of kinds, in a choice
@@ -187,7 +186,7 @@ def fit_all(
     size: Size,
     **options: int,
 ) -> tuple[AnswerSpace, Kinds, FloatArray, FloatArray]:
-    """Return kinds and persons of a chosen size: space, kinds, coefficients of persons, and draws.
+    """Return kinds and persons of a chosen size: metrics of persons, covariances.
 
     Of very many answers those of some persons give the kinds, and all persons are placed.
     """
@@ -200,12 +199,10 @@ def fit_all(
         some = replace(space, heard=Heard.of(features, few.weights, known))
     kinds = some.fit_kinds(size.n_kinds, **options)
     kinds = kinds.without_empty()
-    draws = np.empty((0, *kinds.coefficients.shape))
-    if size.n_kinds:
-        draws = draw_again(some.heard, space.center, kinds, _N_DRAWS)
+    spread = find_uncertainties(some.heard, kinds)[: size.n_kinds]  # none of the given metric
     if some is not space:
         kinds = place_persons(space.heard, kinds)
-    return space, kinds, space.fit_own(kinds, size.pull), draws
+    return space, kinds, space.fit_own(kinds, size.pull), spread
 
 
 def _given_once(said: Constraints, persons: Persons) -> IntArray:

@@ -86,6 +86,19 @@ class Coordinates:
         mapped = (turns * np.sqrt(np.maximum(lengths, 0.0))).T[::-1] @ L
         return np.asarray(mapped)
 
+    def parts(self, L: FloatArray, moments: FloatArray) -> FloatArray:
+        """Return what each coefficient adds to the mean squared distance by each feature, (d, q).
+
+        ``moments`` are sums of products of features and samples mapped by L, (d, rank): feature f
+        adds ``sum_g M_fg moments of f and g``.
+        """
+        rows, columns = np.triu_indices(self.axes.shape[1])
+        P, Q = moments @ self.axes, L.T @ self.axes
+        both = P[:, rows] * Q[:, columns] + P[:, columns] * Q[:, rows]
+        factors = np.where(rows == columns, 0.5, np.sqrt(0.5))
+        whole = np.sum(moments * L.T, axis=1) / self.unit
+        return np.column_stack([whole, both * factors])
+
     def _matrices(self, coefficients: FloatArray) -> FloatArray:
         """Return B for each row of coefficients, (n, m, m)."""
         m = self.axes.shape[1]

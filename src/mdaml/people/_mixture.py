@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit, log_expit, logit, logsumexp
+from scipy.special import expit, log_expit, logit, logsumexp, ndtri, stdtrit
 from sklearn.cluster import KMeans
 
 from mdaml._progress import report
@@ -21,6 +21,8 @@ _LONG_STEPS = np.array([1.0, 2.0, 4.0, 8.0, 16.0])  # of one by a bound of the c
 _SCALES = np.logspace(-1.0, 1.5, 26)
 _FIRST_ROUNDS = 5  # of each start, before the best goes on
 _ROUNDS_OF_PERSONS = 12
+_FEWEST = 5  # persons of a kind, to tell how much they differ
+_END = 0.975  # quantile at the end of an interval of 95 %
 _MOST_PRODUCTS = 20_000_000  # for a curvature; of more answers a part stands for all
 
 
@@ -252,19 +254,28 @@ def fit_persons(heard: Heard, kinds: Kinds, pull: float) -> FloatArray:
     return own
 
 
-def draw_again(heard: Heard, center: FloatArray, kinds: Kinds, n_draws: int) -> FloatArray:
-    """Return coefficients of the kinds for persons drawn again, (n_draws, K, q).
+def find_uncertainties(heard: Heard, kinds: Kinds) -> FloatArray:
+    """Return two covariances of the coefficients of each kind, (K, 2, q, q).
 
-    The Bayesian bootstrap: each person counts by a random weight.
+    The first is that of answers which are given as the model says, by the expected curvature. The
+    second is by how much persons of the kind differ, widened as Student's t is for so few of them;
+    zero for fewer than five. The larger one holds.
     """
-    rng, draws = np.random.RandomState(0), np.empty((n_draws, *kinds.coefficients.shape))
-    for number in range(n_draws):
-        weights = rng.exponential(size=(len(heard.persons), 1))
-        drawn = replace(kinds, of_person=kinds.of_person * weights)
-        for _ in range(3):
-            drawn = replace(_update_metrics(heard, center, drawn), errors=kinds.errors)
-        draws[number] = drawn.coefficients
-    return draws
+    F, codes = heard.features, heard.persons.codes
+    errors, q = kinds.errors[codes], F.shape[1]
+    out = np.zeros((len(kinds.shares), 2, q, q))
+    for found, coefficients, own in zip(out, kinds.coefficients, kinds.of_person.T, strict=True):
+        right, weights = expit(F @ coefficients), own[codes] * heard.weights
+        chance = errors + (1.0 - 2.0 * errors) * right
+        slope = (1.0 - 2.0 * errors) * right * (1.0 - right)
+        curvature = (F.T * (weights * slope**2 / (chance * (1.0 - chance)))) @ F
+        found[0] = np.linalg.inv(curvature + _PULL * np.eye(q))
+        n = float(own.sum())
+        if n >= _FEWEST:
+            wishes = np.add.reduceat(F * (weights * slope / chance)[:, None], heard.bounds, axis=0)
+            wider = (stdtrit(n - 1.0, _END) / ndtri(_END)) ** 2 * n / (n - 1.0)
+            found[1] = wider * found[0] @ (wishes.T @ wishes) @ found[0]
+    return out
 
 
 def _log_chances(margins: FloatArray, errors: FloatArray | float) -> FloatArray:

@@ -80,8 +80,9 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         random may be a kind of their own with few errors: :func:`mdaml.audit` judges persons.
     kind_coefficients_, coefficients_ : arrays of shape (n_kinds, q) and (n_persons, q)
         Of kinds and persons.
-    kind_draws_ : array of shape (n_draws, n_kinds, q)
-        Coefficients of the kinds if persons are drawn again (Bayesian bootstrap); for intervals.
+    kind_covariances_ : array of shape (n_kinds, 2, q, q)
+        Of the coefficients of the kinds, for intervals: by the number of answers, and by how much
+        persons of a kind differ. Empty if everybody has the shared metric.
     axes_, unit_ : array and float
         V and the unit of the first coefficient.
     start_kept_ : bool
@@ -128,7 +129,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     _doc_link_template = page_of("people.PersonalMetrics")
 
     pull_: float | None
-    kind_draws_: FloatArray
+    kind_covariances_: FloatArray
     errors_: FloatArray
 
     def __init__(
@@ -351,14 +352,14 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
 
     def _keep(self, found: Any, chosen: Chosen) -> None:
         """Set all that was learned."""
-        space, kinds, own, draws = found
+        space, kinds, own, spread = found
         self.metric_, self.persons_ = space.metric, space.heard.persons.names
         self.start_kept_, self.tried_ = chosen.size == (0, None), chosen.tried
         self.n_kinds_, self.pull_ = len(kinds.shares), chosen.size.pull
         self.axes_, self.unit_ = space.coordinates.axes, space.coordinates.unit
         self.kind_coefficients_, self.kind_shares_ = kinds.coefficients, kinds.shares
         self.kind_probabilities_, self.errors_ = kinds.of_person, kinds.errors
-        self.coefficients_, self.kind_draws_ = own, draws
+        self.coefficients_, self.kind_covariances_ = own, spread
         self.gain_ = None if chosen.gain is None else chosen.gain.as_dict()
         self.history_, self.n_iter_ = np.array(kinds.history), len(kinds.history)
         for name in ("components_", "n_features_in_", "feature_names_in_"):
