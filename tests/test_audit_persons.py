@@ -15,7 +15,7 @@ from mdaml.inspection._persons import (
     agreement_with_others,
     count_repeats,
 )
-from mdaml.people.judging import Views
+from mdaml.people.judging import Views, find_own_views
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def test_as_many_persons_agree_with_a_kind_as_rows_say_so():
     views, persons = Views(margins, np.array([0.5, 0.5]), by_all), Persons(np.arange(12), codes)
     found = _weigh_kinds(margins[0], persons, Counted.of_persons(said, persons), views)
     remarks, none = [[] for _ in range(12)], np.zeros(12, np.int64)
-    _remark_on_errors(remarks, found, views, np.zeros(12, bool), (none, none))
+    _remark_on_errors(remarks, found, views, np.full(12, np.inf), (none, none))
     wanted = [["agrees with kind 0, 6 persons"]] * 6 + [["agrees with kind 1, 5 persons"]] * 5
     assert remarks[:11] == wanted
     assert remarks[11][0].startswith("answers at random")
@@ -166,6 +166,58 @@ def test_a_minority_is_not_taken_for_noise_and_a_guesser_is_found(minority):
     assert table["remark"][20:30].tolist() == ["agrees with kind 1, 10 persons"] * 10
     assert table["remark"][30].startswith(("guesses on", "answers at random"))
     assert table["agreement"][:30].min() > 0.8 > table["agreement"][30]
+
+
+def answer_as(X, looks_at, n_answers, wrong=0.1, seed=0):
+    """Return answers of persons, who look at some features each, and who gave them."""
+    said = []
+    for person, features in enumerate(looks_at):
+        drawn = {"components": np.eye(X.shape[1])[features], "random_state": 1000 * seed + person}
+        drawn["wrong"] = wrong if np.isscalar(wrong) else wrong[person]
+        said.append(make_triplets(X, n_triplets=n_answers, **drawn)[0])
+    return np.concatenate(said), np.repeat(np.arange(len(looks_at)), n_answers)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("pandas")
+@pytest.mark.parametrize("seed", range(4))
+def test_three_of_thirty_who_look_at_something_else_are_not_accused(seed):
+    X = np.random.default_rng(seed).normal(size=(100, 6))
+    looks_at = [[0, 1, 2]] * 27 + [[3, 4, 5]] * 3
+    T, who = answer_as(X, looks_at, 60, seed=seed)
+    remarks = audit(MDaML(anchor=0.02).fit(X, triplets=T), X, triplets=T, who=who)["remark"]
+    assert not remarks.str.contains("random|guesses|wrong way").any()
+
+
+@pytest.mark.slow
+@pytest.mark.needs("pandas")
+def test_who_guesses_on_two_of_three_of_many_questions_is_found():
+    X = np.random.default_rng(0).normal(size=(100, 6))
+    wrong = np.where(np.arange(30) == 4, 1 / 3, 0.1)
+    T, who = answer_as(X, [[0, 1, 2]] * 20 + [[0, 1, 3]] * 10, 150, wrong)
+    remarks = audit(MDaML(anchor=0.02).fit(X, triplets=T), X, triplets=T, who=who)["remark"]
+    assert remarks[4].startswith(("guesses on", "answers at random"))
+    assert remarks.drop(4).str.startswith("agrees with kind").all()
+
+
+def test_views_of_two_who_look_at_the_same_explain_each_other():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    wrong = np.where(np.arange(8) == 7, 0.5, 0.1)
+    T, who = answer_as(X, [[0, 1]] * 5 + [[2, 3]] * 2 + [[0, 1]], 90, wrong)
+    said, persons = Constraints(triplets=T), Persons(np.arange(8), who)
+    suspects = np.array([5, 6, 7])
+    metric = MDaML(anchor=0.02).fit(X, triplets=T)
+    held = []
+    for person, (rows, margins) in zip(
+        suspects, find_own_views(metric, X, said, persons, np.arange(720), suspects), strict=True
+    ):
+        assert np.array_equal(rows, np.flatnonzero(who == person))
+        assert margins.shape == (2 + 2 * 7, 90)
+        held.append((margins > 0.0).mean(axis=1))
+    assert held[0][:2].max() > 0.7  # by other answers of the same person
+    assert held[0][2 + 5] > 0.7  # by person 6, the sixth of the others
+    assert held[1][2 + 5] > 0.7
+    assert held[2].max() < 0.65
 
 
 @pytest.mark.needs("pandas")

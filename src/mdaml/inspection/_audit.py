@@ -101,8 +101,9 @@ def audit(
             Median time of an answer, and share of answers on the left, where these are known.
         ``remark``
             What was seen, with its evidence: *agrees with kind 1, 10 persons*; *guesses on 60 % of
-            the questions*, *answers at random*, *has a view of their own*, *answers the wrong way
-            round*, *always answers left* or *right*.
+            the questions*, *answers at random*, *has a view of their own*, *agrees with no kind:
+            too few answers to say why*, *answers the wrong way round*, *always answers left* or
+            *right*.
 
         Otherwise one row per comparison, in the order triplets, pairs, quadruplets:
 
@@ -148,7 +149,9 @@ def audit(
     by :class:`mdaml.people.PersonalMetrics`, around the given metric; those that judge a person
     are learned without a third of the persons, this one among them. Somebody is said to guess if
     that is 200 times more likely than a share of errors which four in five persons stay below, and
-    if their own other answers do not predict theirs better than the kinds do.
+    ten times more likely than that they look at something else: at what other answers of theirs
+    tell, or those of another person, for two or three who answer alike are not found as a kind.
+    If neither is clear, they *agree with no kind*, and no more is said.
 
     **Categories.**
 

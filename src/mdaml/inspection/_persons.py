@@ -13,7 +13,7 @@ from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.inspection._answers import Columns, pair_numbers
 from mdaml.inspection.suspicion import FlipModel
-from mdaml.people.judging import Views, find_views, predict_by_own
+from mdaml.people.judging import Views, find_own_views, find_views
 
 _SURE = 1000.0  # a remark on sides must be this many times more likely than its opposite
 _ACCUSED = np.log(200.0)  # the same of errors that are more than those of the others
@@ -21,7 +21,10 @@ _ONE_SIDE = 0.95  # share of answers on the left of somebody who always answers 
 _ERRORS = np.linspace(0.005, 0.995, 199)  # shares of wrong answers that are weighed
 _MANY = 10  # persons, of whom four in five are taken for honest
 _FEW_REPEATS = 10
-_CLEAR = 2.6  # standard errors, which chance exceeds once in two hundred times
+_CLEAR = np.log(
+    10.0
+)  # how much likelier guessing must be than every honest view, or a view than it
+_BLUNT = 0.5  # the size of margins under views of one person, against those under a kind
 _CONSISTENT = 0.25  # share of repeated questions answered differently, by one with a view
 _RANDOM = 0.4  # share of wrong answers from which on hardly a question was looked at
 _TAIL = 0.025  # of an interval
@@ -82,11 +85,13 @@ def person_columns(
         own = [known["seconds"][persons.codes == code] for code in range(len(persons))]
         columns["seconds"] = np.array([np.median(some) for some in own])
     repeats, remarks = count_repeats(given, persons), [list[str]() for _ in persons.names]
-    has_view = np.zeros(len(persons), bool)
-    if judged is not None and _are_accused(found).any():
-        own_margins = predict_by_own(*judged, supervision, persons, counted.of)
-        has_view = _have_view(counted, counted.shares(own_margins > 0.0), found.held, repeats)
-    _remark_on_errors(remarks, found, views, has_view, repeats)
+    leads = np.full(len(persons), np.inf)  # of guessing over every honest view
+    if judged is not None and (accused := np.flatnonzero(_are_accused(found))).size:
+        imagined = find_own_views(*judged, supervision, persons, counted.of, accused)
+        for person, (rows, under) in zip(accused, imagined, strict=True):
+            weights = counted.weights[rows]
+            leads[person] = found.logs[person].max() - _weigh_views(under, found, rows, weights)
+    _remark_on_errors(remarks, found, views, leads, repeats)
     if "left" in known:
         on_left = counted.shares(known["left"])
         chosen = np.bincount(counted.codes, on_left, len(counts)).astype(np.float64)
@@ -100,6 +105,7 @@ class Found(NamedTuple):
     """What the answers of each person say about their errors."""
 
     kind: IntArray  # (P,) the kind they agree with best
+    margins: FloatArray  # (n,) of the comparisons under it
     held: FloatArray  # (n_answers,) share of each answer that holds under it
     logs: FloatArray  # (P, n_errors) log likelihood of shares of wrong answers
     errors: FloatArray  # (P,)
@@ -133,12 +139,13 @@ def _weigh_kinds(
     logs = logsumexp(by_kind + np.log(chances)[:, None, None], axis=0)
     lower = _ERRORS <= 0.5
     kind = by_kind[:, :, lower].max(axis=2).argmax(axis=0)
-    held = counted.shares(scaled[kind[persons.codes], np.arange(len(margins))] > 0.0)
+    best = scaled[kind[persons.codes], np.arange(len(margins))]
+    held = counted.shares(best > 0.0)
     posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
     posterior /= posterior.sum(axis=1, keepdims=True)
     below = np.cumsum(posterior, axis=1)
     low, high = (_ERRORS[np.argmax(below >= level, axis=1)] for level in (_TAIL, 1.0 - _TAIL))
-    return Found(kind, held, logs, _ERRORS[logs.argmax(axis=1)], low, high)
+    return Found(kind, best, held, logs, _ERRORS[logs.argmax(axis=1)], low, high)
 
 
 def _are_accused(found: Found) -> BoolArray:
@@ -164,31 +171,34 @@ def _usual_bound(errors: FloatArray) -> float:
     return min(1.5 * float(np.median(errors[errors <= better])) + 0.02, 0.3)
 
 
-def _have_view(
-    counted: Counted, by_own: FloatArray, by_kind: FloatArray, repeats: tuple[IntArray, IntArray]
-) -> BoolArray:
-    """Say whose answers follow a view that no kind shares.
+def _weigh_views(margins: FloatArray, found: Found, rows: IntArray, weights: FloatArray) -> float:
+    """Return how likely the answers of a person are if they look at something else than the kinds.
 
-    They are predicted by other answers of the same person, better than by any kind and by more than
-    chance; or repeated questions are answered alike.
+    Under views, (V, n), of which the first two are their own: with no more errors than honest
+    persons make, and margins half as large as under the kind, since one person tells little. Who
+    guesses has no view that predicts so sharply. The best of their own counts, or all others alike.
     """
-    n = np.bincount(counted.codes).astype(float)
-    leads = by_own - by_kind
-    total, squares = (np.bincount(counted.codes, some) for some in (leads, np.square(leads)))
-    differ, repeated = repeats
-    alike = (repeated >= _FEW_REPEATS) & (differ <= _CONSISTENT * repeated)
-    clear: BoolArray = (total > _CLEAR * np.sqrt(squares)) & (n >= _FEW_REPEATS)
-    return clear | alike
+    sizes = np.maximum(np.abs(margins).mean(axis=1, keepdims=True), 1e-12)
+    right = expit(margins * (_BLUNT * np.abs(found.margins[rows]).mean() / sizes))
+    usual = _ERRORS[_usual_bound(found.errors) >= _ERRORS]
+    logs = np.max([np.log((1.0 - e) * right + e * (1.0 - right)) @ weights for e in usual], axis=0)
+    own, others = logs[:2], logs[2:]
+    shared = logsumexp(others) - np.log(len(others)) if len(others) else -np.inf
+    return float(max(own.max(), shared))
 
 
 def _remark_on_errors(
     remarks: list[list[str]],
     found: Found,
     views: Views | None,
-    has_view: BoolArray,
+    leads: FloatArray,
     repeats: tuple[IntArray, IntArray],
 ) -> None:
-    """Say who errs clearly more than the others do, and with what kind the others agree."""
+    """Say who errs clearly more than the others do, and with what kind the others agree.
+
+    Guessing must be ten times likelier than every view of what is alike, as ``leads`` say, and
+    repeated questions must not be answered alike.
+    """
     accused, by_chance = _are_accused(found), found.logs[:, np.argmin(np.abs(_ERRORS - 0.5))]
     is_reversed = (found.errors > 0.5) & (found.logs.max(axis=1) - by_chance > np.log(_SURE))
     sizes = np.bincount(found.kind[~accused & ~is_reversed], minlength=int(found.kind.max()) + 1)
@@ -198,8 +208,10 @@ def _remark_on_errors(
         span = f"({found.low[p]:.0%} to {found.high[p]:.0%} wrong{again})"
         if is_reversed[p]:
             remarks[p].append(f"answers the wrong way round {span}")
-        elif accused[p] and has_view[p]:
+        elif accused[p] and (leads[p] < -_CLEAR or _answers_alike(differ, repeated)):
             remarks[p].append(f"has a view of their own: agrees with no kind{again}")
+        elif accused[p] and leads[p] < _CLEAR:
+            remarks[p].append(f"agrees with no kind: too few answers to say why{again}")
         elif accused[p] and error >= _RANDOM:
             remarks[p].append(f"answers at random: agrees with no kind {span}")
         elif accused[p]:
@@ -208,6 +220,11 @@ def _remark_on_errors(
             n = sizes[found.kind[p]]
             ending = "" if n == 1 else "s"
             remarks[p].append(f"agrees with kind {found.kind[p]}, {n} person{ending}")
+
+
+def _answers_alike(differ: int, repeated: int) -> bool:
+    """Say whether somebody answers repeated questions alike, which nobody does who guesses."""
+    return repeated >= _FEW_REPEATS and differ <= _CONSISTENT * repeated
 
 
 def agreement_with_others(given: Columns, persons: Persons) -> FloatArray:

@@ -1,5 +1,6 @@
 """What is known of a person by the kinds that the others are of."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +13,14 @@ from mdaml.constraints.value import Constraints
 from mdaml.holdout.split import deal
 from mdaml.holdout.units import same_rows
 from mdaml.people._choice import AnswerSpace, choose_size, some_persons
-from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
+from mdaml.people._mixture import Heard, Kinds, fit_persons
 
 _N_FOLDS = 3  # of persons
 _FEWEST = 2  # persons of a kind: one alone is none
 _MOST_ANSWERS = 50_000  # that kinds are learned from
-_PULL_OF_VIEWS = 0.3  # of the metric of a person towards none
+_N_PARTS = 6  # of the answers of a person
+_MOST_OF_OTHERS = 20_000  # answers; of more, only persons in question are compared with each other
+_CENTERS = ((0.0, 0.3), (1.0, 1.0))  # of a view: a multiple of the given metric, and the pull to it
 
 
 class Views(NamedTuple):
@@ -64,31 +67,58 @@ def find_views(
     return Views(margins, whole.shares, whole.of_person)
 
 
-def predict_by_own(
+def find_own_views(
     metric: BaseEstimator,
     X: ArrayLike,
     supervision: Constraints,
     persons: Persons,
     answer: IntArray,
-) -> FloatArray:
-    """Return the margin of each comparison under a metric learned from other answers of its person.
+    some: IntArray,
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Yield views that some persons may have, one person after the other.
 
+    The places of their comparisons, (n,), and margins under metrics, (V, n). Two are learned from
+    other answers of the person: near the given metric, and near none. The others are those of every
+    other person, again near both: two persons who look at the same are no kind yet.
     ``answer`` numbers the answers: what one was turned into is held out together.
     """
     samples = np.asarray(X, dtype=np.float64)
     space = AnswerSpace.of(metric, samples, supervision, persons)
-    features = space.coordinates.features(
-        metric._map(samples).astype(np.float64, copy=False), supervision.comparisons()
-    )
-    margins, part = np.zeros(len(features)), answer % _N_FOLDS
-    for number in range(_N_FOLDS):
-        out = part == number
-        kept = np.where(out, 0.0, supervision.weights)  # nobody is left out who has answered at all
-        heard = Heard.of(features, kept, persons)
-        one = Kinds(0.0 * space.center[None], np.ones(1), np.empty(0), np.empty((0, 1)))
-        own = fit_persons(heard, place_persons(heard, one), _PULL_OF_VIEWS)
-        margins[out] = np.einsum("nq,nq->n", features[out], own[persons.codes[out]])
-    return margins
+    Y = metric._map(samples).astype(np.float64, copy=False)
+    features = space.coordinates.features(Y, supervision.comparisons())
+    known = some if len(features) > _MOST_OF_OTHERS else np.arange(len(persons))
+    of_others = [
+        _fit_own(space, features, supervision.weights, persons, known, c) for c in _CENTERS
+    ]
+    margins = np.zeros((len(_CENTERS), len(features)))
+    for part in range(_N_PARTS):
+        out = answer % _N_PARTS == part
+        weights = np.where(out, 0.0, supervision.weights)  # all who answered stay
+        for row, center in zip(margins, _CENTERS, strict=True):
+            own = np.zeros((len(persons), features.shape[1]))
+            own[some] = _fit_own(space, features, weights, persons, some, center)
+            row[out] = np.einsum("nq,nq->n", features[out], own[persons.codes[out]])
+    for person in some:
+        rows = np.flatnonzero(persons.codes == person)
+        others = np.concatenate([own[known != person] for own in of_others])
+        yield rows, np.vstack([margins[:, rows], others @ features[rows].T])
+
+
+def _fit_own(
+    space: AnswerSpace,
+    features: FloatArray,
+    weights: FloatArray,
+    persons: Persons,
+    some: IntArray,
+    center: tuple[float, float],
+) -> FloatArray:
+    """Return coefficients of metrics of some persons, pulled to a multiple of the given metric."""
+    multiple, pull = center
+    rows = np.flatnonzero(np.isin(persons.codes, some))
+    codes = np.searchsorted(some, persons.codes[rows])
+    heard = Heard.of(features[rows], weights[rows], Persons(persons.names[some], codes))
+    one = Kinds(multiple * space.center[None], np.ones(1), np.empty(0), np.ones((len(some), 1)))
+    return fit_persons(heard, one, pull)
 
 
 def _learn_without(
