@@ -6,6 +6,7 @@ what is resumed ends where a straight run does. Choices of MDaML in detail: test
 
 import pickle
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -141,6 +142,11 @@ SLOW = {
     "PersonalMetrics",
     "LocalMDaML",
 }  # so fewer draws
+# PersonalMetrics fits MDaML ten times, so that tests with coin flips take several seconds.
+QUICK = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "PersonalMetrics" else name
+    for name in CHOOSERS
+]
 
 
 def fit(name, data, said):
@@ -155,6 +161,12 @@ def fit(name, data, said):
     return model, kept
 
 
+@cache
+def fit_drawn(name, seed, is_true):
+    """Fit to what is drawn: several properties ask for the same."""
+    return fit(name, *CHOOSERS[name][1](seed, is_true))
+
+
 def gain_of(model):
     """Return the units that were held out, and whether what was learned leads beyond chance."""
     if isinstance(model, QueryAdapter):
@@ -162,11 +174,10 @@ def gain_of(model):
     return model.gain_["n_units"], model.gain_["is_beyond_chance"]
 
 
-@pytest.mark.parametrize("name", CHOOSERS)
+@pytest.mark.parametrize("name", QUICK)
 def test_nothing_is_learned_from_nothing(name):
-    _, draw, _, most = CHOOSERS[name]
     n = 2 if name in SLOW else 10
-    assert sum(not fit(name, *draw(seed, False))[1] for seed in range(n)) <= most
+    assert sum(not fit_drawn(name, seed, False)[1] for seed in range(n)) <= CHOOSERS[name][-1]
 
 
 # Of a hundred, at levels of 5 % and, for labels, 20 %.
@@ -185,17 +196,17 @@ def test_nothing_is_learned_from_nothing_in_many_draws(name):
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_what_is_true_is_used(name):
     for seed in range(1 if name in SLOW else 3):
-        model, kept = fit(name, *CHOOSERS[name][1](seed, True))
+        model, kept = fit_drawn(name, seed, True)
         assert not kept
         assert gain_of(model)[1]
 
 
 @pytest.mark.parametrize("is_true", [True, False])
-@pytest.mark.parametrize("name", CHOOSERS)
+@pytest.mark.parametrize("name", QUICK)
 def test_what_is_given_twice_changes_no_choice(name, is_true):
     _, draw, double, _ = CHOOSERS[name]
-    drawn = draw(0, is_true)
-    (once, kept), (twice, also_kept) = fit(name, *drawn), fit(name, *double(*drawn))
+    once, kept = fit_drawn(name, 0, is_true)
+    twice, also_kept = fit(name, *double(*draw(0, is_true)))
     assert also_kept == kept
     assert gain_of(twice) == gain_of(once)
     if name == "MDaML, comparisons":
@@ -206,8 +217,7 @@ def test_what_is_given_twice_changes_no_choice(name, is_true):
 
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_the_same_input_gives_the_same_choice_bit_for_bit(name):
-    drawn = CHOOSERS[name][1](1, True)
-    one, other = (fit(name, *drawn)[0] for _ in range(2))
+    one, other = fit_drawn(name, 1, True)[0], fit(name, *CHOOSERS[name][1](1, True))[0]
     what = "coefficients_" if name == "PersonalMetrics" else "components_"
     np.testing.assert_array_equal(getattr(one, what), getattr(other, what))
     assert gain_of(one) == gain_of(other)

@@ -608,6 +608,7 @@ def test_sums_over_single_precision_samples_are_double(name):
     np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-4 * np.abs(double).max())
 
 
+@pytest.mark.slow
 def test_read_only_arrays_of_indices_are_accepted():
     given = problem()
     expected = run_triplet_gradient(given)[1]

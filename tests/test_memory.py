@@ -28,10 +28,10 @@ N, D = 300, 6
 SIZE = FitSize(10**5, 64, 5, 4, 10**6, 10**6)
 
 
-def problem(dtype=np.float64, n_triplets=1000):
+def problem(dtype=np.float64, n_triplets=1000, n=N):
     rng = np.random.default_rng(0)
-    X = (rng.normal(size=(N, D)) * np.linspace(0.5, 2, D) + 3).astype(dtype)
-    return X, np.array([rng.choice(N, 3, replace=False) for _ in range(n_triplets)])
+    X = (rng.normal(size=(n, D)) * np.linspace(0.5, 2, D) + 3).astype(dtype)
+    return X, np.array([rng.choice(n, 3, replace=False) for _ in range(n_triplets)])
 
 
 # Blocks
@@ -159,7 +159,7 @@ def in_both_ways(monkeypatch, X, given, **options):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("options", [ANCHOR, FLOOR, EQ_7], ids=["anchor", "floor", "Eq. (7)"])
 def test_a_fit_in_blocks_is_the_fit(monkeypatch, dtype, rtol, rank, weighted, options):
-    X, triplets = problem(dtype)
+    X, triplets = problem(dtype, 400, 100)  # seven blocks
     given = {"triplets": triplets}
     if weighted:
         given["constraint_weight"] = np.linspace(1, 2, len(triplets))

