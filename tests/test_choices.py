@@ -91,7 +91,7 @@ def check_no_harm(make, case, seeds):
 
 @pytest.mark.parametrize("case", CASES[:3])
 def test_coin_flips_change_nothing(case):
-    check_no_harm(MDaML, case, range(4))  # a hundred below
+    check_no_harm(MDaML, case, range(2))  # a hundred below
 
 
 def test_coin_flips_change_nothing_in_a_search():
@@ -276,7 +276,7 @@ SWAPPED = "Are near and far swapped?"
 def test_swapped_columns_are_always_asked_about(make, wrong):
     """Of right answers 86 % hold before learning."""
     true = np.diag([1.8, 1.3, 1.0, 1.0, 0.7, 0.5])
-    for seed in range(5 if make is not MDaMLCV else 1):
+    for seed in range(3 if make is not MDaMLCV else 1):
         said, _ = make_triplets(
             points(), n_triplets=400, components=true, wrong=wrong, random_state=seed
         )
@@ -350,10 +350,10 @@ def test_near_ties_that_are_right_are_not_asked_about():
     """About half of them hold before learning, and so do those that are swapped."""
     for wrong in (0.1, 0.3):
         asked, by_mistake = count_asked(
-            lambda seed, w=wrong: near_ties(WEAK, 400, seed, w), range(4)
+            lambda seed, w=wrong: near_ties(WEAK, 400, seed, w), range(2)
         )
         assert by_mistake == 0
-        assert asked >= 2 or wrong > 0.1
+        assert asked >= 1 or wrong > 0.1
 
 
 @pytest.mark.slow
@@ -364,10 +364,13 @@ def test_swapped_columns_are_asked_about_in_all_of_fifty_cases_and_right_ones_in
         assert asked >= least
         assert by_mistake == 0
     assert count_asked(lambda seed: near_ties(WEAK, 400, seed, 0.3), range(50))[1] == 0
+    asked, by_mistake = count_asked(lambda seed: near_ties(WEAK, 400, seed, 0.1), range(4))
+    assert asked >= 2
+    assert by_mistake == 0
 
 
 def test_right_columns_and_coin_flips_are_not_asked_about():
-    for seed in range(5):
+    for seed in range(2):
         X, flips = coin_flips(*CASES[0], seed)
         texts = fit_and_listen(MDaML(), points(), triplets=answers(400, seed))[1]
         texts += fit_and_listen(MDaML(), X, triplets=flips)[1]
