@@ -122,7 +122,7 @@ def test_correct_answers_never_make_the_model_worse(tmp_path):
 
     truth = agree(np.diag(np.sqrt(weights)))
     learning, scores = Learner(site.storage, items, 0), []
-    for n in (160, *[4] * 5):  # a good model, then a few answers each of six persons
+    for n in (160, *[6] * 3):  # a good model, then a few answers each of six persons
         for k in range(n):
             person = f"person {(len(scores) + k) % 6}"
             question = site.collector.submit(person, []).result()["questions"][0]
@@ -426,8 +426,8 @@ def test_pairs_are_scored_by_the_area_under_the_curve():
 
 def answer_in_parts(site, error):
     learning = Learner(site.storage, site.items, patience=0)  # however long a fit takes
-    for seed in range(6):
-        answer(site, 40, error=error, seed=seed)
+    for seed in range(4):
+        answer(site, 60, error=error, seed=seed)
         learning.step()
     return site.storage.latest("report")["report"]
 

@@ -513,6 +513,14 @@ def test_names_are_no_formulas_in_exports(run):
 
 
 @pytest.mark.needs("POSIX")
+def test_a_file_that_is_begun_anew_is_closed_to_others_too(tmp_path):
+    place = tmp_path / "answers.db"
+    for _ in range(2):
+        Storage(place).close()
+        assert place.stat().st_mode & 0o777 == 0o600
+        place.unlink()
+
+
 def test_other_users_of_the_machine_cannot_read_the_answers(tmp_path):
     place = tmp_path / "answers.db"
     place.touch(0o644)

@@ -78,6 +78,25 @@ def test_each_study_has_cookies_of_its_own_under_its_own_path(sites):
         assert f'src="{site.path}/static/ask.js"' in page
 
 
+@pytest.mark.needs("POSIX")
+def test_another_program_may_open_and_close_the_database_meanwhile(sites, place, start):
+    """It takes the file ahead away if the locks of the server are lost."""
+    browsers = [Browser(site) for site in sites.values()]
+    for browser in browsers:
+        browser.answer([1])
+    ahead = place.with_name("answers.db-wal")
+    first = ahead.stat().st_ino
+    script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1])"
+    script += "; print(db.execute('SELECT count(*) FROM birds__answers').fetchall()); db.close()"
+    assert start("-c", script, place).communicate(timeout=60) == ("[(1,)]\n", "")
+    assert ahead.stat().st_ino == first
+    for browser in browsers:
+        browser.answer([1])
+    again = Storage(place, "birds")
+    assert len(again.answers()) == 2
+    again.close()
+
+
 def test_links_of_one_study_are_refused_by_another(place):
     access = Access(is_open=False)
     sites = {name: make_site(place, plan=p, study=name, access=access) for name, p in PLANS.items()}

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sqlite3
+import threading
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 _LITTLE_ROOM = 32 * 2**20  # bytes
 _FORMAT = b"SQLite format 3\0"  # with which its files begin
+_opened, _opening = set[str](), threading.Lock()  # files that this process may have open
 
 
 def to_url(place: str | Path) -> str:
@@ -44,18 +46,34 @@ def make_engine(url: str) -> sa.Engine:
             "written %40 %3A %2F."
         ) from None
     if is_file:
-        _close_to_others(str(sa.make_url(url).database))
+        path = os.path.realpath(str(sa.make_url(url).database))
+        with _opening:
+            if path not in _opened or not Path(path).exists():
+                _check_format(path)
+                _opened.add(path)
+        _close_to_others(path)
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _close_to_others(path: str) -> None:
-    """Let only this user read a file, which holds the secret of all links, and its companions."""
+def _check_format(path: str) -> None:
+    """Refuse a file that is no database; make one if there is none.
+
+    Not while SQLite has it open: to close a file lets go of all locks that this process has on it,
+    and then another program takes away what is written ahead.
+    """
     try:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "rb") as file:
             if file.read(len(_FORMAT)) not in (_FORMAT, b""):
                 raise ValueError(f"{path}: this is not a database of answers. Name another file.")
+    except OSError as error:
+        raise ValueError(f"{path}: cannot store answers there: {error.strerror}.") from None
+
+
+def _close_to_others(path: str) -> None:
+    """Let only this user read a file, which holds the secret of all links, and its companions."""
+    try:
         for name in (path, f"{path}-wal", f"{path}-shm"):
             if Path(name).exists():
                 Path(name).chmod(0o600)
