@@ -9,6 +9,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
+from sklearn.preprocessing import StandardScaler
 from suite.models import make_mdaml
 from suite.needs import is_there
 
@@ -274,15 +276,20 @@ BY_PERSONS = {"triplets": TRIPLETS, "who": np.arange(len(TRIPLETS)) % 3}
 
 
 @cache
-def distances_with_places(place, said, rank):
+def distances_with_places(place, said, rank, client=None):
     """Return distances under a metric with places for modes."""
     few_steps = replace(PRESETS["comparisons"], max_inner_iter=3)  # as above
     model = LocalMDaML(n_places=8, n_maps=0, goal=few_steps, max_iter=1, random_state=0)
     model.set_params(n_components=rank, **PLACES[place])
+    supervision = BY_PERSONS if said == "persons" else SUPERVISION[said]
     with limit_of(place):
-        model.fit(X, **BY_PERSONS if said == "persons" else SUPERVISION[said])
+        if place.startswith("cluster"):
+            mdaml.distributed.fit(model, X, **supervision, client=client, n_shards=2)
+        else:
+            model.fit(X, **supervision)
     assert model.n_places_ == 8
     assert len(model.components_) == (rank or 7 + X.shape[1])
+    assert model.n_samples_seen_ == N
     return model.pair_distance(X[: N // 2], X[N // 2 :])
 
 
@@ -291,13 +298,68 @@ def distances_with_places(place, said, rank):
 @every_rank
 @pytest.mark.parametrize("said", [*SUPERVISION, "persons"])
 def test_places_for_modes_anywhere_are_those_in_memory(place, rank, said):
+    compare_places(place, rank, said)
+
+
+@pytest.mark.parametrize("place", places("cluster", "cluster of devices"))
+@pytest.mark.parametrize(("rank", "said"), [(None, "labels"), (2, "all forms"), (None, "persons")])
+def test_places_for_modes_on_a_cluster_are_those_in_memory(client, place, rank, said):
+    compare_places(place, rank, said, client)
+
+
+def compare_places(place, rank, said, client=None):
     wanted = distances_with_places("memory", said, rank)
     # Modes are found in single precision everywhere.
-    gap = np.abs(distances_with_places(place, said, rank) - wanted).max()
+    gap = np.abs(distances_with_places(place, said, rank, client) - wanted).max()
     assert gap <= 0.002 * wanted.max()
 
 
 @pytest.mark.needs("distributed")
-def test_places_for_modes_are_refused_on_a_cluster_before_any_work():
-    with pytest.raises(TypeError, match="Other methods are fitted in one memory"):
-        mdaml.distributed.fit(LocalMDaML(), X, **SUPERVISION["triplets"])
+def test_of_many_rows_on_a_cluster_places_are_found_among_some(client, monkeypatch):
+    rng = np.random.default_rng(0)
+    corner = rng.integers(4, size=300)
+    corners = np.array([[0, 0], [0, 5], [5, 5], [5, 0]])[corner] + rng.normal(size=(300, 2))
+    triplets = sample_triplets(corner[:80] % 2, 4, 4, random_state=0)
+    unseen = sample_triplets(corner % 2, 4, 4, random_state=1)
+    monkeypatch.setattr(mdaml.distributed, "_MOST_ROWS", 60)
+    model = LocalMDaML(n_places=12, n_maps=0, random_state=0)
+    mdaml.distributed.fit(model, corners, triplets=triplets, client=client, n_shards=2)
+    assert len(model.landmark_centers_) < 140  # of those 60, and of the 80 that are compared
+    assert model.n_samples_seen_ == 300
+    assert model.score_triplets(corners, unseen) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.needs("distributed")
+@pytest.mark.parametrize("said", ["labels", "triplets"])
+def test_places_are_chosen_on_a_cluster_as_in_memory(client, said):
+    wines, kind = load_wine(return_X_y=True)
+    wines = StandardScaler().fit_transform(wines)
+    triplets = sample_triplets(kind == 1, 3, 3, random_state=0)
+    given = {"y": kind} if said == "labels" else {"triplets": triplets}
+    here = LocalMDaML(random_state=0).fit(wines, **given)
+    model = LocalMDaML(random_state=0)
+    there = mdaml.distributed.fit(model, wines, **given, client=client, n_shards=2)
+    assert there is model
+    assert there.tried_ == here.tried_
+    assert there.n_places_ > 0
+    assert there.summary() == here.summary()
+    np.testing.assert_allclose(there.transform(wines), here.transform(wines), atol=1e-5)
+
+
+@pytest.mark.usefixtures("force_blocks")
+@pytest.mark.parametrize("place", places("blocks", "device"))
+@pytest.mark.parametrize("said", ["labels", "triplets"])
+def test_chunks_with_places_anywhere_are_the_chunks_in_memory(place, said):
+    def in_chunks(place):
+        few_steps = replace(PRESETS["comparisons"], max_inner_iter=3)
+        model = LocalMDaML(n_places=8, n_maps=0, goal=few_steps, max_iter=1, random_state=0)
+        model.set_params(**PLACES[place])
+        with limit_of(place):
+            for shift in (0.0, 0.1):
+                model.partial_fit(X + shift, **SUPERVISION[said])
+        return model.pair_distance(X[: N // 2], X[N // 2 :])
+
+    with pytest.warns(UserWarning, match="modes of its first chunk"):
+        wanted, found = in_chunks("memory"), in_chunks(place)
+    assert np.abs(found - wanted).max() <= 0.005 * wanted.max()

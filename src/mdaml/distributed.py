@@ -7,12 +7,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mdaml._memory import current_limit
-from mdaml._typing import ArrayLike, IntArray, Params
+from mdaml._typing import ArrayLike, FloatArray, IntArray, Params
 from mdaml._validation import check_random_state
+from mdaml.basis import Basis
 from mdaml.constraints import arguments
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
-from mdaml.estimators import MDaML
+from mdaml.estimators import LocalMDaML, MDaML
+from mdaml.estimators.local_learning import compare_classes, learn
+from mdaml.estimators.local_rounds import compared_rows, few_comparisons
 from mdaml.estimators.posing import Posed, pose
 from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
 from mdaml.stores.dask.cluster import Cluster, check_client
@@ -22,7 +26,8 @@ from mdaml.stores.dask.store import DaskStore
 
 __all__ = ["fit"]
 _MOST_SMALL_SHARDS, _ROWS_OF_A_SHARD = 16, 100
-Estimator = TypeVar("Estimator", bound=MDaML)
+_MOST_ROWS = 20_000  # that places are found among, and those that are compared
+Estimator = TypeVar("Estimator", MDaML, LocalMDaML)
 
 
 def fit(
@@ -41,7 +46,7 @@ def fit(
     n_shards: int | None = None,
     timeout: float = 60.0,
 ) -> Estimator:
-    """Fit MDaML to samples and comparisons spread over the workers of a Dask cluster.
+    """Fit MDaML or LocalMDaML to samples and comparisons spread over the workers of a Dask cluster.
 
     The result is that of ``estimator.fit`` with the same arguments: the same steps in the same
     order, apart from rounding. Samples stay on the workers; for each step of the metric they send
@@ -49,7 +54,7 @@ def fit(
 
     Parameters
     ----------
-    estimator : MDaML
+    estimator : MDaML or LocalMDaML
         The estimator to fit. It is changed only after the fit has succeeded.
     X : dask array of shape (n_samples, n_features), list of futures, or array-like
         Samples. Each future is a block of rows. Arrays are cut into blocks and sent.
@@ -74,7 +79,7 @@ def fit(
 
     Returns
     -------
-    estimator : MDaML
+    estimator : MDaML or LocalMDaML
         The one that was passed, fitted; its attributes are arrays in this process.
 
     Raises
@@ -94,6 +99,9 @@ def fit(
     recall as in one memory. The guide "Clusters with Dask" tells what is sent when, and what a
     large fit costs.
 
+    :class:`~mdaml.LocalMDaML` chooses and finds places in this process, among at most 80 000 rows;
+    workers make the columns of their own rows. Of up to 20 000 rows the result is that of ``fit``.
+
     Examples
     --------
     With a cluster that runs elsewhere, ``Client("address:8786")`` is all that changes.
@@ -110,10 +118,10 @@ def fit(
     >>> metric.score_triplets(X, triplets) > 0.95
     True
     """
-    if isinstance(estimator, type) or not isinstance(estimator, MDaML):
+    if isinstance(estimator, type) or not isinstance(estimator, MDaML | LocalMDaML):
         raise TypeError(
-            f"estimator must be an MDaML, such as MDaML(n_modes=4), got {estimator!r}. Other "
-            "methods are fitted in one memory."
+            "estimator must be an MDaML or a LocalMDaML, such as MDaML(n_modes=4), got "
+            f"{estimator!r}. Other methods are fitted in one memory."
         )
     is_count = isinstance(n_shards, Integral) and not isinstance(n_shards, bool) and n_shards > 0
     if n_shards is not None and not is_count:
@@ -135,20 +143,69 @@ def fit(
         rows = Rows.from_any(X, cluster)
         supervision = _check_supervision(rows.n_samples, y, given)
         persons = None if who is None else arguments.persons_of(supervision, who)
-        shape = (rows.n_samples, rows.n_features)
-        unit = rows.unit_length
-        posed = pose(estimator, shape, supervision, unit_rows=unit, persons=persons)
-        most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
-        cuts = cut_rows(_anchors(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
-        cluster.place(len(cuts) - 1)
-        kind = _kind(estimator, rows, posed, len(cuts) - 1)
-        store: Any = DaskStore.of(cluster, rows, cuts, kind)
-        with store.threads():
-            posed, gain = posed.choose(store)
-            run = posed.problem.start(store, check_random_state(estimator.random_state))
-            estimator._keep(np.empty((0, rows.n_features)), posed, run.complete(), gain)
+        if isinstance(estimator, LocalMDaML):
+            _fit_places(estimator, cluster, rows, supervision, persons, n_shards)
+        else:
+            _fit_linear(estimator, cluster, rows, supervision, persons, n_shards)
     estimator.__dict__.pop("_stream", None)  # what partial_fit kept of other samples
     return estimator
+
+
+def _fit_linear(
+    estimator: MDaML,
+    cluster: Cluster,
+    rows: Rows,
+    supervision: arguments.Supervision,
+    persons: Persons | None,
+    n_shards: int | None,
+) -> None:
+    """Fit one linear map of the rows."""
+    cluster.place(n_shards or cluster.n_workers)
+    shape = (rows.n_samples, rows.n_features)
+    posed = pose(estimator, shape, supervision, unit_rows=rows.unit_length, persons=persons)
+    most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
+    cuts = cut_rows(_anchors(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
+    cluster.place(len(cuts) - 1)
+    kind = _kind(estimator, rows, posed, len(cuts) - 1)
+    store: Any = DaskStore.of(cluster, rows, cuts, kind)
+    with store.threads():
+        posed, gain = posed.choose(store)
+        run = posed.problem.start(store, check_random_state(estimator.random_state))
+        estimator._keep(np.empty((0, rows.n_features), rows.dtype), posed, run.complete(), gain)
+
+
+def _fit_places(
+    estimator: LocalMDaML,
+    cluster: Cluster,
+    rows: Rows,
+    supervision: arguments.Supervision,
+    persons: Persons | None,
+    n_shards: int | None,
+) -> None:
+    """Find places among some of the rows, in this process; then fit the metric to all of them."""
+
+    def fit_to_all(metric: MDaML, basis: Basis, T: FloatArray | None) -> None:
+        columns, given = rows, supervision
+        if T is not None:
+            columns = rows.on_basis(cluster, basis, T)
+            if isinstance(given, Classes):
+                given = compare_classes(given, rows.n_samples)
+        _fit_linear(metric, cluster, columns, given, persons, n_shards)
+
+    order = np.random.RandomState(0).permutation(rows.n_samples)
+    some: IntArray = np.sort(order[:_MOST_ROWS])
+    few: arguments.Supervision
+    if isinstance(supervision, Classes):
+        labels = np.full(rows.n_samples, -1)  # none
+        labels[supervision.rows] = supervision.of
+        few = Classes.from_labels("LocalMDaML", labels[some])
+    else:
+        few = few_comparisons(supervision)
+        some = np.union1d(some, compared_rows(few))
+        few = few.restrict(some)
+    X = rows.fetch(cluster, some)
+    learned = learn(estimator, X, few, None, fit_to_all)
+    estimator._keep(np.empty((0, rows.n_features)), learned, supervision)
 
 
 def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> arguments.Supervision:

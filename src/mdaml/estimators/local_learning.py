@@ -17,12 +17,14 @@ from mdaml.estimators.local_rounds import (
     N_PLACES,
     QUIET,
     ChosenPlaces,
+    FitMetric,
     Learned,
     Rounds,
     shared_parameters,
 )
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
+from mdaml.stores.blocks import CentredRows
 
 # What "auto" stands for, and is chosen from; see docs/places.md.
 ANCHORS = (0.25, 2.5, 8.0)
@@ -61,31 +63,40 @@ def learned_attributes(learned: Learned) -> tuple[FloatArray, dict[str, Any]]:
     }
 
 
-def learn(model: Any, X: FloatArray, supervision: Supervision, persons: Persons | None) -> Learned:
-    """Learn a basis, and a metric on it; whether there are places, if not given, is chosen."""
+def learn(
+    model: Any,
+    X: FloatArray,
+    supervision: Supervision,
+    persons: Persons | None,
+    fit: FitMetric | None = None,
+) -> Learned:
+    """Learn a basis, and a metric on it; whether there are places, if not given, is chosen.
+
+    ``fit`` makes the last fit, if not to X: X are then some of the samples.
+    """
     n_places, n_maps = _check_numbers(model, len(X))
-    check_magnitude(X - X.mean(axis=0))
+    check_magnitude(CentredRows.of(X))
     anchors = _anchors(model)
     anchor = USUAL_ANCHOR if is_auto(model.anchor) else anchors[0]
     if isinstance(supervision, Classes) and n_places is None and n_maps == 0:
-        return _learn_from_labels(model, X, supervision)
+        return _learn_from_labels(model, X, supervision, fit)
     if n_places is None and (isinstance(supervision, Classes) or model.goal == "neighbors"):
         n_places = 0
     if isinstance(supervision, Classes) and (n_places or n_maps):
         supervision = compare_classes(supervision, len(X))
     if isinstance(supervision, Classes) or n_places == n_maps == 0:
-        return _learn_linear(model, X, supervision, persons)
+        return _learn_linear(model, X, supervision, persons, fit)
     rounds = Rounds.of(model, X, supervision, n_places, n_maps)
     if n_places is not None:
-        return rounds.learn(X, supervision, persons, anchor)
+        return rounds.learn(X, supervision, persons, anchor, fit)
     choice = rounds.choose(anchors)
     gain, rounds = choice.gain, choice.rounds
     if choice.anchor is not None:
-        learned = rounds.learn(X, supervision, persons, choice.anchor)
+        learned = rounds.learn(X, supervision, persons, choice.anchor, fit)
     elif n_maps:
-        learned = replace(rounds, n_places=0).learn(X, supervision, persons, anchor)
+        learned = replace(rounds, n_places=0).learn(X, supervision, persons, anchor, fit)
     else:
-        learned = _learn_linear(model, X, supervision, persons)
+        learned = _learn_linear(model, X, supervision, persons, fit)
         gain = learned.gain
     return replace(learned, tried=choice.tried, gain=gain)
 
@@ -103,23 +114,34 @@ def _anchors(model: Any) -> tuple[float, ...]:
 
 
 def _learn_linear(
-    model: Any, X: FloatArray, supervision: Supervision, persons: Persons | None
+    model: Any,
+    X: FloatArray,
+    supervision: Supervision,
+    persons: Persons | None,
+    fit: FitMetric | None = None,
 ) -> Learned:
     metric = MDaML(**shared_parameters(model))
-    metric._fit(X, X, supervision, persons)
+    if fit is None:
+        metric._fit(X, X, supervision, persons)
+    else:
+        fit(metric, Basis(), None)
     return Learned(Basis(), metric, anchor=metric.anchor_, gain=metric.gain_)
 
 
-def _learn_from_labels(model: Any, X: FloatArray, classes: Classes) -> Learned:
+def _learn_from_labels(
+    model: Any, X: FloatArray, classes: Classes, fit: FitMetric | None
+) -> Learned:
     """Learn one linear map or, if held-out samples find their class by more than chance, places."""
     from mdaml.holdout.places import choose_by_votes
 
     anchor = LABEL_ANCHOR if is_auto(model.anchor) else _anchors(model)[0]
     quiet, n_places = clone(model).set_params(**QUIET), min(N_PLACES, (len(X) + 1) // 2)
 
-    def with_places(model: Any, X: FloatArray, classes: Classes) -> Learned:
+    def with_places(
+        model: Any, X: FloatArray, classes: Classes, fit: FitMetric | None = None
+    ) -> Learned:
         supervision = compare_classes(classes, len(X))
-        return Rounds.of(model, X, supervision, None, 0).learn(X, supervision, None, anchor)
+        return Rounds.of(model, X, supervision, None, 0).learn(X, supervision, None, anchor, fit)
 
     def linear(X: FloatArray, classes: Classes, rows: FloatArray) -> FloatArray:
         return _learn_linear(quiet, X, classes, None).map(rows)
@@ -132,9 +154,12 @@ def _learn_from_labels(model: Any, X: FloatArray, classes: Classes) -> Learned:
         with ignore_warnings(UserWarning):
             found = choose_by_votes(X, classes, [linear, local])
     if found is None:
-        return _learn_linear(model, X, classes, None)
+        return _learn_linear(model, X, classes, None, fit)
     taken, scores, gain = found
-    learned = with_places(model, X, classes) if taken else _learn_linear(model, X, classes, None)
+    if taken:
+        learned = with_places(model, X, classes, fit)
+    else:
+        learned = _learn_linear(model, X, classes, None, fit)
     numbers = [(0, learned.anchor if not taken else 0.0), (n_places, anchor)]
     tried = tuple(
         {"n_places": n, "n_maps": 0, "anchor": a, "width": 1.0, "score": score}

@@ -1,14 +1,14 @@
 """How LocalMDaML learns places: in two rounds, chosen on held-out comparisons."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mdaml._memory import current_limit
-from mdaml._typing import FloatArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings
 from mdaml.basis import (
     N_LANDMARKS,
@@ -55,6 +55,10 @@ QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 def shared_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of a linear metric."""
     return {name: getattr(model, name) for name in _SHARED}
+
+
+# Fits a metric to the columns of all samples on a basis, times the transpose of a matrix.
+FitMetric: TypeAlias = Callable[[MDaML, Basis, FloatArray | None], None]
 
 
 @dataclass(frozen=True)
@@ -117,21 +121,25 @@ class Rounds:
         """Find landmarks; use the rows that are compared, and of many comparisons some."""
         n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
         _check_memory(model, X, n_places, n_maps)
-        if said.n_constraints > _MOST_COMPARISONS:
-            order = np.random.RandomState(0).permutation(said.n_constraints)
-            said = said.select(np.sort(order[:_MOST_COMPARISONS]))
-        rows = np.unique(
-            np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
-        )
+        said = few_comparisons(said)
+        rows = compared_rows(said)
         landmarks, some = find_landmarks(X), X[rows]
         said = said.restrict(rows)
         begun = cls(model, some, said, landmarks, some, some, n_places, n_maps, {})
         return begun._with(landmarks, some)
 
     def learn(
-        self, X: FloatArray, said: Constraints, persons: Persons | None, anchor: float
+        self,
+        X: FloatArray,
+        said: Constraints,
+        persons: Persons | None,
+        anchor: float,
+        fit: FitMetric | None = None,
     ) -> Learned:
-        """Make both rounds, the first from few comparisons, the second from all."""
+        """Make both rounds, the first from few comparisons, the second from all.
+
+        ``fit`` makes the second, if not with X.
+        """
         with ignore_warnings(UserWarning):
             L = self._see(self.said, anchor, QUIET)
             self.columns = self.columns[:0].copy()
@@ -144,7 +152,10 @@ class Rounds:
         metric = make_metric(self.model, columns, second_anchor(anchor))
         warn_of_scales(X)  # and not of the columns, which are ours
         warn_of_swapped(X, said, None)
-        _fit(metric, columns, said, persons)
+        if fit is None:
+            _fit(metric, columns, said, persons)
+        else:
+            fit(metric, basis, T)
         learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
         return Learned(basis, metric, T, self._factor_of_features(X, learned), anchor)
 
@@ -253,6 +264,22 @@ class ChosenPlaces:
     anchor: float | None
     tried: tuple[dict[str, Any], ...] = ()
     gain: dict[str, Any] | None = None
+
+
+def few_comparisons(said: Constraints) -> Constraints:
+    """Return the comparisons that the first round learns from: of many, some."""
+    if said.n_constraints <= _MOST_COMPARISONS:
+        return said
+    order = np.random.RandomState(0).permutation(said.n_constraints)
+    return said.select(np.sort(order[:_MOST_COMPARISONS]))
+
+
+def compared_rows(said: Constraints) -> IntArray:
+    """Return the rows that comparisons name."""
+    named: IntArray = np.unique(
+        np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
+    )
+    return named
 
 
 def _to_single(gates: Gates, rows: FloatArray) -> tuple[Gates, FloatArray]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mdaml._typing import Dtype, FloatArray, IntArray, Matrix
+from mdaml.basis import Basis
 from mdaml.stores.dask import shard
 from mdaml.stores.dask.cluster import Cluster, Remote
 from mdaml.stores.dask.plan import places_by
@@ -43,6 +44,11 @@ class Rows:
         blocks = [
             cluster.task(i, shard.check_block, part) for i, part in zip(places, parts, strict=True)
         ]
+        return cls._of(blocks, places, cluster)
+
+    @classmethod
+    def _of(cls, blocks: list[Remote], places: list[int], cluster: Cluster) -> "Rows":
+        """Find out what blocks have in common; ``places`` are the shards that they are beside."""
         profiles = cluster.fetch(
             [cluster.task(i, shard.profile, b) for i, b in zip(places, blocks, strict=True)]
         )
@@ -56,6 +62,22 @@ class Rows:
             raise ValueError("X must have at least two rows, got 1.")
         mean = np.sum(sums, axis=0) / begins[-1]
         return cls(blocks, begins, mean.astype(np.result_type(*dtypes)), all(units))
+
+    def on_basis(self, cluster: Cluster, basis: Basis, T: FloatArray) -> "Rows":
+        """Return the columns of the rows on a basis, times ``T^T``, made on the workers."""
+        by = cluster.share((basis, T))
+        places = [i * cluster.n_shards // len(self.blocks) for i in range(len(self.blocks))]
+        made = [
+            cluster.task(i, shard.make_columns, block, by)
+            for i, block in zip(places, self.blocks, strict=True)
+        ]
+        return Rows._of(made, places, cluster)
+
+    def fetch(self, cluster: Cluster, rows: IntArray) -> FloatArray:
+        """Return some rows in this process."""
+        where, pieces = gather_rows(cluster, 0, rows, self.blocks, self.begins)
+        fetched = [piece.astype(self.dtype, copy=False) for piece in cluster.fetch(pieces)]
+        return shard.join(where, fetched)
 
 
 def gather_rows(

@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
 from mdaml._validation import check_magnitude, has_unit_rows
+from mdaml.basis import Basis
 from mdaml.constraints.comparisons import Comparisons
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.grouping import near_graph
@@ -61,6 +62,12 @@ def profile(block: FloatArray) -> tuple[int, int, str, FloatArray, bool]:
 def take(block: FloatArray, rows: IntArray) -> FloatArray:
     """Return some rows of a block."""
     return block[rows]
+
+
+def make_columns(block: FloatArray, by: tuple[Basis, FloatArray]) -> FloatArray:
+    """Return the columns of rows on a basis, times the transpose of a matrix."""
+    basis, T = by
+    return basis.transform(block, T)
 
 
 def join(places: Sequence[IntArray], pieces: Sequence[FloatArray]) -> FloatArray:
