@@ -3,6 +3,7 @@ import inspect
 import io
 import re
 import sys
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,8 +21,11 @@ import mdaml.cli.demo as demo_module
 from mdaml.cli import build_app, main
 from mdaml.cli._options import METHODS
 from mdaml.cli._screen import show_progress
+from mdaml.cli.adapt import PARAMETERS
 from mdaml.datasets import make_multimodal
 from mdaml.experiments.toy_figure import draw_toy, make_toy_model
+from mdaml.people import PersonalMetrics
+from mdaml.retrieval import QueryAdapter
 
 
 @pytest.fixture
@@ -301,14 +305,25 @@ def test_the_command_line_has_what_python_has():
     assert set(METHODS.values()) == set(mdaml.estimators.__all__)
 
 
+def test_mdaml_adapt_has_what_an_adapter_has():
+    """Every argument of the class and of its fit can be given, except how it reports."""
+    command = typer.main.get_command(build_app()).commands["adapt"]
+    given = {parameter.name for parameter in command.params} | set(PARAMETERS)
+    others = {"random_state": "seed", "warm_start": "start", "ids": "queries"}
+    wanted = {*signature(QueryAdapter).parameters, *signature(QueryAdapter.fit).parameters}
+    assert {others.get(name, name) for name in wanted - {"self", "verbose"}} <= given
+
+
 def list_public_names():
     """Functions, classes and methods of models, without what all scikit-learn estimators have."""
     folders = ("ask", "constraints", "features", "datasets", "inspection", "model_selection")
     folders += ("people", "retrieval", "verification")
     modules = [importlib.import_module(f"mdaml.{name}") for name in folders]
     names = {name for module in (mdaml, *modules) for name in module.__all__}
-    methods = {name for name, _ in inspect.getmembers(mdaml.MDaML, callable) if name[0] != "_"}
+    classes = (mdaml.MDaML, mdaml.LocalMDaML, PersonalMetrics, QueryAdapter)
+    members = [name for each in classes for name, _ in inspect.getmembers(each, inspect.isroutine)]
+    methods = {name for name in members if name[0] != "_"}
     of_sklearn = {name for name in methods if hasattr(BaseEstimator, name)}
     of_sklearn |= {"get_feature_names_out", "set_output", "set_fit_request"}
-    of_sklearn |= {"set_partial_fit_request", "paper", "__version__"}
+    of_sklearn |= {"set_partial_fit_request", "set_transform_request", "paper", "__version__"}
     return (names | methods) - of_sklearn - (set(mdaml.estimators.__all__) - {"MDaML"})

@@ -295,6 +295,40 @@ def test_a_log_in_several_files_is_one_log(folder):
         assert np.array_equal(mdaml.load(out).components_, model.components_)
 
 
+def test_a_grown_log_starts_from_the_map_of_yesterday(folder):
+    log, out = write_log(folder), folder / "log.mdaml"
+    lines = log.read_text().splitlines()
+    (folder / "monday.csv").write_text("\n".join(lines[:1001]) + "\n")
+    given = ("--anchor", 0.1, "--param", "tol=1e-6", "--json")
+    command = ("adapt", *files(folder)[:2], *given, "--clicks")
+    fresh = invoke(*command, log, "--out", folder / "fresh.mdaml")
+    first = invoke(*command, folder / "monday.csv", "--out", out)
+    again = invoke(*command, log, "--start", out, "--out", out)
+    assert [each.exit_code for each in (fresh, first, again)] == [0, 0, 0], again.output
+    model, alone = mdaml.load(out), mdaml.load(folder / "fresh.mdaml")
+    assert model.get_params() == alone.get_params()
+    assert model.tol == 1e-6
+    assert np.allclose(model.components_, alone.components_, atol=0.01)
+    assert model.history_[0] < alone.history_[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--param", "rank=3"], "n_negatives, max_iter, tol can be set so"),
+        (["--start", "metric.mdaml"], "this is a GMML, not an adapter"),
+        (["--start", "gone.mdaml"], "gone.mdaml"),
+    ],
+)
+def test_settings_of_an_adapter_are_checked(folder, options, message, monkeypatch):
+    monkeypatch.chdir(folder)
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    mdaml.GMML().fit(X, np.arange(20) % 2).save("metric.mdaml")
+    result = invoke("adapt", *files(folder), *options, "--out", "m.mdaml")
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -146,15 +146,38 @@ def test_positions_may_be_counted_from_zero():
         ([(0, 1, 1)], "a row \\(query, document, position, clicked\\)"),
         ([(0, 1, 1, 1)], "others that were shown and not clicked, got 1 clicks in 1 rows"),
         ([(0, 1, 1, 0), (0, 2, 2, 0)], "got 0 clicks in 2 rows"),
-        ([(0, 1, 1, 3), (0, 2, 2, 0)], "clicked must be 1 or 0"),
+        ([(0, 1, 1, 3), (0, 2, 2, 0)], "clicked must be 1 or 0.* Or a number of clicks"),
         ([(0, 1, -1, 1), (0, 2, 2, 0)], "positions must be whole numbers"),
         ([(0, 1, "top", 1), (0, 2, "low", 0)], "positions must be whole numbers"),
+        ([(0, 1, 1, 1), (0, 2, None, 0)], "1 of 2 are missing, the first in row 1"),
         ([(0, 9, 1, 1), (0, 2, 2, 0)], "clicks names row 9 of the documents, but there are 3"),
     ],
 )
 def test_a_log_that_cannot_be_used_is_refused(clicks, message):
     with pytest.raises((ValueError, TypeError), match=message):
         read_clicks(clicks, None, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("clicks", "message"),
+    [
+        ([("b", "x", 1, 1), ("c", "x", 2, 0)], "Exchange these columns"),
+        ([("x", "b", 1, 1), (None, "c", 2, 0)], r"row 1 \(from 0\) names none of the queries"),
+        ([("x", "b", 1, 1), ("x", "d", 2, 0)], "'d', which is not one of the ids of the documents"),
+    ],
+)
+def test_names_that_cannot_be_found_are_refused_with_the_cause(clicks, message):
+    with pytest.raises(ValueError, match=message):
+        read_clicks(clicks, (["x", "y"], ["a", "b", "c"]), 2, 3)
+
+
+def test_a_log_of_skips_is_asked_about():
+    _, asked, X, label = data = make_search(40)
+    log = make_log(*data)
+    read_clicks(log, None, len(asked), len(X))
+    log[:, 3] = 1 - log[:, 3]
+    with pytest.warns(UserWarning, match="of the documents shown were clicked.*exchange 1 and 0"):
+        read_clicks(log, None, len(asked), len(label))
 
 
 def test_a_file_without_a_column_is_refused_by_its_name(tmp_path):

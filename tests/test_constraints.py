@@ -723,6 +723,7 @@ def test_missing_labels_of_pandas_are_unlabelled(kind):
         (["Gold", "gold", "tin"], "'Gold' and 'gold'. Did you mean the same"),
         (["North", "North ", "South"], "'North' and 'North '. Did you mean the same"),
         (["a", "b", "-1"], "the text '-1' in 2 rows.*Did you mean rows without a label"),
+        (["a", "b", "nan"], "the text 'nan' in 2 rows.*Did you mean rows without a label"),
         (["a", "b", "don't know"], "know.* in 2 rows.*Did you mean rows without a label"),
     ],
 )

@@ -10,7 +10,7 @@ from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.impute import SimpleImputer
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
@@ -259,6 +259,14 @@ TABLES = {
         make_column_transformer((RARE, ["island", "rings"]), (MEDIANS, NUMBERS)),
         StandardScaler(),
     ],
+    "side by side": [
+        make_union(
+            make_column_transformer((make_pipeline(MEDIANS, StandardScaler()), NUMBERS)),
+            make_column_transformer((OTHERS, ["island"]), (MEDIANS, ["wing"])),
+            make_column_transformer(("passthrough", ["rings"])),
+        ).set_params(transformer_weights={"columntransformer-2": 0.5}),
+        make_union(PCA(2), "passthrough", "drop"),
+    ],
     "unit length": [
         make_column_transformer((MEDIANS, NUMBERS), (OTHERS, ["island"])),
         StandardScaler(),
@@ -374,6 +382,7 @@ def test_arrays_with_gaps_are_folded_too():
             "Column 'x0' is used in two ways",
         ),
         ([SimpleImputer(), KBinsDiscretizer(2, encode="ordinal")], "KBinsDiscretizer cannot be"),
+        ([make_column_transformer((Normalizer(), [0, 1]))], "Normalizer .*must come behind all"),
     ],
 )
 def test_steps_that_cannot_be_folded_are_named_with_the_reason(steps, words):

@@ -49,7 +49,9 @@ _option = partial(make_option, _HELP)
 Queries = Annotated[Path, _argument("QUERIES")]
 Documents = Annotated[Path, _argument("DOCUMENTS")]
 Relevant = Annotated[Path, _argument("RELEVANT")]
-PerhapsRelevant = Annotated[Path | None, _argument("RELEVANT")]
+PerhapsRelevant = Annotated[
+    Path | None, typer.Argument(metavar="[RELEVANT]", help=_HELP["RELEVANT"], show_default=False)
+]
 Clicks = Annotated[list[Path] | None, _option("--clicks", "FILE")]
 Propensities = Annotated[str | None, _option("--propensities", "LIST")]
 QueryVectors = Annotated[Path | None, _option("--query-vectors", "FILE")]

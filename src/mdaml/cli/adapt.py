@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from mdaml._typing import Params
 from mdaml.cli import _options as options
 from mdaml.cli._help import make_option
+from mdaml.cli._models import load_model, parse_params
 from mdaml.cli._retrieval import (
     Clicks,
     Documents,
@@ -35,6 +37,10 @@ _HELP = {
     "--anchor": "How strongly the map is kept near the identity. By default chosen on held-out "
     "queries.",
     "--device": "cuda, cpu or auto for torch. By default NumPy.",
+    "--param": "n_negatives, max_iter or tol of QueryAdapter, such as tol=1e-4; repeat the option "
+    "for more.",
+    "--start": "A model of mdaml adapt to start from, such as that of a shorter log: with --anchor "
+    "the same result in fewer steps.",
 }
 
 
@@ -45,6 +51,9 @@ _Rank = Annotated[int | None, _option("--rank", min=1)]
 _Symmetric = Annotated[bool, _option("--symmetric")]
 _Anchor = Annotated[float | None, _option("--anchor", min=0.0)]
 Device = Annotated[str | None, _option("--device")]
+_Param = Annotated[list[str] | None, _option("--param", "NAME=VALUE")]
+_Start = Annotated[Path | None, _option("--start", "MODEL")]
+PARAMETERS = ("n_negatives", "max_iter", "tol")  # without an option of their own
 
 
 def adapt(
@@ -59,6 +68,8 @@ def adapt(
     symmetric: _Symmetric = False,
     anchor: _Anchor = None,
     device: Device = None,
+    param: _Param = None,
+    start: _Start = None,
     query_vectors: QueryVectors = None,
     document_vectors: DocumentVectors = None,
     skip_unknown: SkipUnknown = False,
@@ -73,10 +84,16 @@ def adapt(
     For example: mdaml adapt queries.jsonl corpus.jsonl qrels.tsv --out faq.mdaml
     or, from a log: mdaml adapt queries.jsonl corpus.jsonl --clicks log.csv --out faq.mdaml
     """
-    from mdaml.retrieval import QueryAdapter
-
     with run_command(as_json) as screen, ExitStack() as resources:
         screen.document["command"] = "adapt"
+        model = _make_adapter(start, parse_params(param)).set_params(
+            rank=rank,
+            similarity=similarity,
+            symmetric=symmetric,
+            anchor="auto" if anchor is None else anchor,
+            device=device,
+            random_state=seed,
+        )
         files_of = _check_supervision(relevant, clicks, propensities)
         files = (queries, documents, *files_of)
         vectors = (query_vectors, document_vectors)
@@ -86,26 +103,37 @@ def adapt(
         else:
             pairs = (queries, documents, files_of[0])
             asked, stored, rows = read_search(pairs, vectors, skip_unknown, screen)
-        model = QueryAdapter(
-            rank,
-            similarity,
-            symmetric=symmetric,
-            anchor="auto" if anchor is None else anchor,
-            device=device,  # type: ignore[arg-type]
-            random_state=seed,
-        )
-        start = time.perf_counter()
+        began = time.perf_counter()
         with screen.follow_work("learning"), screen.collect_warnings(), convert_errors(ImportError):
             if not clicks:
                 model.fit(asked.X, stored.X, rows)
             else:
                 given = _split_numbers(propensities)
                 model.fit(asked.X, stored.X, clicks=rows, propensities=given)
-        _describe(model, time.perf_counter() - start, screen)
-        model.set_params(device=None)  # of no use to who loads it
+        _describe(model, time.perf_counter() - began, screen)
+        model.set_params(device=None, warm_start=False)  # of no use to who loads it
         _write(model, part, out.suffix.lower())
         screen.add_fact("model", str(out), str(out))
         screen.print_facts()
+
+
+def _make_adapter(start: Path | None, params: Params) -> "QueryAdapter":
+    """Return an adapter with these parameters and, if wanted, the map of another one."""
+    from mdaml.retrieval import QueryAdapter
+
+    for name in params:
+        if name not in PARAMETERS:
+            raise CommandError(
+                f"--param {name}: {', '.join(PARAMETERS)} can be set so. Others have options of "
+                "their own."
+            )
+    if start is None:
+        return QueryAdapter(**params)
+    model, _ = load_model(start)
+    if not isinstance(model, QueryAdapter):
+        raise CommandError(f"--start {start}: this is a {type(model).__name__}, not an adapter.")
+    fresh = QueryAdapter(warm_start=True, **params).get_params()
+    return model.set_params(**fresh)
 
 
 def _check_supervision(

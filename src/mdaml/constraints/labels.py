@@ -324,10 +324,12 @@ def warn_of_odd_labels(labels: Array) -> None:
     if labels.dtype.kind not in "UO":
         return
     from mdaml.io.messages import describe_twins, is_no_answer  # few labels are texts
+    from mdaml.io.preparation import MISSING
 
     texts = [label for label in labels.tolist() if isinstance(label, str)]
     distinct = set(texts)
-    no_label = [text for text in distinct if is_no_answer(text)]
+    empty = {*MISSING} - {"none"}  # which is a word like others
+    no_label = [text for text in distinct if is_no_answer(text) or text.strip() in empty]
     if "-1" in distinct and not distinct <= {"-1", "1", "+1"}:
         no_label.append("-1")
     for text in sorted(no_label):

@@ -13,75 +13,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
-from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
-    MaxAbsScaler,
     MinMaxScaler,
+    Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
-    RobustScaler,
-    StandardScaler,
 )
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import FloatArray
 from mdaml._validation import ignore_warnings
+from mdaml.estimators.linear_steps import LINEAR, Affine, apply_step, linear_part, pull_back
 from mdaml.estimators.local import LocalMDaML
 from mdaml.estimators.local_handover import put_behind
 from mdaml.io.preparation import Preparation, to_text
 
-SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
-LINEAR = (*SCALERS, PCA, TruncatedSVD)
-OF_COLUMNS = (ColumnTransformer, SimpleImputer, OneHotEncoder, OrdinalEncoder, FunctionTransformer)
-_KNOWN = ", ".join(kind.__name__ for kind in (*OF_COLUMNS[:4], *LINEAR))
+OF_COLUMNS = (
+    *(ColumnTransformer, FeatureUnion, SimpleImputer, OneHotEncoder, OrdinalEncoder),
+    FunctionTransformer,
+)
+_KNOWN = ", ".join(kind.__name__ for kind in (*OF_COLUMNS[:5], *LINEAR))
 _NUMBER = -1  # in place of the place of a category
-
-
-class Affine:
-    """A linear step ``x -> matrix x + offset``, as pipelines have them."""
-
-    def __init__(self, matrix: FloatArray, offset: FloatArray) -> None:
-        self.matrix, self.offset = matrix, offset
-        self.n_features_in_ = matrix.shape[1]
-
-    def transform(self, X: FloatArray) -> FloatArray:
-        """Return what comes out of the step."""
-        return apply_step(self, X)
-
-    def inverse_transform(self, X: FloatArray) -> FloatArray:
-        """Return what went in, the shortest if there are several."""
-        return (X - self.offset) @ np.linalg.pinv(self.matrix).T
-
-
-def linear_part(step: BaseEstimator) -> FloatArray:
-    """Return the matrix of a linear step, of shape (n_features,) if it is diagonal."""
-    n: int = step.n_features_in_
-    if isinstance(step, MinMaxScaler):
-        return np.asarray(step.scale_)
-    if isinstance(step, SCALERS):
-        return np.ones(n) if step.scale_ is None else 1 / np.asarray(step.scale_)
-    if isinstance(step, Affine):
-        return step.matrix
-    whitened = isinstance(step, PCA) and step.whiten
-    scale = np.sqrt(step.explained_variance_)[:, None] if whitened else 1.0
-    return step.components_ / scale
-
-
-def apply_step(step: BaseEstimator, X: FloatArray) -> FloatArray:
-    """Return what comes out of a linear step; the step itself would ask for names of features."""
-    matrix = linear_part(step)
-    mapped = X * matrix if matrix.ndim == 1 else X @ matrix.T
-    if isinstance(step, MinMaxScaler):
-        return mapped + step.min_
-    if isinstance(step, Affine):
-        return mapped + step.offset
-    center = getattr(step, "mean_" if isinstance(step, StandardScaler | PCA) else "center_", None)
-    if center is None or not getattr(step, "with_mean", True):
-        return mapped
-    return mapped - (center * matrix if matrix.ndim == 1 else matrix @ center)
 
 
 def refuse(step: BaseEstimator, why: str = "") -> TypeError:
@@ -131,6 +86,8 @@ class _FoldedTable:
     @singledispatchmethod
     def follow(self, step: BaseEstimator, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         """Return the columns behind a step."""
+        if isinstance(step, Normalizer):
+            raise refuse(step, "it must come behind all steps that treat some columns only.")
         if not isinstance(step, LINEAR):
             raise refuse(step)
         check_step(step)
@@ -161,15 +118,31 @@ class _FoldedTable:
         found = list[_FoldedColumn]()
         for name, part, chosen in step.transformers_:
             if isinstance(part, str) and part == "drop":
-                continue
+                continue  # may choose columns that are not there
             some = [columns[place] for place in _find_places(chosen, names, len(columns))]
-            if some and not isinstance(part, str):
-                some = self.follow(part, some)
-            weight = (step.transformer_weights or {}).get(name, 1.0)
-            if weight != 1.0:
-                some = [_add([self._as_number(column)], [weight], 0.0) for column in some]
-            found += some
+            found += self._follow_part(part, some, (step.transformer_weights or {}).get(name, 1.0))
         return found
+
+    @follow.register(FeatureUnion)
+    def _(self, step: FeatureUnion, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
+        weights = step.transformer_weights or {}
+        return [
+            column
+            for name, part in step.transformer_list
+            for column in self._follow_part(part, columns, weights.get(name, 1.0))
+        ]
+
+    def _follow_part(
+        self, part: BaseEstimator | str, columns: list[_FoldedColumn], weight: float
+    ) -> list[_FoldedColumn]:
+        """Return the weighted columns behind one of the steps that stand side by side."""
+        if isinstance(part, str):
+            columns = [] if part == "drop" else columns
+        elif columns:
+            columns = self.follow(part, columns)
+        if weight == 1.0:
+            return columns
+        return [_add([self._as_number(column)], [weight], 0.0) for column in columns]
 
     @follow.register(SimpleImputer)
     def _(self, step: SimpleImputer, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
@@ -392,9 +365,3 @@ def list_metrics(model: BaseEstimator) -> list[BaseEstimator]:
     """Return the model, and the one that it chose, or that its kinds of persons share, if any."""
     inner = [getattr(model, name, None) for name in ("best_estimator_", "metric_")]
     return [model, *(metric for metric in inner if metric is not None)]
-
-
-def pull_back(step: BaseEstimator, L: FloatArray) -> FloatArray:
-    """Return the linear map of what goes into a step, given that of what comes out."""
-    matrix = linear_part(step)
-    return L * matrix if matrix.ndim == 1 else L @ matrix

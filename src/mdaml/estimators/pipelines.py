@@ -13,17 +13,14 @@ from sklearn.utils.validation import check_is_fitted
 from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml.estimators.base import MahalanobisTransformer, distances_after
 from mdaml.estimators.folding import (
-    LINEAR,
     OF_COLUMNS,
-    Affine,
-    apply_step,
     check_step,
     fold_columns,
     fold_steps,
     list_metrics,
-    pull_back,
     refuse,
 )
+from mdaml.estimators.linear_steps import LINEAR, Affine, apply_step, pull_back
 from mdaml.estimators.local import LocalMDaML
 
 
@@ -37,10 +34,10 @@ def fold_pipeline(pipeline: Pipeline) -> BaseEstimator:
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted. Steps before the metric are ``SimpleImputer``, ``OneHotEncoder``, ``OrdinalEncoder``
-        and ``ColumnTransformer``; then ``StandardScaler``, ``MinMaxScaler``, ``MaxAbsScaler``,
-        ``RobustScaler``, ``PCA``, ``TruncatedSVD`` and ``Normalizer``, in any order and number,
-        also inside of a ``ColumnTransformer``, but for the last.
+        Fitted. Steps before the metric are ``SimpleImputer``, ``OneHotEncoder``,
+        ``OrdinalEncoder``, ``ColumnTransformer`` and ``FeatureUnion``; then ``StandardScaler``,
+        ``MinMaxScaler``, ``MaxAbsScaler``, ``RobustScaler``, ``PCA``, ``TruncatedSVD`` and
+        ``Normalizer``, in any order and number, also inside of those, but for the last.
 
     Returns
     -------

@@ -9,12 +9,14 @@ from typing import TypeAlias
 import numpy as np
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml._validation import warn
 from mdaml.io.beir import (
     CLICK_COLUMNS,
     find_click_columns,
     join_click_columns,
     read_click_columns,
 )
+from mdaml.io.preparation import to_text
 from mdaml.retrieval._relevance import Ids, Relevance, find_rows, split_columns
 
 _Log: TypeAlias = ArrayLike | str | os.PathLike[str]  # rows, a data frame or a file
@@ -25,6 +27,7 @@ _WANTED = (
     "impression or visit as a fifth if it is known"
 )
 _YES, _NO = ("1", "1.0", "true", "yes", "t", "y"), ("0", "0.0", "false", "no", "f", "n", "", "nan")
+_MANY_ROWS = 100  # of which more than half are clicked only if something is wrong
 _ONE_CLICK = 1.0  # how much the mean counts beside what was seen of a pair
 
 
@@ -105,6 +108,7 @@ def read_clicks(clicks: Clicks, ids: Ids | None, n_queries: int, n_documents: in
             f"clicked, got {int(clicked.sum())} clicks in {len(clicked)} rows. Export every "
             "document that was shown; for pairs that are all relevant pass relevant=."
         )
+    _warn_of_many(clicked)
     visit = np.zeros(len(query), np.int64)
     if "impression" in columns:
         visit = np.unique(columns["impression"].astype(str), return_inverse=True)[1]
@@ -180,9 +184,12 @@ def _to_positions(column: Array) -> IntArray:
         or np.any(numbers != np.floor(numbers))
         or numbers.min() < 0
     ):
+        empty = [row for row, cell in enumerate(np.asarray(column).tolist()) if not to_text(cell)]
+        missing = f" {len(empty)} of {len(column)} are missing, the first in row "
+        missing += f"{empty[0]} (from 0): leave such rows out." if empty else ""
         raise ValueError(
             "clicks: positions must be whole numbers, 1 for the document shown first, or 0 if they "
-            "are counted from 0."
+            f"are counted from 0.{missing if empty else ''}"
         )
     return numbers.astype(np.int64) - int(numbers.min() > 0)
 
@@ -199,8 +206,24 @@ def _to_clicked(column: Array) -> BoolArray:
         if not unknown:
             return np.isin(texts, _YES)
         wrong = unknown[0]
-    advice = " Is this the column of positions?" if wrong.replace(".", "").isdecimal() else ""
+    advice = ""
+    if wrong.replace(".", "").isdecimal():
+        advice = (
+            " Is this the column of positions? Or a number of clicks? Then write a row for each "
+            "time that a document was shown."
+        )
     raise ValueError(f"clicks: clicked must be 1 or 0, true or false, got {wrong!r}.{advice}")
+
+
+def _warn_of_many(clicked: BoolArray) -> None:
+    """Warn of a log that nobody makes who looks at a list and clicks some of it."""
+    share = float(clicked.mean())
+    if len(clicked) >= _MANY_ROWS and share > 0.5:
+        warn(
+            f"clicks: {share:.0%} of the documents shown were clicked. Does the column mark those "
+            "that were skipped? Then exchange 1 and 0. Or were documents left out that were shown "
+            "and not clicked? Then export them too."
+        )
 
 
 def _find_impressions(query: IntArray, visit: IntArray, positions: IntArray) -> IntArray:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
+from mdaml.io.preparation import to_text
 
 Ids: TypeAlias = Sequence[ArrayLike]  # names of the queries, names of the documents
 SIDES = ("queries", "documents")
@@ -88,10 +89,11 @@ def find_rows(
     """
     if ids is not None:
         names = _check_ids(ids, *sizes)
-        return [
-            _find(source, side, column, what)
-            for side, column, what in zip(names, columns, SIDES, strict=True)
-        ]
+        found = [_find(side, column) for side, column in zip(names, columns, strict=True)]
+        for place, rows in enumerate(found):
+            if np.any(rows < 0):
+                _refuse_unknown(source, names, columns, place, rows < 0)
+        return found
     found = [_check_rows(source, c, what) for c, what in zip(columns, SIDES, strict=True)]
     for rows, n, what in zip(found, sizes, SIDES, strict=True):
         if len(rows) and (rows.min() < 0 or rows.max() >= n):
@@ -144,19 +146,39 @@ def _check_ids(ids: Ids, n_queries: int, n_documents: int) -> list[list[object]]
     return names
 
 
-def _find(source: str, names: list[object], column: Array, what: str) -> IntArray:
+def _find(names: list[object], column: Array) -> IntArray:
+    """Return the rows of names, -1 of those that are not known."""
     wanted = np.asarray(column).tolist()
     if wanted and isinstance(wanted[0], str):  # a file has texts, and ids may be numbers
         names = [str(name) for name in names]
     places = {name: place for place, name in enumerate(names)}
-    rows = np.array([places.get(name, -1) for name in wanted], np.int64)
-    if np.any(rows < 0):
-        wrong = np.asarray(column)[np.flatnonzero(rows < 0)[0]]
+    return np.array([places.get(name, -1) for name in wanted], np.int64)
+
+
+def _refuse_unknown(
+    source: str,
+    names: list[list[object]],
+    columns: Sequence[Array],
+    place: int,
+    is_unknown: BoolArray,
+) -> NoReturn:
+    """Say which names are not known, and whether the columns were exchanged."""
+    if all((_find(*side) >= 0).all() for side in zip(names, columns[::-1], strict=True)):
         raise ValueError(
-            f"{source} names {str(wrong)!r}, which is not one of the ids of the {what}, such as "
-            f"{names[0]!r} ({np.sum(rows < 0)} such pairs)."
+            f"{source}: the column of queries names documents, and that of documents names "
+            "queries. Exchange these columns."
         )
-    return rows
+    row = int(is_unknown.argmax())
+    wrong, what = np.asarray(columns[place])[row], SIDES[place]
+    such = f"({is_unknown.sum()} such pairs)"
+    if not to_text(wrong).strip():
+        raise ValueError(
+            f"{source}: row {row} (from 0) names none of the {what} {such}. Leave such rows out."
+        )
+    raise ValueError(
+        f"{source} names {str(wrong)!r}, which is not one of the ids of the {what}, such as "
+        f"{names[place][0]!r} {such}."
+    )
 
 
 def _check_rows(source: str, column: Array, what: str) -> IntArray:
