@@ -512,8 +512,14 @@ def test_swapped_near_and_far_are_asked_about(crowd):
     few = who >= "p14"  # six persons
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        PersonalMetrics(Euclidean()).fit(X, triplets=T[few][:, [0, 2, 1]], who=who[few])
+        model = PersonalMetrics(Euclidean())
+        model.fit(X, triplets=T[few][:, [0, 2, 1]], who=who[few])
     assert any("Are near and far swapped" in str(warning.message) for warning in caught)
+    # Kinds that explain some of them lead a start of which most are the contrary.
+    assert model.start_kept_
+    for person in model.persons_:
+        M = model.metric_for(person).get_mahalanobis_matrix()
+        np.testing.assert_allclose(M, M[0, 0] * np.eye(3), atol=1e-9 * M[0, 0])
 
 
 @pytest.mark.filterwarnings("default:Nothing was learned", "default:Metrics of single persons")

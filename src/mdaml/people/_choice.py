@@ -13,7 +13,12 @@ from mdaml._validation import warn
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.comparisons import are_right, scaled_losses
-from mdaml.holdout.rule import Gain, find_leaders, measure_gain
+from mdaml.holdout.rule import (
+    Gain,
+    explain_more_than_swapping,
+    find_leaders,
+    measure_gain,
+)
 from mdaml.holdout.split import Split, find_questions, hold_out_points, tells_enough
 from mdaml.people._coordinates import Coordinates
 from mdaml.people._counting import count_kinds
@@ -169,8 +174,10 @@ def choose_size(
             numbers = sorted({best.n_kinds, 0}) if n_kinds == "auto" else [best.n_kinds]
             nearer = [Size(n, p) for n in numbers for p in PULLS]
             best = _best_leader(score, best, nearer, units, weights)
-        score(SHARED), score(best)
+        score(SHARED), score(start), score(best)
     right = {size: are_right(row) for size, row in tried.items()}
+    if not explain_more_than_swapping(right[start], right[best][None], weights)[0]:
+        best, counted = start, None
     gain = measure_gain("comparisons", right[SHARED], right[best], units, weights)
     is_ahead = _best_leader(score, SHARED, [best], units, weights) != SHARED
     gain = replace(gain, is_beyond_chance=is_ahead or counted is not None)
