@@ -303,6 +303,19 @@ def test_swapped_columns_teach_nothing(make, case):
     assert not any("more than chance. Held-out" in text for text in texts)  # it led, the wrong way
 
 
+def test_swapped_columns_of_which_a_part_is_wrong_teach_nothing():
+    """Between 40 and 50 % hold before learning, and a metric explains a few more."""
+    X = np.random.default_rng(7110).normal(size=(120, 6))
+    true = np.diag([1.8, 1.3, 1.0, 1.0, 0.7, 0.5])
+    said, _ = make_triplets(X, n_triplets=400, components=true, wrong=0.3, random_state=7110)
+    model, texts = fit_and_listen(MDaML(), X, triplets=said[:, [0, 2, 1]])
+    assert 0.4 < model.gain_["before"] < 0.5
+    assert model.gain_["low"] > 0.0
+    assert model.start_kept_
+    assert any(SWAPPED in text for text in texts)
+    assert warned(texts, "Nothing was learned: only")
+
+
 def answers_about(true, n, seed, wrong):
     made = make_triplets(points(), n_triplets=n, components=true, wrong=wrong, random_state=seed)
     return made[0]

@@ -56,10 +56,10 @@ def choose_anchor(
     """Return the parameters with the anchor chosen, and what was gained on held-out points.
 
     Of the strengths in ``spec.anchors`` that lead the start by more than chance, the one under
-    which held-out comparisons lose least is chosen; if none leads, the start is kept. Without
-    strengths to choose from, only the gain of the given one is measured. It is None where there is
-    too little to hold anything out. ``roughly``: of a thousand comparisons and more one part
-    decides, and nobody is asked whether near and far are swapped.
+    which held-out comparisons lose least is chosen; if none leads, or more hold the other way
+    round, the start is kept. Without strengths to choose from, only the gain of the given one is
+    measured. It is None where there is too little to hold anything out. ``roughly``: of a thousand
+    comparisons and more one part decides, and nobody is asked whether near and far are swapped.
     """
     rng = np.random.RandomState(0)  # the same comparisons always give the same strength
     codes = None if persons is None or len(persons) < _ENOUGH_PERSONS else persons.codes
@@ -95,7 +95,9 @@ def choose_anchor(
     may_ask = not roughly and not len(said.pairs)
     if may_ask and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
         dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(said, points, rng)]
-        _ask_if_swapped(try_on(dealt), try_on(list(map(exchange_near_and_far, dealt))))
+        opposite = list(map(exchange_near_and_far, dealt))
+        if _ask_if_swapped(try_on(dealt), try_on(opposite)) and spec.anchors:
+            spec, leads = replace(spec, keep_start=True), np.zeros_like(leads)
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
 
 
@@ -114,7 +116,7 @@ class _Tried(NamedTuple):
     weights: FloatArray
 
 
-def _ask_if_swapped(given: _Tried, opposite: _Tried) -> None:
+def _ask_if_swapped(given: _Tried, opposite: _Tried) -> bool:
     """Warn if more held-out comparisons hold the other way round, each way after learning from it.
 
     Of coin flips both ways are alike, so that the rule tells how often chance leads so far. True
@@ -123,19 +125,21 @@ def _ask_if_swapped(given: _Tried, opposite: _Tried) -> None:
     right, other = (
         way.right[int(np.argmin(way.losses @ way.weights))] for way in (given, opposite)
     )
-    ask_if_swapped(right, other, given.units, given.weights)
+    return ask_if_swapped(right, other, given.units, given.weights)
 
 
 def ask_if_swapped(
     right: FloatArray, opposite: FloatArray, units: IntArray, weights: FloatArray
-) -> None:
+) -> bool:
     """Warn if more comparisons hold by more than chance when they are read the other way round."""
-    if find_leaders(right, opposite[None], units, weights)[0]:
+    is_asked = bool(find_leaders(right, opposite[None], units, weights)[0])
+    if is_asked:
         warn(
             "More of the held-out comparisons hold, by more than chance, if all are read the other "
             "way round. Are near and far swapped? A triplet is (reference, nearer one, farther "
             "one), a quadruplet (nearer pair, farther pair)."
         )
+    return is_asked
 
 
 def _try_parts(

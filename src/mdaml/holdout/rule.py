@@ -98,8 +98,12 @@ def warn_of_kept_start(gain: Gain | None) -> None:
 
 
 def are_unexplained(gain: Gain) -> bool:
-    """Return whether so few comparisons hold before learning that near and far may be swapped."""
-    return gain.score == "comparisons" and gain.before < SWAPPED
+    """Return whether so few comparisons hold before learning that near and far may be swapped.
+
+    So too where fewer than half do, and what gained did not pass a test.
+    """
+    is_declined = gain.before < 0.5 and gain.low > 0.0 and not gain.is_beyond_chance
+    return gain.score == "comparisons" and (gain.before < SWAPPED or is_declined)
 
 
 def warn_of_unexplained(gain: Gain) -> None:
