@@ -7,7 +7,7 @@ simulated   20 persons who look at three of six features, with 10 % of the answe
             answers, 60 in the mean, and kinds of 14, 4 and 2 persons; *random*: as kinds, two of
             the 20 answer at random.
 audit       15 to 30 persons, up to two of whom answer at random: how many of the honest and of the
-            others a remark accuses
+            others a remark accuses; *3 of 30*: three persons look at wholly other features
 all         faces36: every person has so many answers, drawn at random; 1000 is all there are
 joined      the others have all their answers, the person joins with so many
 
@@ -38,7 +38,7 @@ ANSWERS = (50, 150, 1000)
 FEATURES = ("as given", "told apart")
 WORLDS = ("kinds", "one", "different", "overlapping", "unequal", "random")
 SIMULATED, N_DRAWS = (30, 60, 200), 8
-N_AUDITS = 20
+N_AUDITS, AUDITED = 3, (0, 1, 2, 3, "3 of 30")
 
 
 def looks(world, rng, n_persons, n_kinds=3):
@@ -52,6 +52,9 @@ def looks(world, rng, n_persons, n_kinds=3):
     weights[np.arange(n_persons), 2 + kind] = 1.0
     if world == "overlapping":
         weights[:, 2:5] = np.where(weights[:, 2:5] > 0, 1.0, 0.5)
+    if world == "minority":
+        weights[:] = np.repeat([1.0, 0.0], 3)
+        weights[-3:] = np.repeat([0.0, 1.0], 3)
     if world == "different":
         weights = rng.uniform(size=(n_persons, 6)) * (rng.uniform(size=(n_persons, 6)) < 0.5)
         weights[np.arange(n_persons), rng.integers(6, size=n_persons)] = 1.0
@@ -107,8 +110,9 @@ def do_audit(n_kinds, n_answers, draw):
     rng = np.random.default_rng(seed_of("audit", n_kinds, n_answers, draw))
     n_persons, n_random = int(rng.integers(15, 31)), int(rng.integers(3))
     X = rng.normal(size=(100, 6))
-    world = "different" if n_kinds == 0 else "kinds"
-    weights, _ = looks(world, rng, n_persons, max(n_kinds, 1))
+    world = {0: "different", "3 of 30": "minority"}.get(n_kinds, "kinds")
+    n_persons = 30 if world == "minority" else n_persons
+    weights, _ = looks(world, rng, n_persons, n_kinds if world == "kinds" else 1)
     wrong = np.where(np.arange(n_persons) < n_random, 0.5, 0.1)
     T = np.concatenate([ask(X, w, n_answers, e, rng) for w, e in zip(weights, wrong, strict=True)])
     model, _ = timed_fit(MDaML(), X, triplets=T)
@@ -181,7 +185,7 @@ def all_jobs():
             for n in SIMULATED:
                 yield {"protocol": "simulated", "world": world, "n_answers": n, "draw": draw}
     for draw in range(N_AUDITS):
-        for n_kinds in range(4):
+        for n_kinds in AUDITED:
             for n in (20, 60, 200):
                 yield {"protocol": "audit", "n_kinds": n_kinds, "n_answers": n, "draw": draw}
     if data_file("faces36") is None:
@@ -208,7 +212,7 @@ def report(records):
     head = ["world", "answers", "shared", "each alone", "kinds known", "`PersonalMetrics()`"]
     lines = ["### Simulated persons", "", *table([*head, "kinds right", "kinds found"], rows), ""]
     rows = []
-    for n_kinds in range(4):
+    for n_kinds in AUDITED:
         for n in (20, 60, 200):
             found = chosen(records, protocol="audit", n_kinds=n_kinds, n_answers=n)
             if found:
