@@ -17,7 +17,7 @@ from suite.needs import is_there
 import mdaml.distributed
 from mdaml import PRESETS, LocalMDaML, MDaML, MDaMLCV
 from mdaml.constraints import Constraints, sample_triplets
-from mdaml.estimators import mdaml_cv
+from mdaml.estimators import local_rounds, mdaml_cv
 from mdaml.holdout import anchor
 from mdaml.model_selection import MetricSearchCV
 
@@ -138,7 +138,7 @@ def force_blocks(monkeypatch):
     """Let a limit of one byte stand for one under which only blocks fit."""
     for home in ("mdaml.stores.choice", "mdaml.distributed"):
         monkeypatch.setattr(f"{home}.must_spare", lambda limit, *_: limit == 1)
-    limit = mdaml.estimators.local_rounds.current_limit  # columns of places are made in blocks too
+    limit = local_rounds.current_limit  # columns of places are made in blocks too
     monkeypatch.setattr("mdaml.estimators.local_rounds._must_spare", lambda *_: limit() == 1)
     monkeypatch.setattr("mdaml.estimators.local_rounds.current_limit", lambda: None)
 
