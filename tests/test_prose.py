@@ -107,6 +107,8 @@ def test_one_word_for_one_thing(page):
 
 # The same for docstrings, comments and messages of the code.
 REPLACED_IN_CODE = {
+    r"\b(like|likeness to|nearer to) (the|an) anchor\b|\bover anchors\b": "reference",
+    r"\bof which a (warning|test) tells\b|\bis said to\b": "the normal order of words",
     r"\bmend(s|ed|ing)?\b": "fix",
     r"\bhear(s|d|ing)?\b": "read, get",
     r"\bsaid of\b|\bis what is said\b|\bby whom\b": "the normal order of words",

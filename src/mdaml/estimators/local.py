@@ -55,9 +55,9 @@ class LocalMDaML(LocalHandover):
     triplet_weight, ridge : float or "auto", default="auto"
         As for :class:`MDaML`.
     anchor : float or "auto", default="auto"
-        Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised:
-        768 of it add the squared length of the map to the mean loss. "auto" chooses 0.25, 2.5 or 8
-        together with the number of places; it is 0.25 for labels, and 0.8 where the number was
+        Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised: at
+        768 the squared length of the map counts as much as the mean loss. "auto" chooses 0.25, 2.5
+        or 8 together with the number of places; it is 0.25 for labels, and 0.8 where the number was
         given.
     n_components : int or None, default=None
         Rank of what is learned. None is rank eight and the features beside it; a number leaves the

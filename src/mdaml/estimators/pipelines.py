@@ -25,11 +25,11 @@ from mdaml.estimators.local import LocalMDaML
 
 
 def fold_pipeline(pipeline: Pipeline) -> BaseEstimator:
-    """Return a fitted pipeline that ends in a metric as one model of samples as they are.
+    """Turn a fitted pipeline that ends in a metric into one model, which takes samples as they are.
 
-    So ``save``, ``embed``, ``to_faiss``, ``to_onnx``, ``to_torch`` and the scores are there for the
-    whole pipeline. Distances are those of the pipeline; mapped samples differ from those of the
-    pipeline by one shift, the same for all.
+    The model has ``save``, ``embed``, ``to_faiss``, ``to_onnx``, ``to_torch`` and the scores. Its
+    distances are those of the pipeline. Mapped samples differ from those of the pipeline by one
+    shift, the same for all.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def fold_pipeline(pipeline: Pipeline) -> BaseEstimator:
         Fitted. Steps before the metric are ``SimpleImputer``, ``OneHotEncoder``,
         ``OrdinalEncoder``, ``ColumnTransformer`` and ``FeatureUnion``; then ``StandardScaler``,
         ``MinMaxScaler``, ``MaxAbsScaler``, ``RobustScaler``, ``PCA``, ``TruncatedSVD`` and
-        ``Normalizer``, in any order and number, also inside of those, but for the last.
+        ``Normalizer``, in any order and number; all but ``Normalizer`` also inside of those.
 
     Returns
     -------

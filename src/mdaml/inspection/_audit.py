@@ -56,14 +56,14 @@ def audit(
     X : array-like of shape (n_samples, n_features)
         The points that the comparisons index; those of ``fit`` or others.
     triplets : array-like of shape (n_triplets, 3), optional
-        Row numbers ``(a, b, c)``: a is said to be closer to b than to c.
+        Row numbers ``(a, b, c)``: the answer says that a is closer to b than to c.
     pairs : array-like of shape (n_pairs, 2), optional
         Row numbers, with ``pair_labels``: 1 for similar, -1 for dissimilar. A similar pair should
         be nearer, a dissimilar one farther than the threshold that best separates the pairs.
     pair_labels : array-like of shape (n_pairs,), optional
         Belongs to ``pairs``.
     quadruplets : array-like of shape (n_quadruplets, 4), optional
-        Row numbers ``(a, b, c, d)``: a is said to be closer to b than c to d.
+        Row numbers ``(a, b, c, d)``: it says that a is closer to b than c to d.
     constraints : Constraints, optional
         Instead of the arrays.
     ids : sequence of str, optional
@@ -145,13 +145,13 @@ def audit(
     ``e``, a clear violation one near 1. It depends on the distances only, and is as good as they
     are: a model that has overfitted the wrong answers suspects none of them.
 
-    **Persons** are judged by the best of the kinds that the others are of. Kinds are looked for as
-    by :class:`mdaml.people.PersonalMetrics`, around the given metric; those that judge a person
-    are learned without a third of the persons, this one among them. Somebody is said to guess if
-    that is 200 times more likely than a share of errors which four in five persons stay below, and
-    ten times more likely than that they look at something else: at what other answers of theirs
-    tell, or those of another person, for two or three who answer alike are not found as a kind.
-    If neither is clear, they *agree with no kind*, and no more is said.
+    **Persons** are judged by that kind of the others which explains their answers best. Kinds are
+    found as by :class:`mdaml.people.PersonalMetrics`, near the given metric. To judge a person,
+    they are learned without a third of the persons, which includes this one. A person counts as
+    guessing if this explains the answers 200 times better than the error rate that four in five
+    persons stay below, and ten times better than looking at something else. What that is, other
+    answers of the person say, or those of another person: two or three who answer alike are not
+    found as a kind. If neither is clear, they *agree with no kind*, and no more is said.
 
     **Categories.**
 

@@ -81,7 +81,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     start_score_ : float
         The mean score of the distance before learning, on the same splits.
     start_kept_ : bool
-        Whether no candidate leads that distance by more than chance, of which a warning tells.
+        Whether no candidate leads that distance by more than chance; a warning says so.
     gain_ : dict or None
         What the best parameters gain over it, see :class:`~mdaml.MDaML`; None with a callable
         `scoring`, which knows no single comparisons or samples.

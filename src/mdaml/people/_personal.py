@@ -31,11 +31,12 @@ _FORMS = ("triplets", "quadruplets")
 class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     r"""Learn metrics of kinds of persons, and of each person, from answers with known authors.
 
-    People come in kinds, who look at different things. A metric of all answers comes first. A kind
+    Kinds of people look at different things. First, one metric is learned from all answers. A kind
     k has a metric near it that may differ in any direction,
     :math:`L^\top (b_{k0} I + V B_k V^\top) L` with the *coefficients* :math:`b_k`. A person p is of
-    kind k with the probability :math:`r_{pk}`, and turns round a share :math:`e_p` of the answers:
-    an answer is given with the probability :math:`(1 - e_p)\, \sigma(m) + e_p\, \sigma(-m)`, where
+    kind k with the probability :math:`r_{pk}`, and gives a share :math:`e_p` of the answers the
+    wrong way round: an answer is given with the probability
+    :math:`(1 - e_p)\, \sigma(m) + e_p\, \sigma(-m)`, where
     :math:`m = d^2(\text{far}) - d^2(\text{near})` under the metric of the kind. Persons have the
     mean of the kinds, or metrics of their own that are pulled to it.
 
@@ -49,7 +50,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     ----------
     metric : estimator of mdaml, default=None
         Learned from all answers first; a copy is fitted. None is ``MDaML()``. Kinds and persons
-        have metrics of the same form, of :class:`mdaml.LocalMDaML` with the same places.
+        have metrics of the same form; with :class:`mdaml.LocalMDaML` they share its places.
     n_kinds : int or "auto", default="auto"
         Number of kinds. "auto" chooses by answers that are held out: several kinds must lead the
         shared metric, and one kind, by more than chance. At most 6, and one for two persons.

@@ -88,7 +88,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     improved_ : bool
         False if the map is the one it started from, because nothing beat it.
     strength_ : float
-        The strength used; infinite if the map is the anchor.
+        The strength used; infinite if the map is the one it started from.
     held_out_ : dict
         ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best,
         ``n_queries`` held out, ``gain`` over the base and its 95 % ``interval``, the ``measure``,

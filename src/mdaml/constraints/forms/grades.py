@@ -95,7 +95,7 @@ def from_grades(
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     columns : mapping of str to array-like of shape (n_answers,), default=None
-        What else is known of each answer, such as who gave it.
+        Other facts about each answer, such as who gave it.
     who : array-like of shape (n_answers,), default=None
         Who gave the grade: only grades of one person are compared, since scales differ. None is the
         column ``who``, if there is one; otherwise all grades are on one scale.

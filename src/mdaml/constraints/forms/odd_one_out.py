@@ -78,7 +78,7 @@ def from_odd_one_out(
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     columns : mapping of str to array-like of shape (n_answers,), default=None
-        What else is known of each answer, such as who gave it.
+        Other facts about each answer, such as who gave it.
 
     Returns
     -------

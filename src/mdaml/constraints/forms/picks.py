@@ -99,7 +99,7 @@ def from_picks(
     Parameters
     ----------
     anchors : array-like of shape (n_answers,)
-        Rows of X, or names.
+        The reference of each answer, with which items are compared: rows of X, or names.
     shown : array-like of shape (n_answers, n)
         What could be picked; -1, None or an empty text where fewer were shown.
     picked : array-like of shape (n_answers, k)
@@ -109,7 +109,7 @@ def from_picks(
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     columns : mapping of str to array-like of shape (n_answers,), default=None
-        What else is known of each answer, such as who gave it.
+        Other facts about each answer, such as who gave it.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def from_positives(
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     columns : mapping of str to array-like of shape (n_answers,), default=None
-        What else is known of each answer, such as who gave it.
+        Other facts about each answer, such as who gave it.
     n_negatives : int, default=5
         Points to compare each pair with. None of them is in a pair with the first one, in either
         order, and none is drawn twice for a pair.

@@ -63,7 +63,7 @@ def from_rankings(
     Parameters
     ----------
     anchors : array-like of shape (n_answers,)
-        Rows of X, or names.
+        The reference of each answer, with which items are compared: rows of X, or names.
     rankings : array-like of shape (n_answers, n)
         Items, the most like the reference first; -1, None or an empty text behind the last one.
     ids : sequence of str or int, default=None
@@ -71,7 +71,7 @@ def from_rankings(
     n_points : int, default=None
         Rows of X. None is the number of `ids`, or the highest row that is named, plus one.
     columns : mapping of str to array-like of shape (n_answers,), default=None
-        What else is known of each answer, such as who gave it.
+        Other facts about each answer, such as who gave it.
 
     Returns
     -------
