@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -24,9 +25,19 @@ cli.main()
 """
 
 
-def run(during, frame=DURING):
+@contextmanager
+def interrupts_ignored():
+    """Start processes as jobs in the background, where Ctrl-C is ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def run(during, frame=DURING, ctrl_c=default_ctrl_c):
     code = frame.format(during.replace("PRESS", PRESS).replace("\n", "\n    "))
-    with default_ctrl_c():
+    with ctrl_c():
         words = [sys.executable, "-c", code]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
@@ -149,6 +160,30 @@ def test_what_was_half_made_when_ctrl_c_came_is_not_destroyed():
 half = type("Half", (), {"__del__": lambda self, end=os.abort: end()})()
 PRESS"""
     assert run(during) == (130, "", "Interrupted.\n")
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["at a terminal", "in the background"])
+@pytest.mark.parametrize(("code", "error"), [(0, ""), (2, "No.\n")], ids=["done", "refused"])
+def test_a_command_does_not_unload_packages_that_still_run_threads(code, error, ignored):
+    """A thread of Arrow that still reads ahead aborts a process that unloads it."""
+    during = f"""
+import atexit, mdaml.cli._failures as failures
+atexit.register(print, "ended in order")
+sys.crash = type("Crash", (), {{"__del__": lambda self, end=os.abort: end()}})()
+if {code}:
+    raise failures.CommandError("No.")"""
+    ctrl_c = interrupts_ignored if ignored else default_ctrl_c
+    assert run(during, ctrl_c=ctrl_c) == (code, "ended in order\n", error)
+
+
+@pytest.mark.needs("Linux")
+def test_output_that_could_not_be_written_is_still_a_failure():
+    code = "import sys; from mdaml.cli import main; sys.argv = ['mdaml', '--version']; main()"
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode not in (0, -6)
+    assert done.stderr
 
 
 def test_processes_that_a_command_starts_end_by_ctrl_c():

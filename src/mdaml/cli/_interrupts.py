@@ -23,7 +23,8 @@ _AGAIN = 0.05  # seconds until an interrupt that got lost is raised once more
 
 _noted = False
 _raised = False
-_code = 0
+_is_command = False  # or the functions are called by another program
+_code: int | None = None  # that the process ends with
 _kept: BaseException | None = None
 
 
@@ -32,10 +33,11 @@ def hold_interrupts() -> None:
 
     A process that was started with Ctrl-C ignored, such as a job in the background, stays so.
     """
+    global _is_command
+    _is_command = True
+    atexit.register(_leave)  # first of all, to run last
     before = signal.signal(signal.SIGINT, _note)
-    if before is signal.default_int_handler:
-        atexit.register(_leave)  # first of all, to run last
-    else:
+    if before is not signal.default_int_handler:
         signal.signal(signal.SIGINT, before)
 
 
@@ -67,8 +69,9 @@ def leave_on_interrupt(code: int) -> None:
     being made: the compiler crashes when half-made objects are destroyed.
     """
     global _code, _kept
-    if signal.getsignal(signal.SIGINT) is _ignore:
+    if _is_command:
         _code = code
+    if signal.getsignal(signal.SIGINT) is _ignore:
         _kept = sys.exception() if code == INTERRUPTED else None
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))
 
@@ -142,13 +145,17 @@ def _leave() -> None:
     """End the process: from here on Ctrl-C is ignored by the system itself.
 
     Python puts handlers of ours back to "end the process" at the very end, but not this one.
-    After an interruption modules may be half loaded, and some crash when Python unloads them.
+    After an interruption modules may be half loaded, and some crash when Python unloads them. After
+    an error a thread of Arrow may still read ahead, which aborts a process that unloads it. So
+    nothing is unloaded, unless output could not be written: then Python says so.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if _code == INTERRUPTED:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):  # full, closed, or no longer read
-                continue
-        os._exit(INTERRUPTED)
+    if _code is None:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # full, closed, or no longer read
+            if _code != INTERRUPTED:
+                return
+    os._exit(_code)
