@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from suite import needs
 from suite.needs import TABLE, packages_of
 
 ROOT = Path(__file__).parents[1]
@@ -179,3 +180,13 @@ def test_a_reason_to_skip_that_is_not_listed_fails(tmp_path, reason, code):
     assert done.returncode == code
     assert reason in done.stdout
     assert ("tests/test_x.py::test_it" in done.stderr) == bool(code)
+
+
+def test_packages_that_lie_beside_ours_are_not_looked_into(tmp_path, monkeypatch):
+    """As where ours is installed: theirs import by dots, and whatever they like."""
+    for name in ("mdaml", "others_beside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    monkeypatch.setattr(needs, "PACKAGE", tmp_path)
+    found = [needs.find_file.__wrapped__(name) for name in ("mdaml", "others_beside")]
+    assert found == [tmp_path / "mdaml" / "__init__.py", None]

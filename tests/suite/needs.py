@@ -26,7 +26,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
-HOMES = (Path(find_spec("mdaml").origin).parents[1], TESTS)  # of modules that are looked into
+PACKAGE = Path(find_spec("mdaml").origin).parents[1]  # other packages may lie beside ours
 TABLE = tomllib.loads(Path(__file__).with_name("needs.toml").read_text(encoding="utf-8"))
 PACKAGES = {*TABLE["installed"], *TABLE["packages"]}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -101,12 +101,10 @@ def walk_imports(body):
 @cache
 def find_file(name):
     """Return the file of a module of ours, or None."""
-    for home in HOMES:
-        place = home.joinpath(*name.split("."))
-        for path in (place.with_suffix(".py"), place / "__init__.py"):
-            if path.is_file():
-                return path
-    return None
+    parts = name.split(".")
+    place = (PACKAGE if parts[0] == "mdaml" else TESTS).joinpath(*parts)
+    found = (path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file())
+    return next(found, None)
 
 
 def look_at(body):
