@@ -330,8 +330,7 @@ class MDaML(WeakLearner):
         chunk and from a sample of at most 20 000 comparisons of earlier chunks (64 MiB at most). A
         model that was fitted in one call, or loaded, has no such sample; its metric then moves by
         the share of the chunk in all comparisons. The anchor is chosen anew with every chunk up to
-        2000 comparisons, then with a quarter more. The guide "Scaling to large data" says how close
-        this is to one fit.
+        2000 comparisons, then with a quarter more. The guide "Memory" compares this with one fit.
 
         ``weights_``, ``triplets_``, ``comparisons_``, ``comparison_weights_`` then refer to this
         chunk, ``history_`` and ``n_iter_`` to this call.
