@@ -8,9 +8,8 @@ people   answers about food, materials, shoes and faces; the share that hold amo
          (of faces: among answers not seen).
 labels   accuracy of 3-NN on held-out rows.
 
-The network has two layers of 256 with ReLU and dropout, the softplus of the difference of squared
-distances as its loss, AdamW, and stops early by comparisons of held-out points. It needs torch,
-which is not among the requirements here; without it its jobs are left out.
+The network (network.py) needs torch, which is not among the requirements here; without it its jobs
+are left out.
 
 ``MDAML_DATA=... python experiments/local.py run`` appends to results/local.jsonl and goes on where
 it was interrupted; ``python experiments/local.py report`` prints the tables of docs/places.md.
@@ -27,6 +26,7 @@ from types import SimpleNamespace
 import numpy as np
 from _record import resume, table
 from kinds import GROUPS, load, nearest_three, share_that_holds
+from network import Network
 from people import data_file, make_task
 from sklearn.preprocessing import StandardScaler
 from study import DATASETS, HERE, seed_of, split
@@ -45,61 +45,6 @@ N_SPLITS = 2
 PEOPLE = {"food": 4, "material": 4, "zappos": 4, "faces36": 1}
 OURS, LINEAR, NETWORK = "LocalMDaML()", "MDaML()", "network"
 SCORES = {"share": "agreement", "groups": "3-NN groups", "kinds": "3-NN kinds"}
-
-
-class Network:
-    """Two layers of 256, trained by triplets; see the top of this file."""
-
-    def __init__(self, seed):
-        self.seed = seed
-
-    def fit(self, X, *, triplets, constraint_weight=None):
-        import torch
-
-        torch.manual_seed(self.seed)
-        torch.set_num_threads(1)
-        layers = [torch.nn.Linear(X.shape[1], 256)]
-        layers += [torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(256, 256)]
-        layers += [torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(256, 64)]
-        self.net = torch.nn.Sequential(*layers)
-        learn = torch.optim.AdamW(self.net.parameters(), lr=1e-3, weight_decay=1e-2)
-        rows, said = torch.tensor(X, dtype=torch.float32), torch.tensor(triplets)
-        weights = torch.ones(len(said)) if constraint_weight is None else constraint_weight
-        weights = torch.as_tensor(weights, dtype=torch.float32)
-        points = torch.unique(said[:, 0])
-        out = torch.isin(said[:, 0], points[torch.randperm(len(points))[: len(points) // 5]])
-        kept, best, best_at = torch.nonzero(~out)[:, 0], np.inf, 0
-        for epoch in range(300):
-            self.net.train()
-            for batch in kept[torch.randperm(len(kept))].split(256):
-                used, places = torch.unique(said[batch], return_inverse=True)
-                learn.zero_grad()
-                near, far = _sides(self.net(rows[used]), places)
-                losses = torch.nn.functional.softplus(near - far)
-                (losses * weights[batch]).sum().div(weights[batch].sum()).backward()
-                learn.step()
-            self.net.eval()
-            with torch.no_grad():
-                near, far = _sides(self.net(rows), said[out])
-                wrong = float(((near >= far) * weights[out]).sum())
-            if wrong < best:
-                best, best_at = wrong, epoch
-                found = {name: value.clone() for name, value in self.net.state_dict().items()}
-            elif epoch - best_at >= 15:
-                break
-        self.net.load_state_dict(found)
-        return self
-
-    def transform(self, X):
-        import torch
-
-        with torch.no_grad():
-            return self.net(torch.tensor(X, dtype=torch.float32)).numpy().astype(float)
-
-
-def _sides(Z, triplets):
-    i, j, r = (Z[column] for column in triplets.T)
-    return ((i - j) ** 2).sum(1), ((i - r) ** 2).sum(1)
 
 
 METHODS = {

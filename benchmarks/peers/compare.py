@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from environments import REQUIREMENTS, NotInstalledError, interpreter, versions
 from learners import METHODS
-from problems import SETS, Problem, count_splits
+from problems import SETS, Problem, count_splits, is_there
 from report import draw, show, summarise
 from threadpoolctl import threadpool_limits
 
@@ -44,6 +44,7 @@ running, stopping = set(), threading.Event()
 def fingerprint(environment):
     """A short name for all code that decides what a fit gives."""
     files = [HERE / name for name in ("learners.py", "fit.py", "problems.py")]
+    files.append(ROOT / "experiments" / "network.py")
     if environment == "mdaml":
         files += [HERE.parent / "literal_mdaml.py", *sorted(ROOT.glob("src/mdaml/**/*.py"))]
     digest = hashlib.sha256(repr(REQUIREMENTS[environment]).encode())
@@ -127,8 +128,11 @@ def fitted(python, environment, jobs, records):
     for n, job in enumerate(jobs):
         job["data"] = str(RUNS / f"{environment}-{job['set']}-{job['split']}-{job['kind']}.npz")
         # One file each: the next fit may end while this one is judged.
-        job["out"] = str(RUNS / f"{environment}-{job['set']}-{n}.npy")
-        problem(job["set"], job["split"]).write(job["kind"], job["data"])
+        job["out"] = str(RUNS / f"{environment}-{job['set']}-{n}.npz")
+        job["held_out"] = str(RUNS / f"{environment}-{job['set']}-{job['split']}-held-out.npy")
+        case = problem(job["set"], job["split"])
+        case.write(job["kind"], job["data"])
+        np.save(job["held_out"], case.X_test)
     task = RUNS / f"{environment}-{jobs[0]['set']}-jobs.json"
     known = {"too_slow": records.too_slow(jobs), "limit_seconds": records.limit}
     task.write_text(json.dumps({"environment": environment, "fits": jobs} | known))
@@ -154,16 +158,13 @@ def fitted(python, environment, jobs, records):
 
 def judged(record):
     """The record with both figures on held-out samples."""
-    hidden = ("data", "out")
+    hidden = ("data", "out", "held_out")
     if record["status"] == "ok":
-        L = np.load(record["out"])
+        with np.load(record["out"]) as file:
+            known, new = file["known"], file["new"]
         Path(record["out"]).unlink()
-        if L.size > 0 and np.all(np.isfinite(L)):
-            accuracy, satisfied = problem(record["set"], record["split"]).judge(L)
-            record = record | {"accuracy": accuracy, "satisfied": satisfied, "rank": len(L)}
-        else:
-            message = f"returned a map of shape {L.shape} that is empty or not finite"
-            record = record | {"status": "failed", "message": message}
+        accuracy, satisfied = problem(record["set"], record["split"]).judge(known, new)
+        record = record | {"accuracy": accuracy, "satisfied": satisfied, "rank": known.shape[1]}
     return {key: value for key, value in record.items() if key not in hidden}
 
 
@@ -242,16 +243,18 @@ def write_results(records, splits, sets, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="*", default=list(SETS), help="data sets; all by default")
+    parser.add_argument("sets", nargs="*", help="data sets; by default all that are there")
     what = "random splits of each set; by default 2, and 10 of german and sonar"
     parser.add_argument("--splits", type=int, help=what)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds that a fit may take")
+    what = "processor seconds that a fit may take"
+    parser.add_argument("--limit", type=float, default=60.0, help=what)
     parser.add_argument("--lanes", type=int, default=2, help="fits at a time, one thread each")
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "peers.json")
     args = parser.parse_args()
     unknown = set(args.sets) - set(SETS)
     if unknown:
         parser.error(f"unknown set {', '.join(unknown)}; choose from {', '.join(SETS)}")
+    sets = args.sets or [name for name in SETS if is_there(name)]
     records = Records(RECORDS, args.limit)
     # Two lanes set up no environment twice at the same time.
     for environment in REQUIREMENTS:
@@ -260,8 +263,8 @@ def main():
         except NotInstalledError as error:
             print(f"{environment}: {error}", file=sys.stderr)
     with threadpool_limits(1):
-        run_all(args.sets, args.splits, args.lanes, records)
-    write_results(records, args.splits, args.sets, args.out)
+        run_all(sets, args.splits, args.lanes, records)
+    write_results(records, args.splits, sets, args.out)
 
 
 if __name__ == "__main__":

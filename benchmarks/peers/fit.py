@@ -5,7 +5,8 @@ NumPy, ``learners.py`` and the libraries under test, and Linux.
 
 The libraries are loaded once; every fit then happens in a forked child, so that it can be stopped,
 may crash, and has a peak of memory of its own. A small fit before the timed one loads and compiles
-what the method needs.
+what the method needs. Held-out samples are read after it, to be mapped. The limit is in processor
+seconds, so that other programs make no fit fail.
 """
 
 import importlib
@@ -49,7 +50,7 @@ def fit_in_child(job, limit):
     if child == 0:
         fit_and_leave(job, facts_file, limit)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code == -signal.SIGALRM:
+    if code == -signal.SIGPROF:
         return {"status": "over the limit", "message": f"over {limit:g} s"}
     if not facts_file.exists():
         return {"status": "failed", "message": f"the process ended with code {code}"}
@@ -59,7 +60,7 @@ def fit_in_child(job, limit):
 def fit_and_leave(job, facts_file, limit):
     """Fit, write what came out, and end this process without the parent's clean-up."""
     try:
-        facts = timed_fit(METHODS[job["method"]].fit, load(job["data"]), job["out"], limit)
+        facts = timed_fit(METHODS[job["method"]].fit, job, limit)
     except BaseException as error:
         line = traceback.format_exception_only(error)[-1].strip()
         facts = {"status": "failed", "message": line[:300]}
@@ -69,28 +70,28 @@ def fit_and_leave(job, facts_file, limit):
     os._exit(0)
 
 
-def timed_fit(fit, data, out, limit):
-    """Warm up, fit, and fit again where that is quick; the map goes to ``out``."""
+def timed_fit(fit, job, limit):
+    """Warm up, fit, and fit again where that is quick; write the samples as they are mapped."""
+    data = load(job["data"])
     sys.stdout = sys.stderr  # some libraries print
     warnings.simplefilter("ignore")  # default fits are what is measured, converged or not
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends this process, whatever it is doing
-    signal.setitimer(signal.ITIMER_REAL, limit)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends this process, whatever it is doing
+    signal.setitimer(signal.ITIMER_PROF, limit)
     fit(small_part(data))
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
-    signal.setitimer(signal.ITIMER_REAL, limit)
+    signal.setitimer(signal.ITIMER_PROF, limit)
     wall, cpu = [], []
     while len(wall) < MAX_REPEATS and sum(wall) < REPEAT_SECONDS:
         start, cpu_start = time.perf_counter(), time.process_time()
-        L = fit(data)
+        found = fit(data)
         wall.append(time.perf_counter() - start)
         cpu.append(time.process_time() - cpu_start)
         if len(wall) == 1:  # later fits find pages that the first one left
             peak = resident("VmHWM") - before
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
-    if not np.isfinite(L).all():
-        raise FloatingPointError("the learned map is not finite")
-    np.save(out, np.atleast_2d(L))
+    signal.setitimer(signal.ITIMER_PROF, 0.0)
+    known, new = (mapped(found, X) for X in (data.X, np.load(job["held_out"])))
+    np.savez(job["out"], known=known, new=new)
     return {
         "status": "ok",
         "seconds": float(np.median(wall)),
@@ -98,6 +99,20 @@ def timed_fit(fit, data, out, limit):
         "n_fits": len(wall),
         "peak_mb": peak / 2**10,
     }
+
+
+def mapped(found, X):
+    """Samples under what was learned: a matrix, or a function of samples."""
+    if callable(found):
+        Z = found(X)
+    else:
+        L = np.atleast_2d(found)
+        if L.size == 0:
+            raise ValueError("the learned map is empty")
+        Z = X @ L.T
+    if not np.isfinite(Z).all():
+        raise FloatingPointError("the learned map is not finite")
+    return Z
 
 
 def load(path):

@@ -1,7 +1,8 @@
-"""All methods of the comparison behind one call: ``L = METHODS[name].fit(data)``.
+"""All methods of the comparison behind one call: ``found = METHODS[name].fit(data)``.
 
 This file is read in every environment, so each function imports what it needs by itself. ``data``
-has X and either y or triplets. All are used with their defaults, unless a comment says otherwise.
+has X and either y or triplets. What is found is a matrix that maps samples, or a function that
+does. All are used with their defaults, unless a comment says otherwise.
 """
 
 import sys
@@ -34,6 +35,16 @@ def mdaml(name, **options):
         return model.fit(data.X, triplets=data.triplets).components_
 
     return fit
+
+
+def local_mdaml(data):
+    """The one of our estimators that is no linear map."""
+    from mdaml import LocalMDaML
+
+    model = LocalMDaML(random_state=0)
+    if data.triplets is None:
+        return model.fit(data.X, data.y).transform
+    return model.fit(data.X, triplets=data.triplets).transform
 
 
 def metric_learn(name, **options):
@@ -137,6 +148,14 @@ def triplet_batches(data, torch):
         yield rows, None, tuple(places.T)
 
 
+def network(data):
+    """The small network of the study of places, which stops by comparisons of held-out points."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+    from network import Network
+
+    return Network(0).fit(data.X, triplets=data.triplets).transform
+
+
 # On vehicle better than fewer epochs or larger batches.
 NCA_EPOCHS, NCA_BATCH = 200, 128
 
@@ -176,6 +195,7 @@ METHODS = {
     "Euclidean": Method("mdaml", mdaml("Euclidean"), BOTH),
     "MDaML": Method("mdaml", mdaml("MDaML", random_state=0), BOTH, ours=True),
     "MDaMLCV": Method("mdaml", mdaml("MDaMLCV", random_state=0), BOTH, ours=True),
+    "LocalMDaML": Method("mdaml", local_mdaml, BOTH, ours=True),
     "LMNN": Method("mdaml", mdaml("LMNN"), ours=True),
     "GMML": Method("mdaml", mdaml("GMML"), BOTH, ours=True),
     "KISSME": Method("mdaml", mdaml("KISSME"), BOTH, ours=True),
@@ -192,6 +212,7 @@ METHODS = {
     "mlpack LMNN": Method("mlpack", mlpack_lmnn),
     "PML linear layer": Method("torch", linear_layer, BOTH),
     "linear ModernNCA": Method("torch", modern_nca),
+    "network": Method("torch", network, ("triplets",)),
 }
 # Libraries that each environment loads before anything is timed.
 MODULES = {

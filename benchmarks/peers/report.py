@@ -151,6 +151,7 @@ def sentence(verdict):
 STYLES = {
     "MDaML": ("#D55E00", "*"),
     "MDaMLCV": ("#D55E00", "o"),
+    "LocalMDaML": ("#D55E00", "D"),
     "LMNN": ("#0072B2", "o"),
     "GMML": ("#009E73", "o"),
     "KISSME": ("#CC79A7", "o"),
@@ -167,6 +168,7 @@ STYLES = {
     "SCML of triplets": ("#009E73", "s"),
     "PML linear layer": ("#000000", "P"),
     "linear ModernNCA": ("#56B4E9", "P"),
+    "network": ("#000000", "X"),
 }
 
 
