@@ -40,17 +40,35 @@ def draw_places(path: Path, scheme: str) -> None:
     """Draw modes of handwritten digits before and after people compare odd with even ones."""
     before, after, digits, holds = places()
     with panel(path, scheme, title="New comparisons that hold: {} → {}".format(*holds)) as axes:
-        for side, (title, points) in enumerate((("pixels", before), ("places", after))):
+        for side, (title, points) in enumerate((("before", before), ("after", after))):
             side_axes = axes.inset_axes((0.52 * side, 0, 0.46, 0.92))
             side_axes.axis("off")
             side_axes.set_title(title, fontsize=13, color=FAINT[scheme])
             low, high = points.min(axis=0), points.max(axis=0)
-            margin = 0.08 * (high - low)
-            side_axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
-            side_axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
-            for (x, y), digit in zip(points, digits, strict=True):
+            side_axes.set_xlim(-0.1, 1.1)
+            side_axes.set_ylim(-0.2, 1.1)
+            shown = set_apart((points - low) / (high - low), (0.1, 0.09))
+            for (x, y), digit in zip(shown, digits, strict=True):
                 color = (ORANGE if digit % 2 else BLUE)[scheme]
-                side_axes.text(x, y, str(digit), color=color, fontsize=16, ha="center", va="center")
+                side_axes.text(x, y, str(digit), color=color, fontsize=15, ha="center", va="center")
+        for x, word, color in ((0.15, "even", BLUE), (0.85, "odd", ORANGE)):
+            side_axes.text(x, -0.13, word, color=color[scheme], fontsize=13, ha="center")
+
+
+def set_apart(points: np.ndarray, size: tuple[float, float]) -> np.ndarray:
+    """Move labels apart that overlap, until each can be read; all stay between 0 and 1."""
+    shown = points.copy()
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        gap = (shown[:, None] - shown) / size
+        near = np.max(np.abs(gap), axis=2) < 1.0
+        np.fill_diagonal(near, False)
+        if not near.any():
+            break
+        push = np.where(near[..., None], np.sign(gap) * (1.0 - np.abs(gap)), 0.0)
+        shown += 0.2 * push.sum(axis=1) * size + 1e-4 * rng.normal(size=shown.shape)
+        shown = shown.clip(0.0, 1.0)
+    return shown
 
 
 @cache
