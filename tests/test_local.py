@@ -604,10 +604,6 @@ def test_modes_are_drawn_with_an_arrow_each(data, local):
     ]
     assert len(plot_places(local, X).texts) == 12
     corner = 2 * (X[:, 0] > 2.5) + (X[:, 1] > 2.5)
-    named = plot_places(local, X, y, kinds=corner).texts[12:]
-    assert len(named) == 2 * 12  # before and after
-    nearest = local.memberships(X).toarray().argmax(axis=0)  # the sample at each centre
-    assert [text.get_text() for text in named[:12]] == [str(corner[k]) for k in nearest]
     with pytest.raises(ValueError, match="kinds must have a label for each of the 240 rows"):
         plot_places(local, X, y, kinds=corner[:3])
     with pytest.raises(ValueError, match="a label for each of the 240 rows of X, got 3"):
@@ -616,6 +612,29 @@ def test_modes_are_drawn_with_an_arrow_each(data, local):
         plot_modes(local, X)
     with pytest.raises(TypeError, match="needs a LocalMDaML with places"):
         plot_places(MDaML().fit(X, triplets=triplets), X)
+
+
+@pytest.mark.needs("matplotlib")
+def test_kinds_of_modes_are_written_where_they_can_be_read(data, local):
+    from mdaml.plot import plot_places
+
+    X, y, _ = data
+    corner = 2 * (X[:, 0] > 2.5) + (X[:, 1] > 2.5)
+    ax = plot_places(local, X, y, kinds=corner)
+    arrows, labels = ax.texts[:12], ax.texts[12:]
+    nearest = local.memberships(X).toarray().argmax(axis=0)  # the sample at each centre
+    ends = [[arrow.get_position() for arrow in arrows], [tuple(arrow.xy) for arrow in arrows]]
+    for places in ends:
+        kinds = dict(zip(places, corner[nearest], strict=True))
+        shown = {label.get_position(): label.get_text() for label in labels}
+        shown = {place: text for place, text in shown.items() if place in kinds}
+        assert shown == {place: str(kinds[place]) for place in shown}
+        at = ax.transData.transform([*kinds]) * 72.0 / ax.figure.dpi
+        kept = np.array([place in shown for place in kinds])
+        apart = np.abs(at[:, None] - at[kept]).max(axis=2)
+        assert np.sort(apart[kept], axis=1)[:, 1].min() > 8.0  # points: no label lies on another
+        assert np.all(apart[~kept].min(axis=1) <= 8.0)  # and none is left out for nothing
+    assert len(labels) > 12
 
 
 def test_without_barrier_directions_that_are_not_needed_vanish():

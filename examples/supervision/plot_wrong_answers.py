@@ -42,7 +42,7 @@ ax.plot(checked, found, color="C0", linewidth=3)
 ax.plot([0, 1], [0, 1], "--", color="0.5")
 ax.text(0.2, 0.86, "in the order of suspicion", color="C0", weight="bold")
 ax.text(0.52, 0.42, "in random order", color="0.4")
-ax.set(title=f"Check 10 % of the answers: find {found[599]:.0%} of the mistakes")
+ax.set(title=f"Check 10% of the answers: find {found[599]:.0%} of the mistakes")
 ax.set(xlabel="answers checked", ylabel="mistakes found")
 for axis in (ax.xaxis, ax.yaxis):
     axis.set_major_formatter("{x:.0%}")

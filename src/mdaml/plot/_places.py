@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from sklearn.base import BaseEstimator
 
+_LABEL = 8.0  # points that a label takes
+
 
 def plot_places(
     model: "BaseEstimator",
@@ -37,7 +39,7 @@ def plot_places(
         Labels, for colours: a mode has that of most of its members.
     kinds : array-like of shape (n_samples,), optional
         What the samples are, in a few letters; that of the sample nearest to the centre of a mode
-        is written into its circles.
+        is written into its circles, unless it would lie on another.
     ax : matplotlib.axes.Axes, optional
         Where to draw.
 
@@ -97,14 +99,26 @@ def plot_places(
     if kinds is not None:
         written = _of_samples("kinds", kinds, members)[members.argmax(axis=0)]
         for at, color in ((before, MUTED), (after, "white")):
-            for (x, height), text in zip(at, written, strict=True):
-                ax.text(x, height, str(text), color=color, ha="center", va="center", fontsize=9)
+            for k in _apart(at, ax):
+                x, height = at[k]
+                ax.text(x, height, str(written[k]), color=color, ha="center", va="center", size=9)
     ax.scatter([], [], s=60, facecolors="none", edgecolors=MUTED, label="before learning")
     ax.scatter([], [], s=60, color=MUTED, label="after learning")
     ax.set_xlabel("first direction")
     ax.set_ylabel("second direction")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
+
+
+def _apart(points: FloatArray, ax: "Axes") -> list[int]:
+    """Return points that can be labelled so that no label lies on another."""
+    ax.get_xlim(), ax.get_ylim()  # which fixes the limits
+    at = ax.transData.transform(points) * 72.0 / ax.figure.dpi
+    kept: list[int] = []
+    for k in range(len(at)):
+        if not len(kept) or np.abs(at[kept] - at[k]).max(axis=1).min() > _LABEL:
+            kept.append(k)
+    return kept
 
 
 def _aligned(A: FloatArray, B: FloatArray, heavy: FloatArray) -> FloatArray:
