@@ -437,7 +437,7 @@ def test_skipped_lines_are_counted_and_change_nothing_else(model):
         ("", "t.csv: the file is empty"),
         ("a,b,c\nitem 0,item 1,nobody\n", "not one of the ids"),
         ("a,b,c,d\nitem 0,item 1,item 2,item 3\n", "--triplets: t.csv holds quadruplets"),
-        ("one,two,three\nitem 0,item 1,item 2\n", "The ids of items.csv are such as 'item 0'"),
+        ("one,two,three\nitem 0,item 1,item 2\n", "Ids of items.csv look like 'item 0'"),
     ],
 )
 def test_wrong_files_of_comparisons_are_refused(text, message):
@@ -629,7 +629,7 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     assert sum(document["kinds"]["persons"]) == 6
     result = run(*fit, "--who", "who", "--kinds", "2")
     lines = dict(line.split(": ", 1) for line in result.stdout.splitlines())
-    found = r"Of held-out answers [\d.]+% hold under the metric that all share, [\d.]+% under"
+    found = r"Of held-out answers [\d.]+% hold under the shared metric, [\d.]+% under"
     assert re.match(found, lines["held_out"])
     found = r".*% under that of all, [\d.]+% before learning"
     assert re.fullmatch(found, lines["agreement"])
@@ -647,7 +647,7 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     assert own > model.metric_.score_triplets(X, T)
     judged = ("audit", *score[1:], "--who", "who", "--out", "judged.csv")
     document, found = run_json(*judged), pd.read_csv("judged.csv")
-    assert found["satisfied"].mean() == pytest.approx(own)  # not by the metric that all share
+    assert found["satisfied"].mean() == pytest.approx(own)  # not by the shared metric
     assert found[["a", "b", "c"]].to_numpy().tolist() == said.to_numpy().tolist()
     assert sum(document["categories"].values()) == len(T)
     for option, given in ((("--kind", "1"), {"kind": 1}), (("--who", "p3"), {"who": "p3"})):
@@ -829,7 +829,7 @@ def test_neighbors_of_new_vectors_and_of_listed_ids(X, ids):
 def test_neighbors_say_what_can_be_asked():
     for arguments, message in {
         (): "Choose what to look for",
-        ("--query", "zebra"): "There is no id 'zebra'. The ids of items.csv are such as 'item 0'",
+        ("--query", "zebra"): "There is no id 'zebra'. Ids of items.csv look like 'item 0'",
     }.items():
         result = run("neighbors", "model.mdaml", "items.csv", *arguments, code=2)
         assert message in result.stderr

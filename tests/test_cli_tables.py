@@ -96,7 +96,7 @@ def test_the_report_is_a_list_in_the_document():
         (("--id", "Bill"), "(--id Bill). Did you mean 'bill'?"),
         (("--drop", "dya"), "(--drop dya). Did you mean 'day'?"),
         (("--categorical", "isle"), "(--categorical isle). Did you mean 'island'?"),
-        (("--categorical", "day", "--drop", "day"), "'day' is asked for by two options"),
+        (("--categorical", "day", "--drop", "day"), "two options name the column 'day'"),
         (("--drop", "nothing,like,this"), "Its columns are species, island, bill"),
     ],
 )

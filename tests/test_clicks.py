@@ -144,9 +144,9 @@ def test_positions_may_be_counted_from_zero():
     ("clicks", "message"),
     [
         ([(0, 1, 1)], "a row \\(query, document, position, clicked\\)"),
-        ([(0, 1, 1, 1)], "others that were shown and not clicked, got 1 clicks in 1 rows"),
+        ([(0, 1, 1, 1)], "others that were shown but not clicked, got 1 clicks in 1 rows"),
         ([(0, 1, 1, 0), (0, 2, 2, 0)], "got 0 clicks in 2 rows"),
-        ([(0, 1, 1, 3), (0, 2, 2, 0)], "clicked must be 1 or 0.* Or a number of clicks"),
+        ([(0, 1, 1, 3), (0, 2, 2, 0)], "clicked must be 1 or 0.* If it is a number of clicks"),
         ([(0, 1, -1, 1), (0, 2, 2, 0)], "positions must be whole numbers"),
         ([(0, 1, "top", 1), (0, 2, "low", 0)], "positions must be whole numbers"),
         ([(0, 1, 1, 1), (0, 2, None, 0)], "1 of 2 are missing, the first in row 1"),
@@ -331,7 +331,7 @@ def test_clicks_by_position_alone_change_nothing(seed):
 
 def test_too_few_lists_that_tell_are_said_to_be_too_few():
     Q, _, X, _ = make_search(20)
-    with pytest.warns(UserWarning, match="2 different queries with a clicked document beside one"):
+    with pytest.warns(UserWarning, match="only 2 different queries have a clicked document"):
         model = QueryAdapter().fit(Q, X, clicks=SMALL)
     assert not model.improved_
 

@@ -98,7 +98,7 @@ def test_persons_who_differ_within_their_kind_make_intervals_wider():
 def test_everybody_with_the_shared_metric_has_no_intervals():
     rng = np.random.default_rng(0)
     X, T = rng.normal(size=(30, 3)), np.array([rng.permutation(30)[:3] for _ in range(120)])
-    with pytest.warns(UserWarning, match="Nothing was learned of single persons"):
+    with pytest.warns(UserWarning, match="Nothing was learned about single persons"):
         model = PersonalMetrics(Euclidean()).fit(X, triplets=T, who=np.arange(120) % 6)
     frame = describe_kinds(model, X)
     assert model.kind_covariances_.shape == (0, 2, 7, 7)

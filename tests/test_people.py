@@ -161,7 +161,7 @@ def test_the_summary_says_what_was_tried_and_gained(crowd, fitted, tmp_path):
     n = len(fitted.persons_)
     assert text.startswith(f"PersonalMetrics: {n} persons, 2 kinds ({n // 2}, {n // 2} persons)")
     assert f"  kinds 2, pull none: {fitted.gain_['after']:.1%}  (chosen)" in text
-    assert f"{fitted.gain_['before']:.1%} hold under the metric that all share" in text
+    assert f"{fitted.gain_['before']:.1%} hold under the shared metric" in text
     assert text.endswith("This is more than chance.")
     fitted.save(tmp_path / "people.mdaml")
     assert mdaml.load(tmp_path / "people.mdaml").summary() == text
@@ -190,7 +190,7 @@ def test_kinds_are_metrics_of_their_own(crowd, fitted, tmp_path):
 def test_a_kind_does_not_claim_what_the_shared_metric_gained(fitted):
     assert fitted.metric_.gain_ is not None
     for metric in (*fitted.kinds_, fitted.metric_for("p03")):
-        assert "What was gained was not measured" in metric.summary()
+        assert "The gain was not measured" in metric.summary()
         assert not metric.start_kept_
     assert fitted.metric_.gain_ is not None
 
@@ -382,7 +382,7 @@ def check_coin_flips(seeds):
             model = PersonalMetrics().fit(X, triplets=said, who=who)
         heard = [str(each.message) for each in caught]
         assert model.start_kept_ == any(
-            text.startswith("Nothing was learned of single persons") for text in heard
+            text.startswith("Nothing was learned about single persons") for text in heard
         )
         assert model.gain_["is_beyond_chance"] is not model.start_kept_
         if model.start_kept_:
@@ -402,7 +402,7 @@ def test_coin_flips_give_nobody_a_metric_of_their_own_in_95_of_100():
     assert check_coin_flips(range(100)) >= 95
 
 
-@pytest.mark.filterwarnings("ignore:Nothing was learned of single persons")
+@pytest.mark.filterwarnings("ignore:Nothing was learned about single persons")
 def test_persons_who_agree_share_a_metric_and_so_do_new_ones():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
@@ -445,7 +445,7 @@ def test_answers_given_twice_do_not_change_the_choice(crowd):
     few = who >= "p14"  # six persons
     for samples, said, persons in ((X, T[few], who[few]), toss(0)):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Nothing was learned of single persons")
+            warnings.filterwarnings("ignore", "Nothing was learned about single persons")
             once, twice = (
                 PersonalMetrics(Euclidean()).fit(
                     samples, triplets=np.tile(said, (n, 1)), who=np.tile(persons, n)
@@ -461,7 +461,7 @@ def test_a_number_of_groups_is_used_in_any_case_and_warned_of():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 6))
     said, _ = make_triplets(X, n_triplets=2500, random_state=0)
-    with pytest.warns(UserWarning, match="Metrics of single persons are worse than the shared"):
+    with pytest.warns(UserWarning, match="Metrics of persons are worse than the shared"):
         model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0).fit(
             X, triplets=said, who=rng.integers(300, size=2500)
         )
@@ -477,7 +477,7 @@ def test_few_persons_are_no_reason_to_fail(n_persons):
         T.append(make_triplets(X, n_triplets=120, components=axes, random_state=seed)[0])
     who = np.repeat([f"p{k}" for k in range(n_persons)], 120)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Nothing was learned of single persons")
+        warnings.filterwarnings("ignore", "Nothing was learned about single persons")
         model = PersonalMetrics(Euclidean()).fit(X, triplets=np.concatenate(T), who=who)
     assert model.n_kinds_ <= max(1, n_persons // 2)
     assert len(mdaml.audit(Euclidean().fit(X), X, triplets=np.concatenate(T), who=who)) == n_persons

@@ -118,7 +118,10 @@ HOSTILE = {
     "empty kind": ({"edit": fitted_at("x_", value={})}, "unknown kind"),
     "nested model": ({"edit": fitted_at("x_", value=nested)}, "n_features_in_ must be"),
     "huge number": ({"edit": fitted_at("x_", value={"number": ["|i1", 300]})}, "too large"),
-    "no number": ({"edit": fitted_at("x_", value={"number": ["<f8", "1"]})}, "dtype <f8 is not"),
+    "no number": (
+        {"edit": fitted_at("x_", value={"number": ["<f8", "1"]})},
+        "its dtype <f8",
+    ),
     "nested tuple": (
         {"edit": fitted_at("x_", value=json.loads('{"tuple":[' * 30 + "]}" * 30))},
         "nested too deeply",
@@ -171,8 +174,11 @@ HOSTILE = {
     "nan": (an_array("components_", np.full((2, 2), np.nan)), "components_ holds .* not finite"),
     "inf": (an_array("centers_", np.full((2, 2), np.inf)), "centers_ holds .* not finite"),
     "wide components": (an_array("components_", np.ones((2, 3))), r"\(n_components, 2\).*\(2, 3\)"),
-    "no components": ({"edit": without("model", "fitted", "components_")}, "components_ must be"),
-    "empty components": (an_array("components_", np.ones((0, 2))), "with a row at least"),
+    "no components": (
+        {"edit": without("model", "fitted", "components_")},
+        "components_ must have at least one row",
+    ),
+    "empty components": (an_array("components_", np.ones((0, 2))), "at least one row"),
     "half components": (an_array("components_", np.ones((2, 2), "f2")), "single or double"),
     "integer components": (an_array("components_", np.ones((2, 2), int)), "must be floats"),
     "no array": ({"edit": fitted_at("components_", value=[[1.0]])}, "components_ must be floats"),

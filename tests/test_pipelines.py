@@ -382,7 +382,7 @@ def test_arrays_with_gaps_are_folded_too():
             "Column 'x0' is used in two ways",
         ),
         ([SimpleImputer(), KBinsDiscretizer(2, encode="ordinal")], "KBinsDiscretizer cannot be"),
-        ([make_column_transformer((Normalizer(), [0, 1]))], "Normalizer .*must come behind all"),
+        ([make_column_transformer((Normalizer(), [0, 1]))], "Normalizer .*must come after all"),
     ],
 )
 def test_steps_that_cannot_be_folded_are_named_with_the_reason(steps, words):
@@ -397,7 +397,7 @@ def test_unknown_categories_are_named_in_a_warning():
     steps = make_column_transformer((OTHERS, ["island"]), ("passthrough", ["rings"]))
     model = fold_pipeline(make_pipeline(steps, Euclidean()).fit(table))
     changed = table.assign(island=["dream ", "Mars", *table["island"][2:78], "Mars", "Mars"])
-    words = r"in column 'island': 'Mars' \(3\), 'dream' \(1, perhaps 'Dream'\)\. They count as none"
+    words = r"in column 'island': 'Mars' \(3\), 'dream' \(1, perhaps 'Dream'\)\. The model"
     with pytest.warns(UserWarning, match=words):
         model.transform(changed)
     with pytest.warns(UserWarning, match="Found unknown categories") as caught:

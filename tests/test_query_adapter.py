@@ -186,7 +186,7 @@ def test_clicks_without_meaning_return_the_vectors_as_they_are(seed):
     rng = np.random.default_rng(seed)
     Q, X, _ = questions(seed)
     clicks = np.column_stack([np.arange(len(Q)), rng.integers(len(X), size=len(Q))])
-    with pytest.warns(UserWarning, match="nothing beat them beyond chance"):
+    with pytest.warns(UserWarning, match="no map was better by more than chance"):
         model = QueryAdapter(random_state=0).fit(Q, X, clicks)
     assert not model.improved_
     assert np.array_equal(model.components_, np.eye(X.shape[1]))
@@ -199,7 +199,7 @@ def test_vectors_that_need_no_map_are_returned_as_they_are():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 8))
     rows = np.arange(100)
-    with pytest.warns(UserWarning, match="nothing beat them"):
+    with pytest.warns(UserWarning, match="no map was better"):
         model = QueryAdapter(random_state=0).fit(
             X[rows] + 0.05 * rng.normal(size=(100, 8)), X, np.column_stack([rows, rows])
         )
@@ -208,7 +208,7 @@ def test_vectors_that_need_no_map_are_returned_as_they_are():
 
 def test_few_queries_are_too_few():
     Q, X, relevant = questions()
-    with pytest.warns(UserWarning, match="5 different queries with relevant documents are too few"):
+    with pytest.warns(UserWarning, match="only 5 different queries have relevant doc.*, too few"):
         QueryAdapter().fit(Q, X, relevant[:5])
 
 
@@ -291,7 +291,7 @@ def test_a_log_that_grows_keeps_what_was_learned():
     assert found.scores["mrr@10"] > first.scores["mrr@10"] - 0.02
     noise = np.column_stack([np.arange(200), np.random.default_rng(0).integers(300, size=200)])
     now = model.components_
-    with pytest.warns(UserWarning, match="nothing beat them"):
+    with pytest.warns(UserWarning, match="no map was better"):
         model.partial_fit(Q[:200], X, noise)
     assert np.array_equal(model.components_, now)
 

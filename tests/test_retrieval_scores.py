@@ -187,7 +187,7 @@ def test_of_a_repeated_pair_the_highest_grade_counts():
     ("relevant", "ids", "message"),
     [
         ([[0, 99]], None, "names row 99 of the documents, but there are 40"),
-        ([[0, 1, 0]], None, "no pair with a grade above 0"),
+        ([[0, 1, 0]], None, "at least one pair with a grade above 0"),
         ([[0]], None, "must have a row"),
         ([[0, 1], [0, 1, 2]], None, "rows of 2 and 3 entries"),
         ([["a", "b"]], None, "by its row, an integer"),

@@ -87,7 +87,7 @@ def hide_password(text: str, url: str) -> str:
     named = parse_qs(urlsplit(url).query).get("password", [])
     secrets = {part for word in (given, unquote(given), *named) for part in re.split("[@:/]", word)}
     if any(len(part) > 1 and part in text for part in secrets):
-        return "what the database says names the password and is left out"
+        return "the message of the database contains the password and is not shown"
     return text
 
 

@@ -59,7 +59,7 @@ def serve(
     links : bool, default=False
         Whether links are always needed.
     guests : int, default=1000
-        How many persons may come by the link for anybody.
+        How many persons may use the link that is open to anybody.
     public_url : str, default=""
         The address under which others reach the server, such as that of a proxy; links begin with
         it, and are always needed then.
@@ -68,7 +68,7 @@ def serve(
     intro : str, default=""
         Instructions and consent, in Markdown.
     learns : bool, default=True
-        Whether to learn, in another process. Of several servers, one should learn.
+        Whether to learn, in another process. If there are several servers, only one should learn.
     method : {"mdaml", "localmdaml"}, default="mdaml"
         What learns: :class:`mdaml.MDaML`, or :class:`mdaml.LocalMDaML` once there are six answers
         for each feature. The downloaded model is of this class.
@@ -108,8 +108,8 @@ def serve(
 class Interview:
     """Questions to one person, shown in a notebook.
 
-    The last line of a cell shows it; answer there, then read ``constraints``: the answers so far,
-    or None. ``url`` is the page, for a browser.
+    Put the object on the last line of a cell and answer there. Then read ``constraints``: the
+    answers so far, or None. ``url`` is the address of the page, for a browser.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Interview:
 
     @property
     def url(self) -> str:
-        """The page, for a browser."""
+        """The address of the page, for a browser."""
         return f"{self._running.url}/ask"
 
     @property

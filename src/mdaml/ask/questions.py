@@ -50,9 +50,9 @@ class Plan:
         How many items are picked, and from how many. An odd one out is always one of three.
     held_out, repeats, catch : float
         Shares of random questions that are never learned from, of questions asked again, and of
-        questions with a known answer, if there are any. All others are active.
+        questions with a known answer, if there are any. All others are chosen by the model.
     limit : int or None
-        The most answers of one person.
+        The largest number of answers of one person.
 
     See Also
     --------
@@ -333,7 +333,7 @@ def _list_picks(plan: Plan, named: Sequence[Sequence[str]], answers: IntArray | 
         if len(picked) != plan.pick or len(picked) + len(far[key]) != plan.show:
             raise ValueError(
                 f"Questions with known answers must show {plan.show} items of which {plan.pick} "
-                f"are picked; that about {key[0]!r} shows {len(picked) + len(far[key])} with "
+                f"are picked; the one about {key[0]!r} shows {len(picked) + len(far[key])} with "
                 f"{len(picked)} picked. Correct it, or change --pick and --show."
             )
         found.append(([key[0]], [*picked, *far[key]], set(picked)))

@@ -157,8 +157,8 @@ def _compare_plans(before: Row, now: Row, n_answers: int) -> list[str]:
     if (before["form"], before["question"]) != (now["form"], now["question"]):
         lines.append(
             f"The question was “{before['question']}” ({before['form']}), and is now "
-            f"“{now['question']}” ({now['form']}). {_count(n_answers)} to the first would be "
-            "learned from together with those to the second."
+            f"“{now['question']}” ({now['form']}). The metric would learn from "
+            f"{_count(n_answers)} to the first and from those to the second together."
         )
     for name, word in _WORDS.items():
         if before[name] != now[name]:
@@ -185,7 +185,7 @@ def _compare_items(before: Row, now: Row, count: Callable[[set[str]], int]) -> l
         lines.append(f"{_tell(added, 'added')}. Answers stay valid.")
     if other:
         lines.append(
-            f"{_tell(other, 'changed')}: under the same id something else is shown. "
+            f"{_tell(other, 'changed')}: the same id now shows something else. "
             f"{_count(count(other))} about what was shown before would count for what is shown now."
         )
     return lines
@@ -211,12 +211,12 @@ def _match_rows(
         moved = names.keys() - gone
         lines.append(
             f"Items have no ids, and {len(moved)} of {len(old)} have moved to other rows. "
-            f"Answers about them ({count(moved)}) name rows; if you accept, they follow the items, "
-            "which are found again by their contents. A column of ids (--id) avoids this."
+            f"Answers about them ({count(moved)}) name rows. If you accept, each item is found by "
+            "its contents, and its answers stay with it. A column of ids (--id) avoids this."
         )
     if gone:
         lines.append(
-            f"{_tell(gone, 'removed or changed')}; named here are rows, as there are no ids. "
+            f"{_tell(gone, 'removed or changed')}. These are row numbers: the items have no ids. "
             f"Answers about them ({count(gone)}) stay in the database and in exports, but nothing "
             "is learned from them."
         )

@@ -154,7 +154,7 @@ def _audit_by_who(
 ) -> "DataFrame":
     """Return the frame of the comparisons, each judged by the metric of the person who made it.
 
-    The metric that all share would call honest answers of a smaller kind wrong.
+    The shared metric would call honest answers of a smaller kind wrong.
     """
     import pandas as pd
 

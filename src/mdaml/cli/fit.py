@@ -194,7 +194,7 @@ def _describe_gain(screen: Screen, model: "BaseEstimator") -> None:
     """Add what was gained on held-out points or samples, which the fit has measured."""
     from mdaml.estimators.summary import describe_gain
 
-    if hasattr(model, "kind_of_person_"):  # whose gain is over the metric that all share
+    if hasattr(model, "kind_of_person_"):  # whose gain is over the shared metric
         text = model.summary().splitlines()[-1]
     else:
         text = describe_gain(model)

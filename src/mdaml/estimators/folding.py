@@ -87,7 +87,7 @@ class _FoldedTable:
     def follow(self, step: BaseEstimator, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         """Return the columns behind a step."""
         if isinstance(step, Normalizer):
-            raise refuse(step, "it must come behind all steps that treat some columns only.")
+            raise refuse(step, "it must come after all steps that treat only some columns.")
         if not isinstance(step, LINEAR):
             raise refuse(step)
         check_step(step)
@@ -148,9 +148,9 @@ class _FoldedTable:
     def _(self, step: SimpleImputer, columns: list[_FoldedColumn]) -> list[_FoldedColumn]:
         check_is_fitted(step)
         if step.add_indicator:
-            raise refuse(step, "add_indicator=True adds columns that no preparation has.")
+            raise refuse(step, "add_indicator=True adds columns, which a folded metric cannot do.")
         if to_text(step.missing_values):
-            raise refuse(step, f"missing_values={step.missing_values!r} marks gaps in its own way.")
+            raise refuse(step, f"missing_values={step.missing_values!r} is not NaN or None.")
         found = list[_FoldedColumn]()
         for column, value in zip(columns, step.statistics_.tolist(), strict=True):
             if not to_text(value):
@@ -182,7 +182,7 @@ class _FoldedTable:
             rows = [_encode(step, [*base[:place], v, *base[place + 1 :]]) for v in probes]
             other = at_base if refuses else rows.pop()
             if not np.isfinite([*rows, other]).all():
-                raise refuse(step, "it makes NaN of some cells. Put a SimpleImputer before it.")
+                raise refuse(step, "it turns some cells into NaN. Put a SimpleImputer before it.")
             for n, row in enumerate(rows):
                 for out in np.flatnonzero(row - other).tolist():
                     sums[out].weights[name, n] = float(row[out] - other[out])

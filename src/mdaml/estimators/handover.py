@@ -43,11 +43,11 @@ class Handover(ABC):
         check_is_fitted(self, "components_")
 
     def prepare(self, X: Matrix) -> Matrix:
-        """Return the features of a table like that of the fit, which all other methods take too.
+        """Return the features of a table like that of the fit.
 
-        Empty cells, categories and columns that are left out are treated as ``mdaml fit`` or the
-        steps of :func:`mdaml.fold_pipeline` treated those of the fit. What these made of the table
-        is in ``preparation_``; a model without it takes X as it is.
+        All other methods take such a table too. Empty cells, categories and columns that are left
+        out are treated as ``mdaml fit`` or the steps of :func:`mdaml.fold_pipeline` treated those
+        of the fit. ``preparation_`` says how; a model without it takes X as it is.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Handover(ABC):
         queries : data frame or array-like of shape (n_queries, n_features) or None
             What to look for. None: every row of X, among the others.
         k : int, default=10
-            How many; all there are if these are fewer.
+            Number of neighbours; all rows if there are fewer.
 
         Returns
         -------

@@ -29,39 +29,39 @@ class LocalMDaML(LocalHandover):
     .. math:: z(x) = A x + \sum_k g_k(x)\, b_k + \sum_m h_m(x)\, A_m (x - \bar x)
 
     with memberships :math:`g_k` in modes: a *place* :math:`b_k` moves a whole mode, a *map*
-    :math:`A_m` turns and stretches a wide one. It is learned in two rounds. The first learns a
-    space :math:`u(x)` from the closeness of x to landmarks, the samples or, if there are more than
-    512, centres of k-means. Modes are samples spread over this space, and
-    :math:`g_k(x) = \exp(-|u(x) - u(c_k)|^2 / w)`. The second learns the places. Each round is a
-    metric of rank eight of :class:`MDaML` on such columns, with its objective and solver; A is the
-    features, with a share of 0.15 in the learned squared distances, which keeps neighbours.
+    :math:`A_m` turns and stretches a wide one. The map is learned in two rounds. The first learns a
+    space :math:`u(x)` from the closeness of x to *landmarks*: the samples or, if there are more
+    than 512, centres of k-means. The centres :math:`c_k` of the modes are samples spread over this
+    space, and :math:`g_k(x) = \exp(-|u(x) - u(c_k)|^2 / w)`. The second round learns the places.
+    Each round fits :class:`MDaML` of rank eight to such columns. The features are kept beside them
+    (A), with a share of 0.15 of the learned squared distances, so that neighbours stay near.
     Euclidean distance between :math:`z(x)` is the learned distance. Without places and maps it is
-    MDaML.
+    that of MDaML.
 
     **Prefer it** where classes are made of several kinds, with a thousand comparisons or more.
 
     Parameters
     ----------
     n_places : int or "auto", default="auto"
-        Number of modes with a place. "auto" tries none and 128, at most one for two samples, on
-        comparisons of held-out points or, for labels, on the three nearest neighbours of held-out
-        samples; places are taken only if they lead one linear map by more than chance. None for
-        fewer than 100 different samples and for ``goal="neighbors"``.
+        Number of modes with a place. "auto" tries none and 128 (at most one for every two samples)
+        on comparisons of held-out points or, with labels, on the three nearest neighbours of
+        held-out samples. Places are used only if they lead one linear map by more than chance, and
+        never for fewer than 100 different samples or for ``goal="neighbors"``.
     n_maps : int or "auto", default="auto"
-        Number of wide modes with a map. "auto" is none.
+        Number of wide modes with a map. "auto" is 0.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
-        As for :class:`MDaML`. Places, where there are any, are learned from comparisons as they are
-        given, and from labels by ten random triplets for each sample.
+        As for :class:`MDaML`. Places are learned from the comparisons as they are given or, with
+        labels, from ten random triplets for each sample.
     triplet_weight, ridge : float or "auto", default="auto"
         As for :class:`MDaML`.
     anchor : float or "auto", default="auto"
         Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised: at
         768 the squared length of the map counts as much as the mean loss. "auto" chooses 0.25, 2.5
-        or 8 together with the number of places; it is 0.25 for labels, and 0.8 where the number was
-        given.
+        or 8 together with the number of places; it is 0.25 for labels, and 0.8 if ``n_places`` is
+        a number.
     n_components : int or None, default=None
-        Rank of what is learned. None is rank eight and the features beside it; a number leaves the
-        features out, which keeps agreement and loses neighbours of the kinds.
+        Rank of the learned map. None is rank eight, with the features beside it. A number leaves
+        the features out: as many comparisons hold, but fewer neighbours are of the same kind.
     max_iter : int or "auto", default="auto"
         As for :class:`MDaML`, in each round.
     tol : float, default=1e-4
@@ -73,7 +73,7 @@ class LocalMDaML(LocalHandover):
     device : {None, "cpu", "cuda", "auto"}, default=None
         As for :class:`MDaML`; the columns of the basis are made on the processor.
     random_state : int, Generator, RandomState or None, default=None
-        As for :class:`MDaML`. The modes depend on X alone.
+        As for :class:`MDaML`. Landmarks and modes do not depend on it.
 
     Attributes
     ----------
@@ -92,13 +92,13 @@ class LocalMDaML(LocalHandover):
         Landmarks, (n_landmarks, n_features), and the map of the closeness to them,
         (8, n_landmarks), to the space in which modes are found.
     scale_, width_, map_width_, landmark_width_, mean_ : float or array
-        Length of a whole membership, one; widths of the memberships; mean of X.
+        The highest membership, which is 1; widths of the memberships; mean of X.
     front_matrix_, front_offset_ : array or None
         The affine map of the steps that :func:`fold_pipeline` put before the basis.
     mode_centers_ : array of shape (n_modes, n_columns)
         Centres of the modes that weigh comparisons, as in :class:`MDaML`; on the basis.
     history_, n_iter_, anchor_, gain_, start_kept_, triplets_, persons_, ...
-        As of :class:`MDaML`, of the metric on the basis.
+        As for :class:`MDaML`, for the metric on the basis.
 
     See Also
     --------
@@ -177,9 +177,9 @@ class LocalMDaML(LocalHandover):
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None, **given: Any) -> Self:
         """Update the model with a chunk of new samples and comparisons, without the old ones.
 
-        The first call is :meth:`fit`. Modes stay as they are after the first chunk that has some,
-        and the metric on them is refined as by :meth:`MDaML.partial_fit`. Without modes, "auto"
-        tries places again as comparisons come in, as often as the anchor is chosen anew.
+        The first call is :meth:`fit`. The modes of the first chunk that has some stay as they are,
+        and the metric on them is refined as by :meth:`MDaML.partial_fit`. As long as there are no
+        modes, "auto" tries places again whenever the anchor is chosen anew.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class LocalMDaML(LocalHandover):
         Returns
         -------
         memberships : sparse array of shape (n_samples, n_places)
-            From zero to one, which is the centre of a mode. Less than a millionth is zero.
+            Between 0 and 1, which it is at the centre of a mode. Below one millionth it is 0.
 
         Examples
         --------
@@ -276,7 +276,7 @@ class LocalMDaML(LocalHandover):
         return distances_after(self.transform, A, B)
 
     def summary(self) -> str:
-        """Return what was tried and chosen, the values in force, and what was gained.
+        """Return what was tried and chosen, the values used, and the gain.
 
         Returns
         -------

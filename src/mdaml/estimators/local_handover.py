@@ -38,8 +38,8 @@ class LocalHandover(WeakLearner):
         -------
         index : faiss.Index
             Without places and maps that of :meth:`MDaML.to_faiss`, which takes samples as they are.
-            Else a flat index of embedded samples: pass ``model.embed(samples)`` to ``search`` and
-            ``add``. The distances it returns are squared.
+            Otherwise a flat index of embedded samples: pass ``model.embed(samples)`` to ``search``
+            and ``add``. The distances it returns are squared.
 
         Examples
         --------

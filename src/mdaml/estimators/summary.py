@@ -80,7 +80,7 @@ def describe_gain(model: BaseEstimator) -> str:
         return "The metric is the start: nothing was learned, and nothing was held out."
     if gain is None:
         return (
-            "What was gained was not measured: nothing was left to be chosen, or there was too "
+            "The gain was not measured: nothing was left to be chosen, or there was too "
             "little to hold out. Score it on comparisons or samples that it has not seen."
         )
     text = Gain(**gain).describe()

@@ -82,7 +82,7 @@ class Table:
             numbers = f"The rows of {self.path} are numbered 0 to {len(self.X) - 1}"
             return f"{numbers}; {setting} names a column of ids."
         shown = ", ".join(map(repr, self.ids[:3].tolist()))
-        return f"The ids of {self.path} are such as {shown}."
+        return f"Ids of {self.path} look like {shown}."
 
     def find_rows(self, names: Sequence[str]) -> list[int]:
         """Return the rows with these ids, or with these numbers where there are no ids."""
@@ -223,6 +223,6 @@ def _check_names(path: Path, names: Sequence[str], wanted: Wanted, features: Seq
     chosen = [name for _, name in settings if name is not None]
     twice = [name for name, n_times in Counter(chosen).items() if n_times > 1]
     if twice and not problems:
-        problems.append(f"{path}: the column {twice[0]!r} is asked for by two options. Choose one.")
+        problems.append(f"{path}: two options name the column {twice[0]!r}. Keep one of them.")
     if problems:
         raise ValueError("\n".join(problems))

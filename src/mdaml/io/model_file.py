@@ -157,8 +157,8 @@ def _split_model(model: BaseEstimator, where: str, compact: bool) -> tuple[Attri
     if type(model).__module__.rpartition(".")[0] not in _PACKAGES:
         raise TypeError(
             f"{where or 'The model'} is a {name}, which is not an estimator of mdaml itself: its "
-            "file could not be loaded. Of a search, save best_estimator_; of a pipeline, "
-            "mdaml.fold_pipeline(it)."
+            "file could not be loaded. For a search, save best_estimator_; for a pipeline, save "
+            "mdaml.fold_pipeline(pipeline)."
         )
     params = model.get_params(deep=False)
     if params.get("callback") is not None:
@@ -230,7 +230,7 @@ def _check_format(document: object) -> Attributes:
         raise ValueError("it is a zip file, but no model of mdaml")
     number = document.get("format_version")
     if type(number) is not int or number < 1:
-        raise ValueError(f"its format version is {number!r}, which is none")
+        raise ValueError(f"its format version is {number!r}, not a positive integer")
     if number > FORMAT_VERSION:
         raise ValueError(
             f"it has format version {number}, written by mdaml {document.get('mdaml_version')!r}; "
@@ -281,7 +281,7 @@ def _decode(tree: object, reader: ZipReader, build: Build, depth: int = 0) -> ob
 def _decode_number(dtype: str, number: object) -> np.generic:
     kind = np.dtype(dtype).kind
     if type(number) is not {"b": bool, "f": float}.get(kind, int):
-        raise ValueError(f"a number of dtype {dtype} is not")
+        raise ValueError(f"a number is not of its dtype {dtype}")
     if kind in "iu" and not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
         raise ValueError(f"a number is too large for its dtype {dtype}")
     with np.errstate(over="ignore"):
@@ -315,7 +315,7 @@ def check_learned(learned: Mapping[str, Value]) -> None:
     inner = _check_basis(learned, d) if "n_places_" in learned else inner
     components = _check_matrix(learned, "components_", "f", "n_components", inner)
     if components is None or not len(components) or components.dtype.itemsize < 4:
-        raise ValueError("components_ must be there, with a row at least, in single or double")
+        raise ValueError("components_ must have at least one row, in single or double precision")
     steps = learned.get("input_map_")
     if steps is not None and not (
         isinstance(steps, np.ndarray) and steps.dtype.kind == "f" and steps.shape[-1:] == (d,)

@@ -168,8 +168,8 @@ class Preparation:
             row, place = np.argwhere(gaps)[0].tolist()
             raise ValueError(
                 f"Row {row} (from 0) has an empty cell in column {self.columns[place]!r}; "
-                f"{gaps.sum()} such cells are not filled in. Fill them in, leave these rows out, "
-                "or fit the model again to a table with empty cells that are filled in."
+                f"the model does not fill in such cells ({gaps.sum()}). Fill them in, leave these "
+                "rows out, or fit the model again to a table with empty cells that are filled in."
             )
         return self.encode(self.fill(cells)[0])[0]
 
@@ -220,8 +220,8 @@ class Preparation:
             more = f" and {len(texts) - 5} more" if len(texts) > 5 else ""
             known = shorten(", ".join(self.categories[name]))
             warn(
-                f"Found unknown categories in column {name!r}: {', '.join(texts[:5])}{more}. They "
-                f"count as none of those of the fit ({known}). Correct those that are misspelt."
+                f"Found unknown categories in column {name!r}: {', '.join(texts[:5])}{more}. The "
+                f"model treats them as none of the known ones ({known}). Correct misspelt ones."
             )
 
     def _to_places(self, name: str, texts: Iterable[str], unknown: Unknown) -> FloatArray:

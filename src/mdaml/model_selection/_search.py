@@ -60,8 +60,8 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, with the anchor or shrinkage that
         the first one chooses, and only the best fifth (at least three) are fitted to the end. If
-        False, all are; so are other estimators, and MDaML with at most 20 000 labelled samples and
-        neighbours as partners, which runs few rounds.
+        False, all are fitted to the end. So are all candidates of other estimators, and of MDaML
+        with at most 20 000 labelled samples and neighbours as partners, which runs few rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
@@ -84,7 +84,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Whether no candidate leads that distance by more than chance; a warning says so.
     gain_ : dict or None
         What the best parameters gain over it, see :class:`~mdaml.MDaML`; None with a callable
-        `scoring`, which knows no single comparisons or samples.
+        `scoring`, which does not score single comparisons or samples.
     best_index_ : int
         Their index in ``cv_results_``.
     cv_results_ : dict
@@ -102,7 +102,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
 
     Notes
     -----
-    The distance before learning is always a candidate: Euclidean or, of :class:`~mdaml.MDaML`, the
+    The distance before learning is always a candidate: Euclidean or, for :class:`~mdaml.MDaML`, the
     ``init_metric`` that is given, at its rank. It is returned unless a candidate leads it by more
     than chance on the points or samples held out; with a callable `scoring`, over the splits.
 

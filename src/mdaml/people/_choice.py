@@ -303,43 +303,46 @@ def warn_of_lone(names: Array, kind_of: IntArray) -> None:
     if len(sizes) > 1 and len(lone):
         shown = ", ".join(map(str, lone[:3])) + ", …" * (len(lone) > 3)
         warn(
-            f"A kind of one person ({shown}) may be somebody who answers at random: errors_ is "
-            "low, since the kind fits these answers alone. Use audit(..., who=...) to judge "
-            "persons."
+            f"A kind of one person ({shown}) may be somebody who answers at random. errors_ does "
+            "not show it, because the kind is fitted to these answers alone. Use audit(..., "
+            "who=...) to judge persons."
         )
 
 
 def warn_of_persons(gain: Gain | None, metric: BaseEstimator, *, is_kept: bool) -> None:
-    """Warn if everybody has the shared metric, or if metrics of their own are worse than it."""
+    """Warn if everybody has the shared metric, or if metrics of persons are worse than it."""
     if gain is None:
         if is_kept:
             warn(
-                "Nothing was learned of single persons: the answers are too few to hold some out. "
-                "Everybody has the metric that all share. Add answers, or set n_kinds to a "
-                "number to learn in any case."
+                "Nothing was learned about single persons: there are too few answers to hold some "
+                "out. Everybody has the shared metric. Add answers, or set n_kinds to a number to "
+                "learn in any case."
             )
         return
     if is_kept:
         also = ""
         if getattr(metric, "start_kept_", False):
-            also = " That metric is the distance before learning, which nothing led either."
+            also = (
+                " It is the distance before learning, because nothing led that by more than "
+                "chance either."
+            )
         warn(
-            f"Nothing was learned of single persons: no kinds and no metrics of their own led the "
-            f"shared one by more than chance; it holds for {gain.before:.1%} of held-out answers "
-            f"({gain.n_units} units). Everybody has the shared one.{also} More answers of each "
-            "person may help; check that who= is right. Set n_kinds to a number to learn in any "
-            "case."
+            f"Nothing was learned about single persons: no kinds and no metrics of persons led the "
+            f"shared metric by more than chance. Under the shared metric {gain.before:.1%} of "
+            f"held-out answers hold ({gain.n_units} units). Everybody has this metric.{also} More "
+            "answers of each person may help; check that who= is right. Set n_kinds to a number to "
+            "learn in any case."
         )
     elif gain.high < 0.0:
         found = describe_persons(gain)
-        warn(f"Metrics of single persons are worse than the shared one: {found} Use that.")
+        warn(f"Metrics of persons are worse than the shared metric: {found} Use the shared metric.")
 
 
 def describe_persons(gain: Gain) -> str:
-    """Return in words what metrics of persons gained over the one that all share."""
+    """Return in words what metrics of persons gained over the shared metric."""
     return (
-        f"of held-out answers {gain.before:.1%} hold under the metric that all share, "
-        f"{gain.after:.1%} under metrics of their own (difference "
+        f"of held-out answers {gain.before:.1%} hold under the shared metric, "
+        f"{gain.after:.1%} under the metric of each person (difference "
         f"{100 * (gain.after - gain.before):+.1f} points, 95 % interval {100 * gain.low:+.1f} to "
         f"{100 * gain.high:+.1f}, {gain.n_units} units)."
     )

@@ -39,15 +39,15 @@ class PersonalHandover:
         Parameters
         ----------
         who : str or int, optional
-            A person. None, or one who gave no answer, has the mean of the kinds.
+            A person. None, or a person without answers, has the mean of the kinds.
         kind : int, optional
             A kind instead.
 
         Returns
         -------
         metric : estimator
-            A copy of ``metric_`` with other ``components_``. Its unit is such that an answer is
-            right with the probability ``sigmoid(d2(far) - d2(near))``, if it is not turned round.
+            A copy of ``metric_`` with other ``components_``. It is scaled so that the probability
+            of an answer, apart from errors, is ``sigmoid(d2(far) - d2(near))``.
 
         Examples
         --------
@@ -85,7 +85,7 @@ class PersonalHandover:
         X : array-like of shape (n_samples, n_features)
             Samples.
         who : str or int, optional
-            A person. None is the metric of all answers, ``metric_``; one who gave no answer has
+            A person. None is the metric of all answers, ``metric_``; a person without answers has
             the mean of the kinds.
         kind : int, optional
             A kind instead.
@@ -144,13 +144,13 @@ class PersonalHandover:
         write_model(path, written, compact=compact)
 
     def summary(self) -> str:
-        """Return how many kinds there are, what was tried, and what was gained.
+        """Return how many kinds there are, what was tried, and the gain.
 
         Returns
         -------
         text : str
-            To be printed. The gain is that over the metric that all share, whose own gain over the
-            distance before learning ``metric_.summary()`` has.
+            To be printed. The gain is over the shared metric; ``metric_.summary()`` has the gain
+            of that over the distance before learning.
 
         Examples
         --------
@@ -169,10 +169,10 @@ class PersonalHandover:
         tried = [
             f"  kinds {each['n_kinds']}, pull {each['pull'] or 'none'}: {each['score']:.1%}"
             f"{'  (chosen)' if each['is_chosen'] else ''}"
-            for each in self.tried_  # 0: the metric that all share, as it is
+            for each in self.tried_  # 0: the shared metric, as it is
         ]
         if self.gain_ is None:
-            gained = "What was gained was not measured: there was too little to hold out."
+            gained = "The gain was not measured: there were too few answers to hold some out."
         else:
             gained = describe_persons(Gain(**self.gain_))
             more = "more" if self.gain_["is_beyond_chance"] else "no more"

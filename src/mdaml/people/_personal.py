@@ -32,19 +32,19 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     r"""Learn metrics of kinds of persons, and of each person, from answers with known authors.
 
     Kinds of people look at different things. First, one metric is learned from all answers. A kind
-    k has a metric near it that may differ in any direction,
+    k has a metric near this one, which may differ in any direction:
     :math:`L^\top (b_{k0} I + V B_k V^\top) L` with the *coefficients* :math:`b_k`. A person p is of
     kind k with the probability :math:`r_{pk}`, and gives a share :math:`e_p` of the answers the
     wrong way round: an answer is given with the probability
     :math:`(1 - e_p)\, \sigma(m) + e_p\, \sigma(-m)`, where
     :math:`m = d^2(\text{far}) - d^2(\text{near})` under the metric of the kind. Persons have the
-    mean of the kinds, or metrics of their own that are pulled to it.
+    mean of the kinds with these probabilities, or metrics of their own that are pulled to it.
 
     **Objective**: minus the log probability of all answers, with weak priors of coefficients and
     errors. EM never raises it; of several starts the best is kept.
 
     **Special cases**: one metric for all (``n_kinds=1, pull=None``), kinds alone (``pull=None``),
-    and a metric for each person by itself (``n_kinds=1`` and a small ``pull``).
+    and a separate metric for each person (``n_kinds=1`` and a small ``pull``).
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         How strongly metrics of persons are pulled to those of their kinds. None: persons have the
         metric of their kind. "auto" tries None, 30, 3 and 0.3; metrics of their own must lead.
     n_starts : int, default=8
-        Starts of the kinds.
+        Number of starts of EM, from different first kinds of the persons.
     max_iter : int, default=50
         Maximum number of rounds of EM.
     verbose : int, default=0
@@ -80,14 +80,14 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         Estimated share of wrong answers of each person, given their kind. Somebody who answers at
         random may be a kind of their own with few errors: :func:`mdaml.audit` judges persons.
     kind_coefficients_, coefficients_ : arrays of shape (n_kinds, q) and (n_persons, q)
-        Of kinds and persons.
+        Coefficients of the kinds and of the persons.
     kind_covariances_ : array of shape (n_kinds, 2, q, q)
-        Of the coefficients of the kinds, for intervals: by the number of answers, and by how much
-        persons of a kind differ. Empty if everybody has the shared metric.
+        Two covariances of the coefficients of each kind, for intervals: one is due to the number of
+        answers, one to how much persons of a kind differ. Empty if everybody has the shared metric.
     axes_, unit_ : array and float
         V and the unit of the first coefficient.
     start_kept_ : bool
-        Whether everybody has the shared metric, since nothing led it.
+        Whether everybody has the shared metric, because nothing led it by more than chance.
     gain_ : dict or None
         Held-out answers that hold under the shared metric and under what was chosen, as for
         :class:`mdaml.MDaML`.
@@ -95,7 +95,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         What was tried: ``n_kinds`` (0: the shared metric as it is), ``pull``, ``score``,
         ``is_chosen``.
     history_, n_iter_, n_features_in_
-        The objective after every round, the number of rounds, and of columns of X.
+        The objective after every round, the number of rounds, and the number of columns of X.
 
     See Also
     --------
@@ -105,9 +105,10 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
 
     Notes
     -----
-    **Cost**: a round takes :math:`O(K n q^2)` for n answers. Metrics of up to 12 features may
-    differ in all directions; of more, in the 12 that the answers ask for most. The choice looks
-    at 10 000 answers at most, EM at 20 000, of persons drawn at random; the others are placed.
+    **Cost**: a round takes :math:`O(K n q^2)` for n answers. With up to 12 features, metrics
+    may differ in all directions; with more, in the 12 directions to which the answers give most
+    weight. The number of kinds is chosen with at most 10 000 answers, and EM gets at most
+    20 000, of persons drawn at random; the other persons are then placed.
 
     Examples
     --------
@@ -176,8 +177,8 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         constraint_weight : array-like, optional
             Positive weights: 2 counts like an answer given twice.
         who : array-like of shape (n_comparisons,) or str
-            A string or integer for each comparison, triplets first: who said so; or the name of a
-            column of ``constraints``.
+            Who gave each answer: a string or integer for each comparison, triplets first; or the
+            name of a column of ``constraints``.
 
         Returns
         -------
@@ -238,7 +239,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         X : array-like of shape (n_samples, n_features)
             Samples.
         triplets, quadruplets, constraints, constraint_weight, who : optional
-            As for :meth:`fit`. A known person gets the metric of these answers alone.
+            As for :meth:`fit`. A known person gets a metric from these answers alone.
 
         Returns
         -------

@@ -34,7 +34,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -65,7 +65,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -101,7 +101,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -132,7 +132,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -200,7 +200,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -231,7 +231,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -262,7 +262,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------
@@ -295,7 +295,7 @@ class PersonalScores:
         Returns
         -------
         score : float
-            As of the other metrics.
+            As for the other metrics.
 
         Examples
         --------

@@ -39,14 +39,14 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         e^{s\,(\operatorname{score}(Wq, z) - \operatorname{score}(Wq, x))}\Bigr)
         + \frac{\alpha}{2} \|W - I\|^2
 
-    with a strength α and z over documents that are relevant for other queries but, as far as known,
-    not for q; the score is that of the similarity. It is convex in W at full rank if only queries
-    are mapped. The scale s is fitted to the vectors as they are. Documents that are relevant for
-    the same query also serve as queries, with each other as relevant documents. At full rank, and
-    if only queries are mapped, W differs from I only along axes that carry nearly all the variance.
-    With a log of clicks, pairs that were clicked more often than the mean are relevant, by the
-    number of clicks over the propensities at which they were shown, and documents that were shown
-    compete too.
+    Here α is the strength, and z runs over documents that are relevant for other queries but, as
+    far as known, not for q; the score is the similarity. This is convex in W at full rank if only
+    queries are mapped. The scale s is fitted to the vectors as they are. Documents that are
+    relevant for the same query also serve as queries, with each other as relevant documents. At
+    full rank, and if only queries are mapped, W differs from I only along axes that carry nearly
+    all the variance. With a log of clicks, pairs that were clicked more often than the mean are
+    relevant. Their grade is the number of clicks over the sum of the propensities at which they
+    were shown. Documents that were shown compete too.
 
     Parameters
     ----------
@@ -56,24 +56,24 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         How the index ranks documents.
     symmetric : bool, default=False
         Map documents too, by the same matrix: one metric for both sides. Stored vectors change;
-        :meth:`to_inner_product` keeps the change to one number for each.
+        with :meth:`to_inner_product` they only get one more number each.
     n_negatives : int or "auto", default="auto"
         How many documents compete for a query. "auto": all that are relevant for some query, if
         these make at most 2^26 pairs; otherwise 512 to 2048 of them: relevant for other queries of
         a batch, hard under the current map, or random.
     anchor : float or "auto", default="auto"
-        How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 on held-out
-        queries, as long as each beats the identity by more than chance (a test at 5 % over
-        different queries, in this order), and takes the weakest among the best. If the first does
-        not, W is the identity, with a warning. Compared are nDCG at 10 or, from a log, how well
-        scores tell the clicked documents among those shown, weighted by inverse propensities.
+        How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 in this order on
+        held-out queries, as long as each leads the identity by more than chance (a test at 5 % over
+        different queries), and takes the weakest among the best. If the first does not lead, W is
+        the identity, with a warning. The measure is nDCG at 10 or, with a log, how well scores tell
+        the clicked documents from the others shown, weighted by inverse propensities.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3
         Stop when an iteration lowers the objective by less than this fraction of its first value.
     warm_start : bool, default=False
         Start the next ``fit`` from the map of the last one; the result is the same up to ``tol``,
-        and with a number as ``anchor`` it is there in fewer steps.
+        and takes fewer steps if ``anchor`` is a number.
     device : {None, "cpu", "cuda", "auto"}, default=None
         None computes with NumPy, the others with torch.
     verbose : int, default=0
@@ -86,19 +86,19 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     components_ : array of shape (n_features, n_features)
         The map W, in single precision.
     improved_ : bool
-        False if the map is the one it started from, because nothing beat it.
+        False if the map is the one it started from, because none led it by more than chance.
     strength_ : float
         The strength used; infinite if the map is the one it started from.
     held_out_ : dict
         ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best,
         ``n_queries`` held out, ``gain`` over the base and its 95 % ``interval``, the ``measure``,
-        and from where the position ``bias`` of a log is known. Empty if ``anchor`` is a number.
+        and how the position ``bias`` of a log was found. Empty if ``anchor`` is a number.
     propensities_ : array of shape (n_positions,)
         How often each position is looked at, relative to the first; empty without a log of clicks.
     history_ : array of shape (n_iter_ + 1,)
         The objective after every iteration, with the documents sampled last; it never rises.
     n_iter_ : int
-        Number of these iterations.
+        Number of iterations.
     n_features_in_ : int
         Length of a vector.
 
@@ -109,8 +109,8 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     Notes
     -----
     **Cost**: an iteration takes :math:`O(Q N d + (Q + N) d^2)` for Q queries and N documents that
-    compete, d numbers each; "auto" makes up to about thirty short fits, and samples documents where
-    there are many. Memory beyond the vectors :math:`O(d^2)` and one block of scores.
+    compete, d numbers each. "auto" makes up to about thirty short fits, and samples documents if
+    there are many. Beyond the vectors it takes memory of :math:`O(d^2)` and one block of scores.
 
     Examples
     --------
@@ -179,8 +179,8 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         relevant : array-like of shape (n_pairs, 2) or (n_pairs, 3)
             Query row, document row and optionally a grade, which is the weight of the pair among
             those of its query; pairs with a grade of 0 or less are left out. Rows of ``queries``
-            with the same vector, up to rounding (and up to length, unless distances rank), are one
-            query; grades of its pairs add up.
+            with the same vector up to rounding are one query, also if their lengths differ, unless
+            documents are ranked by distance; grades of its pairs add up.
         clicks : array-like of shape (n_rows, 4) or (n_rows, 5), data frame, path or list of these
             A log instead of ``relevant``: query row, document row, position (the first is 1, or 0
             if any is 0), clicked, and optionally the impression or visit, for every document that
@@ -189,7 +189,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         ids : pair of sequences, default=None
             Names of the queries and of the documents, if ``relevant`` or ``clicks`` name them.
         propensities : array-like of shape (n_positions,), default=None
-            How often each position of the log is looked at, at most 1. By default estimated.
+            How often each position of the log is looked at, at most 1. None: estimated.
 
         Returns
         -------
@@ -234,7 +234,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         """Update the map with the new part of a log; it is kept near the current map.
 
         The first call is a ``fit``. In later ones the current map takes the place of the identity,
-        and is kept if nothing beats it on held-out queries of the new part.
+        and is kept if no map leads it by more than chance on held-out queries of the new part.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
             assert clicks is not None
             supervision = read_clicks(clicks, ids, len(Q), len(X))
         if len(X) < 2:
-            raise ValueError("documents must be at least two: with one there is nothing to rank.")
+            raise ValueError("There must be at least two documents: a single one cannot be ranked.")
         if self.similarity == "cosine":
             Q, X = scale_rows(Q), scale_rows(X)
         return Q, X, supervision

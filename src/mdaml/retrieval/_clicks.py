@@ -86,8 +86,8 @@ class ClickLog:
         kept = (n_clicks > 0) & (grades > mean)
         if not kept.any():
             raise ValueError(
-                "clicks: no document was clicked more often than the mean of all that were shown, "
-                "positions considered: there is nothing to learn. Collect more clicks."
+                "clicks: corrected for positions, no document was clicked more often than the mean "
+                "of all that were shown. There is nothing to learn. Collect more clicks."
             )
         queries, documents = np.divmod(distinct[kept], self.n_documents)
         return Relevance(queries, documents, grades[kept], self.n_queries, self.n_documents)
@@ -104,9 +104,9 @@ def read_clicks(clicks: Clicks, ids: Ids | None, n_queries: int, n_documents: in
     clicked = _to_clicked(columns["clicked"])
     if not clicked.any() or clicked.all():
         raise ValueError(
-            f"clicks must hold documents that were clicked and others that were shown and not "
-            f"clicked, got {int(clicked.sum())} clicks in {len(clicked)} rows. Export every "
-            "document that was shown; for pairs that are all relevant pass relevant=."
+            f"clicks must hold clicked documents and others that were shown but not clicked, got "
+            f"{int(clicked.sum())} clicks in {len(clicked)} rows. Export every document that was "
+            "shown. If all pairs are relevant, pass them as relevant=."
         )
     _warn_of_many(clicked)
     visit = np.zeros(len(query), np.int64)
@@ -209,7 +209,7 @@ def _to_clicked(column: Array) -> BoolArray:
     advice = ""
     if wrong.replace(".", "").isdecimal():
         advice = (
-            " Is this the column of positions? Or a number of clicks? Then write a row for each "
+            " Is this the column of positions? If it is a number of clicks, write a row for each "
             "time that a document was shown."
         )
     raise ValueError(f"clicks: clicked must be 1 or 0, true or false, got {wrong!r}.{advice}")
@@ -220,9 +220,9 @@ def _warn_of_many(clicked: BoolArray) -> None:
     share = float(clicked.mean())
     if len(clicked) >= _MANY_ROWS and share > 0.5:
         warn(
-            f"clicks: {share:.0%} of the documents shown were clicked. Does the column mark those "
-            "that were skipped? Then exchange 1 and 0. Or were documents left out that were shown "
-            "and not clicked? Then export them too."
+            f"clicks: {share:.0%} of the documents shown were clicked. If the column marks those "
+            "that were skipped, exchange 1 and 0. If documents that were shown but not clicked are "
+            "missing, export them too."
         )
 
 

@@ -1,4 +1,4 @@
-"""What held-out queries say of an adapter, in words."""
+"""The gain of an adapter on held-out queries, in words."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,27 +39,28 @@ def summarise(
 def warn_unimproved(held_out: Mapping[str, Any], kept: str) -> None:
     """Say that nothing was learned, why that may be, and what to try; ``kept`` is what stays."""
     n_queries, is_log = held_out["n_queries"], bool(held_out.get("bias"))
+    gained = describe_gain(held_out)
     if not held_out["strengths"]:
         found = "a clicked document beside one that was not" if is_log else "relevant documents"
         warn(
-            f"QueryAdapter returns {kept}: {n_queries} different queries with {found} are too few "
-            "to hold some out. Collect more, or set anchor=0.1 to learn without a test."
+            f"QueryAdapter returns {kept}: only {n_queries} different queries have {found}, too "
+            "few to hold some out. Collect more, or set anchor=0.1 to learn without a test."
         )
     elif is_log:
         warn(
-            f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat "
-            f"them beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). "
+            f"QueryAdapter returns {kept}: on {n_queries} different held-out queries no map was "
+            f"better by more than chance ({gained}, p = {held_out['p_value']:.2f}). "
             "Likely causes: too few different queries with clicks, clicks that follow the position "
             "or are random, queries and documents of different encoders, or vectors that rank well "
-            "already. A log cannot judge what was not shown. Collect more queries, or show two "
-            "neighbours of a list in random order on some visits. Pass propensities= if the "
-            "position bias is known, or judged pairs as relevant=; anchor=0.1 learns without this "
-            "test."
+            "already. A log says nothing about documents that were not shown. Collect more "
+            "queries, or show two neighbours of a list in random order on some visits. Pass "
+            "propensities= if the position bias is known, or judged pairs as relevant=; anchor=0.1 "
+            "learns without this test."
         )
     else:
         warn(
-            f"QueryAdapter returns {kept}: on {n_queries} different held-out queries nothing beat "
-            f"them beyond chance ({describe_gain(held_out)}, p = {held_out['p_value']:.2f}). "
+            f"QueryAdapter returns {kept}: on {n_queries} different held-out queries no map was "
+            f"better by more than chance ({gained}, p = {held_out['p_value']:.2f}). "
             "Likely causes: too few different queries, wrong or random pairs, queries and "
             "documents of different encoders, or vectors that rank well already. Check some pairs "
             "by hand and collect pairs of more different queries; anchor=0.1 learns without this "

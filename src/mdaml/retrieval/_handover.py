@@ -52,7 +52,7 @@ class AdapterHandover:
 
     @property
     def search_similarity(self: Any) -> str:
-        """How mapped vectors are ranked: by distance if both sides are mapped, unless by "dot".
+        """How to rank mapped vectors: by ``similarity``; by distance if "cosine" and symmetric.
 
         Examples
         --------
@@ -138,8 +138,8 @@ class AdapterHandover:
     ) -> tuple[FloatArray | None, FloatArray | None]:
         """Return vectors for an index that ranks by inner product, for any similarity.
 
-        Ranked by a distance, ``d^2 = q'Mq - 2 q'Mx + x'Mx``, a query becomes ``[Mq, -1]`` and a
-        document ``[x, x'Mx / 2]``: stored vectors stay and get one number more. Without
+        If a distance ranks, ``d^2 = q'Mq - 2 q'Mx + x'Mx``, a query becomes ``[Mq, -1]`` and a
+        document ``[x, x'Mx / 2]``: stored vectors only get one more number each. Without
         ``symmetric`` M is W for the queries and the identity for the documents. Vectors far from
         the origin lose digits here, as in any inner-product index: pass them in double precision.
 
@@ -188,7 +188,7 @@ class AdapterHandover:
         Parameters
         ----------
         embeddings : langchain_core.embeddings.Embeddings
-            The encoder with whose vectors the adapter was fitted.
+            The encoder that made the vectors of the fit.
 
         Returns
         -------
@@ -218,7 +218,7 @@ class AdapterHandover:
         Parameters
         ----------
         embed_model : llama_index.core.embeddings.BaseEmbedding
-            The encoder with whose vectors the adapter was fitted.
+            The encoder that made the vectors of the fit.
 
         Returns
         -------
@@ -352,7 +352,7 @@ class AdapterHandover:
         Parameters
         ----------
         folder : str or path
-            Made if it is not there.
+            Created if it does not exist.
 
         Examples
         --------

@@ -71,7 +71,10 @@ def read_relevance(
     query, document = find_rows("relevant", columns[:2], ids, (n_queries, n_documents))
     kept = grades > 0
     if not kept.any():
-        raise ValueError("relevant holds no pair with a grade above 0: there is nothing to find.")
+        raise ValueError(
+            "relevant must hold at least one pair with a grade above 0, got none. Pass grades "
+            "above 0 for relevant documents."
+        )
     query, document, grades = query[kept], document[kept], grades[kept]
     order = np.lexsort([-grades, document, query])
     query, document, grades = query[order], document[order], grades[order]

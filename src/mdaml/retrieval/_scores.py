@@ -287,7 +287,9 @@ def _map(
         return _map_both(model.transform, model.transform, Q[rows], X, by_distance)
     both = model if isinstance(model, tuple) else (model, X)
     if len(both) != 2:
-        raise ValueError(f"A pair of mapped queries and documents is wanted, got {len(both)}.")
+        raise ValueError(
+            f"A tuple must hold two arrays, mapped queries and mapped documents, got {len(both)}."
+        )
     mapped, stored = (_check_vectors(A, "mapped vectors") for A in both)
     if len(mapped) != len(Q) or len(stored) != len(X) or mapped.shape[1] != stored.shape[1]:
         raise ValueError(

@@ -85,8 +85,8 @@ def score_pairs(
     Returns
     -------
     score : float
-        The area under the ROC curve: the share of similar and dissimilar pairs, of all that can
-        be put side by side, in which the similar one is closer; ties count half.
+        The area under the ROC curve: of all combinations of a similar with a dissimilar pair,
+        the share in which the similar pair is closer. Ties count half.
 
     Examples
     --------

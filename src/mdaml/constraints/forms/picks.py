@@ -140,7 +140,7 @@ def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parse
 def score_picks(
     self: "answers.Metric", X: ArrayLike, anchors: ArrayLike, shown: ArrayLike, picked: ArrayLike
 ) -> float:
-    """Return the share of the picks that are among the nearest, as many as were picked.
+    """Return the share of the n picked items that are among the n nearest items.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def score_positives(self: "answers.Metric", X: ArrayLike, pairs: ArrayLike) -> f
         Samples that the pairs index; they need not be those of ``fit``.
     pairs : array-like of shape (n_answers, 2)
         As for :meth:`mdaml.Constraints.from_positives`. Points that are in a pair with the
-        first one are no others.
+        first one do not count as others.
 
     Returns
     -------

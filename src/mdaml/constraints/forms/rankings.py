@@ -105,7 +105,7 @@ def parse(reader: "answers.LineReader", cells: list[list[str]]) -> answers.Parse
 def score_rankings(
     self: "answers.Metric", X: ArrayLike, anchors: ArrayLike, rankings: ArrayLike
 ) -> float:
-    """Return the share of the couples of each ranking that are in the right order.
+    """Return the share of pairs of ranked items that are in the right order.
 
     Parameters
     ----------
