@@ -193,3 +193,14 @@ def test_figures_of_the_readme_are_those_of_the_landing_page():
     means = [100 * np.mean(agreement[name]) for name in ("LocalMDaML()", "MDaML()", "network")]
     found = re.search(r"(\d+) % of new ones hold, with one map (\d+) %, .*? (\d+) %", page)
     assert [f"{mean:.0f}" for mean in means] == list(found.groups())
+
+
+def test_bundled_data_are_those_that_the_readme_and_the_paper_count():
+    numbers = {9: "nine"}
+    bundled = [r for r in mdaml.datasets.list_datasets() if r.availability == "bundled"]
+    wanted = f"The {numbers[len(bundled)]} bundled data sets come from the UCI"
+    for page in ("README.md", "paper/paper.md"):
+        assert wanted in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert {(record.licence, "uci.edu" in record.source) for record in bundled} == {
+        ("CC BY 4.0", True)
+    }
