@@ -1,7 +1,8 @@
-"""The rules of the suite: needs, children, what is left behind, what was skipped or used."""
+"""The rules of the suite: collection, needs, children, leftovers, what was skipped or used."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "tests"))
-pytest_plugins = [f"suite.{name}" for name in ("needs", "children", "leftovers", "skips", "used")]
+PLUGINS = ("collection", "needs", "children", "leftovers", "skips", "used")
+pytest_plugins = [f"suite.{name}" for name in PLUGINS]

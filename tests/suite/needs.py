@@ -81,7 +81,6 @@ def skip_without(names):
 # What is imported
 
 
-@cache
 def parse(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
