@@ -1,7 +1,9 @@
+import contextlib
 import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,25 +78,41 @@ def make_triplets(X):
     return rows
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch, X, ids, T):
-    """A folder with the data in every format, where the commands run."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def tables_of_data(tmp_path_factory, X, ids, T):
+    """A folder with the data in every format, from which every test has copies."""
+    made = tmp_path_factory.mktemp("tables")
     frame = pd.DataFrame(X, columns=["p", "q", "r", "s"])
     frame.insert(0, "id", ids)
     frame["class"] = np.where(X[:, 0] > 0, "up", "down")
     frame.loc[3, "class"] = ""
-    frame.to_csv("items.csv", index=False)
-    frame.to_parquet("items.parquet", index=False)
-    np.save("items.npy", X)
-    Constraints(triplets=T, ids=ids).write("answers.csv")
-    Constraints(triplets=T, n_points=N).write("rows.csv")
-    return tmp_path
+    frame.to_csv(made / "items.csv", index=False)
+    frame.to_parquet(made / "items.parquet", index=False)
+    np.save(made / "items.npy", X)
+    Constraints(triplets=T, ids=ids).write(made / "answers.csv")
+    Constraints(triplets=T, n_points=N).write(made / "rows.csv")
+    return made
+
+
+@pytest.fixture(scope="module")
+def model_file(tables_of_data, tmp_path_factory):
+    """The bytes of the model that the command makes of the data."""
+    folder = shutil.copytree(tables_of_data, tmp_path_factory.mktemp("model"), dirs_exist_ok=True)
+    with contextlib.chdir(folder):
+        run(*FIT, "--out", "model.mdaml")
+        return Path("model.mdaml").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, tables_of_data):
+    """A folder of its own for the test, with the data, where the commands run."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(tables_of_data, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture
-def model(folder):
-    run(*FIT, "--out", "model.mdaml")
+def model(folder, model_file):
+    (folder / "model.mdaml").write_bytes(model_file)
     return load(folder / "model.mdaml")
 
 

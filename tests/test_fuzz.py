@@ -20,8 +20,8 @@ pytestmark = pytest.mark.needs("pandas", "pyarrow")
         (files.attack, 200),
         pytest.param(files.attack_tables, 200, marks=pytest.mark.needs("openpyxl")),
         (commands.attack, 30),
-        (choices.attack_duplicates, 10),
-        (choices.attack_clicks, 10),
+        (choices.attack_duplicates, 5),
+        (choices.attack_clicks, 5),
     ],
     ids=["fits", "calls", "files", "tables", "commands", "duplicates", "clicks"],
 )

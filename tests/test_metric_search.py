@@ -464,7 +464,9 @@ def mean_of_comparisons(model, X, said):
 
 
 @pytest.mark.parametrize("scoring", [None, "neighbors", mean_of_comparisons])
-@pytest.mark.parametrize("make", [GMML, lambda: MDaML(1), lambda: MDaML(1, init_metric=START)])
+@pytest.mark.parametrize(
+    "make", [GMML, lambda: MDaML(1, anchor=0.1), lambda: MDaML(1, init_metric=START)]
+)
 def test_coin_flips_return_the_start_bit_for_bit(make, scoring):
     (X, said), model = draw_flips(0), make()
     search = MetricSearchCV(model, {}, scoring=scoring, random_state=0)

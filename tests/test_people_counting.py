@@ -32,7 +32,7 @@ def count(n_kinds, seed, times=1):
     return count_kinds(space, questions, 4)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_thirty_answers_each_show_two_kinds(seed):
     assert count(2, seed) == 2
 

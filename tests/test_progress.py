@@ -131,14 +131,12 @@ fit(1)
 """
 
 
-def run(code, *, terminal):
-    """Return what code writes to stderr, a pseudo-terminal or a pipe."""
-    options = {"stdin": subprocess.DEVNULL, "env": os.environ | {"TERM": "xterm", "COLUMNS": "100"}}
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    if not terminal:
-        return subprocess.run(command, check=True, capture_output=True, text=True, **options).stderr
+def run(code):
+    """Return what code writes to stderr, a pseudo-terminal."""
     import pty
 
+    options = {"stdin": subprocess.DEVNULL, "env": os.environ | {"TERM": "xterm", "COLUMNS": "100"}}
+    command = [sys.executable, "-W", "ignore", "-c", code]
     ours, theirs = pty.openpty()
     with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE, **options) as process:
         os.close(theirs)
@@ -160,7 +158,7 @@ def read(terminal):
 
 @pytest.mark.needs("POSIX", "rich")
 def test_a_terminal_shows_a_bar_with_phases_and_without_rich_lines():
-    unasked, lines, bar = run(WITHOUT_RICH + CODE + WITH_RICH_AGAIN, terminal=True).split("|")
+    unasked, lines, bar = run(WITHOUT_RICH + CODE + WITH_RICH_AGAIN).split("|")
     assert unasked == ""
     assert {"neighbours", "3/3"} <= set(lines.split())
     assert "━" not in lines
@@ -169,5 +167,11 @@ def test_a_terminal_shows_a_bar_with_phases_and_without_rich_lines():
     assert "━" in bar
 
 
-def test_nothing_is_written_to_a_pipe():
-    assert run(CODE + "fit(1)", terminal=False) == ""
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_nothing_is_written_to_a_pipe(monkeypatch):
+    ours, theirs = os.pipe()
+    with os.fdopen(ours) as written:
+        with os.fdopen(theirs, "w") as pipe, monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", pipe)
+            LMNN(max_iter=3, tol=0.0, verbose=1).fit(X, y)
+        assert written.read() == ""
