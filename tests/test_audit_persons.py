@@ -248,9 +248,10 @@ def test_bad_columns_are_refused(panel):
         audit(model, X, triplets=T, who=who, left=np.where(left, 2, 1))
     with pytest.raises(ValueError, match=r"seconds must hold .*quick"):
         audit(model, X, triplets=T, who=who, seconds=["quick"] * 1500)
-    times = audit(model, X, triplets=T, who=who, seconds=seconds)["seconds"]
-    texts = seconds.astype(str)
+    two = {"triplets": T[:600], "who": who[:600]}
+    times = audit(model, X, **two, seconds=seconds[:600])["seconds"]
+    texts = seconds[:600].astype(str)
     for column in (texts, np.char.replace(texts, ".", ",")):
-        assert audit(model, X, triplets=T, who=who, seconds=column)["seconds"].equals(times)
+        assert audit(model, X, **two, seconds=column)["seconds"].equals(times)
     with pytest.raises(ValueError, match="have no column 'person'"):
         audit(model, X, triplets=T, who="person")

@@ -322,7 +322,7 @@ def test_of_many_rows_on_a_cluster_places_are_found_among_some(client, monkeypat
     triplets = sample_triplets(corner[:80] % 2, 4, 4, random_state=0)
     unseen = sample_triplets(corner % 2, 4, 4, random_state=1)
     monkeypatch.setattr(mdaml.distributed, "_MOST_ROWS", 60)
-    model = LocalMDaML(n_places=12, n_maps=0, random_state=0)
+    model = LocalMDaML(n_places=12, n_maps=0, anchor=0.1, random_state=0)
     mdaml.distributed.fit(model, corners, triplets=triplets, client=client, n_shards=2)
     assert len(model.landmark_centers_) < 140  # of those 60, and of the 80 that are compared
     assert model.n_samples_seen_ == 300

@@ -442,7 +442,7 @@ def test_the_gain_of_own_metrics_is_measured_on_held_out_answers(crowd, fitted):
 
 def test_answers_given_twice_do_not_change_the_choice(crowd):
     X, T, who, _ = crowd
-    few = who >= "p14"  # six persons
+    few = who >= "p16"  # four persons
     for samples, said, persons in ((X, T[few], who[few]), toss(0)):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Nothing was learned about single persons")
@@ -509,7 +509,7 @@ def test_equal_samples_tell_nothing_of_persons(parameters):
 
 def test_swapped_near_and_far_are_asked_about(crowd):
     X, T, who, _ = crowd
-    few = who >= "p14"  # six persons
+    few = who >= "p16"  # four persons
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = PersonalMetrics(Euclidean())
