@@ -158,6 +158,13 @@ def packages_of_function(function, path):
     return packages_of_functions(path).get(function.__name__, set())
 
 
+@cache  # thousands of tests ask for the same few
+def packages_of_fixture(function, root):
+    """Return the packages that a fixture imports, if it is one of ours."""
+    path = Path(inspect.getfile(function))
+    return packages_of_function(function, path) if root in path.parents else set()
+
+
 def missing_package(error):
     """Return the optional package that an import did not find, or None."""
     while error is not None:
@@ -219,10 +226,9 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef, request):
-    path = Path(inspect.getfile(fixturedef.func))
-    if request.config.rootpath in path.parents:
+    if packages := packages_of_fixture(fixturedef.func, request.config.rootpath):
         try:
-            skip_without(packages_of_function(fixturedef.func, path))
+            skip_without(packages)
         except pytest.skip.Exception as skipped:
             # As pytest keeps it, for the next test that asks for the fixture.
             fixturedef.cached_result = (None, fixturedef.cache_key(request), (skipped, None))
