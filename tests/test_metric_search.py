@@ -3,6 +3,7 @@
 import pickle
 import warnings
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -463,9 +464,15 @@ def mean_of_comparisons(model, X, said):
     return model.score_triplets(X, said.triplets)
 
 
-@pytest.mark.parametrize("scoring", [None, "neighbors", mean_of_comparisons])
 @pytest.mark.parametrize(
-    "make", [GMML, lambda: MDaML(1, anchor=0.1), lambda: MDaML(1, init_metric=START)]
+    ("make", "scoring"),
+    [
+        *product(
+            [GMML, *(partial(MDaML, 1, anchor=0.1, init_metric=M) for M in ("auto", START))],
+            [None, "neighbors", mean_of_comparisons],
+        ),
+        (lambda: MDaML(1, init_metric=START), None),  # every fit chooses its anchor
+    ],
 )
 def test_coin_flips_return_the_start_bit_for_bit(make, scoring):
     (X, said), model = draw_flips(0), make()
