@@ -95,7 +95,7 @@ def test_coin_flips_change_nothing(case):
 
 
 def test_coin_flips_change_nothing_in_a_search():
-    check_no_harm(lambda: MDaMLCV(random_state=0), CASES[0], range(2))
+    check_no_harm(lambda: MDaMLCV(random_state=0), CASES[0], [0])  # a hundred below
 
 
 @pytest.mark.slow

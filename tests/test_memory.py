@@ -217,7 +217,7 @@ def size_of(X, given, row="comparisons", **options):
 
 
 def test_a_limit_that_leaves_room_changes_nothing_and_a_tighter_one_takes_blocks(monkeypatch, rank):
-    X, triplets = problem()
+    X, triplets = problem(n_triplets=400, n=100)
     given, options = {"triplets": triplets}, {"n_components": rank, **FLOOR, "n_modes": 3}
     size = size_of(X, given, **options)
     roomy, tight = size.needed(in_blocks=False), size.needed(in_blocks=True)
