@@ -222,13 +222,17 @@ def test_copies_of_rows_are_held_out_together():
     assert_same_gain(copies, learned())
 
 
-def test_copies_of_rows_with_random_labels_or_answers_teach_nothing():
+def test_copies_of_rows_with_random_labels_teach_nothing():
     """Where a copy is learned from, held-out copies would seem to be predicted."""
     X, y = random_labels(0)
     model, _ = fit_and_listen(MDaML(random_state=0), np.repeat(X, 3, axis=0), np.repeat(y, 3))
     assert model.gain_["n_units"] == len(X)
     assert max(model.gain_["before"], model.gain_["after"]) < 0.5
-    for seed in range(2):
+
+
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 5), marks=pytest.mark.slow)])
+def test_copies_of_rows_with_random_answers_teach_nothing(seeds):
+    for seed in seeds:
         X, said = coin_flips(*CASES[0], seed)
         said = np.concatenate([spread(said, len(X)) for _ in range(3)])
         assert fit_and_listen(MDaML(), np.concatenate([X, X]), triplets=said)[0].start_kept_
@@ -438,10 +442,11 @@ def test_chunks_are_never_worse_than_the_start_that_is_nearly_right():
     assert min(scores) >= Euclidean().fit(points()).score_triplets(points(), fresh) - 0.02
 
 
-def test_chunks_of_coin_flips_change_nothing():
+@pytest.mark.parametrize("n_chunks", [4, pytest.param(8, marks=pytest.mark.slow)])
+def test_chunks_of_coin_flips_change_nothing(n_chunks):
     X, said = coin_flips(*CASES[0], 0)
     model = MDaML(random_state=0)
-    for chunk in said.reshape(4, 100, 3):
+    for chunk in said.reshape(n_chunks, -1, 3):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Nothing was learned")
             model.partial_fit(X, triplets=chunk)
