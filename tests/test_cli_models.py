@@ -22,7 +22,7 @@ from mdaml.cli import build_app
 from mdaml.constraints import Constraints
 from mdaml.estimators.folding import fold_steps
 from mdaml.inspection import audit
-from mdaml.io import tables
+from mdaml.io import parsing, tables
 from mdaml.io.tables import read_table
 from mdaml.model_selection import (
     ConstraintKFold,
@@ -275,7 +275,7 @@ def test_text_that_is_not_utf8_is_refused_with_its_line():
 
 
 def test_fault_after_the_first_block_is_found(monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(parsing, "_BLOCK_BYTES", 64)
     rows = [f"r{n},{n},2\n" for n in range(500)]
     rows[400] = "r400,oops,2\n"
     Path("t.csv").write_text("id,x,y\n" + "".join(rows))
@@ -858,7 +858,7 @@ def test_neighbors_say_what_can_be_asked():
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Make even a short file many blocks."""
-    monkeypatch.setattr(tables, "_BLOCK_BYTES", 512)
+    monkeypatch.setattr(parsing, "_BLOCK_BYTES", 512)
     monkeypatch.setattr(tables, "BLOCK_ROWS", 7)
     monkeypatch.setattr(
         transform_module,

@@ -258,7 +258,7 @@ def test_dropped_rows_keep_their_row_numbers(frame):
 
 
 def test_blocks_are_prepared_like_the_whole(model, monkeypatch):
-    monkeypatch.setattr("mdaml.io.tables._BLOCK_BYTES", 400)
+    monkeypatch.setattr("mdaml.io.parsing._BLOCK_BYTES", 400)
     known = Preparation.from_dict(model.preparation_)
     blocks = list(read_blocks(Path("birds.csv"), known=known))
     assert len(blocks) > 5

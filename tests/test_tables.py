@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow
 import pytest
 
+from mdaml.io import parsing
 from mdaml.io.formats import detect_format
 from mdaml.io.tables import read_blocks, read_table
 from mdaml.io.texts import read_texts
@@ -104,6 +105,38 @@ def test_damaged_and_misnamed_files_are_refused(name, data, message):
     Path(name).write_bytes(data)
     with pytest.raises(ValueError, match=f"{name}.*{message}"):
         read_table(Path(name))
+
+
+@pytest.mark.parametrize(("sep", "mark"), [(",", "."), (";", ","), ("\t", ",")])
+def test_spaces_around_cells_of_numbers_do_not_count(sep, mark, monkeypatch):
+    monkeypatch.setattr(parsing, "_BLOCK_BYTES", 40)  # some rows are parsed before the first space
+    cells = [
+        "1.5",
+        "-2",
+        "3e1",
+        "4",
+        " ",
+        "",
+        "\u00a0",
+        '"  "',
+        "NA ",
+        " k.A. ",
+        " 5.25 ",
+        "6\u00a0",
+        "7",
+    ]
+    rows = [
+        f"r{n}{sep}{cell.replace('.', mark, cell != ' k.A. ')}{sep}{n}\n"
+        for n, cell in enumerate(cells)
+    ]
+    Path("t.csv").write_text(f"id{sep}x{sep}y\n{''.join(rows)}", encoding="utf-8")
+    table = read_table(Path("t.csv"), missing="median", na=["k.A."])
+    values = [1.5, -2.0, 30.0, 4.0, *[5.25] * 6, 5.25, 6.0, 7.0]
+    np.testing.assert_array_equal(table.X, np.column_stack([values, range(len(cells))]))
+    assert table.ids.tolist() == [f"r{n}" for n in range(len(cells))]
+    Path("t.csv").write_text(f"id{sep}x{sep}y\n{''.join(rows)}z{sep}8 9{sep}1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"t\.csv:15: column 'x' holds '8 9'"):
+        read_table(Path("t.csv"), missing="median", na=["k.A."])
 
 
 def test_a_sheet_may_have_empty_rows_and_whole_numbers():

@@ -11,9 +11,10 @@ import numpy as np
 
 from mdaml._typing import Array
 from mdaml.io.columns import Table, Wanted, choose_columns
-from mdaml.io.formats import TextFormat, copy_sheet, detect_format, get_suffix, is_date, is_number
+from mdaml.io.formats import TextFormat, detect_format, is_date, is_number
 from mdaml.io.messages import check_readable
 from mdaml.io.model_zip import ARRAY_DAMAGE
+from mdaml.io.parsing import parse_rows
 from mdaml.io.preparation import MISSING, Preparation, Unknown
 from mdaml.io.problems import report_problems
 from mdaml.io.texts import (
@@ -26,13 +27,11 @@ from mdaml.io.texts import (
     load_arrow,
     open_columns,
     read_records,
-    to_source,
     to_texts,
 )
 
 SUFFIXES = (*TABLE_SUFFIXES, ".npy")
 _NO_ROW = "{}: every row has an empty cell, and such rows are left out."
-_BLOCK_BYTES = 8 << 20  # of a text file, parsed at a time
 
 
 def read_table(path: Path, **columns: Any) -> Table:
@@ -205,7 +204,7 @@ def _read_lines(path: Path, wanted: Wanted) -> Iterator[Table]:
     table = choose_columns(path, names, wanted, texts, named=is_header)
     block = None
     try:
-        batches = _open_csv(table, form, names, n_skipped)
+        batches = parse_rows(table, form, names, n_skipped)
         for block in _to_blocks(table, batches, wanted, trim=True):
             yield block
     except ValueError as error:  # errors of Arrow are ValueErrors too
@@ -229,37 +228,6 @@ def _find_texts(
         return not (is_number(cell, form.decimal) or cell in na or is_date(cell))
 
     return [name for name in names if any(is_text(row.get(name, "")) for row in some)]
-
-
-def _open_csv(
-    table: Table, form: TextFormat, names: Sequence[str], n_skipped: int
-) -> Iterable[ArrowBatch]:
-    """Return Arrow's batches of the rows of a text file or sheet."""
-    arrow = load_arrow()
-    is_sheet = get_suffix(table.path, (".xlsx",))
-    compression = "gzip" if form.is_gzip else None
-    source = arrow.input_stream(
-        copy_sheet(table.path) if is_sheet else to_source(table.path), compression=compression
-    )
-    texts = [name for name in (table.id_column, table.label_column) if name is not None]
-    types = dict.fromkeys(table.features, "float64")
-    types |= dict.fromkeys([*texts, *_get_categories(table)], "string")
-    return arrow.csv.open_csv(
-        source,
-        arrow.csv.ReadOptions(
-            column_names=names,
-            skip_rows=min(1, n_skipped) if is_sheet else n_skipped,
-            block_size=_BLOCK_BYTES,
-            encoding="utf8" if form.encoding == "utf-8-sig" else form.encoding,
-        ),
-        arrow.csv.ParseOptions(delimiter=form.delimiter),
-        arrow.csv.ConvertOptions(
-            column_types=types,
-            include_columns=list(types),
-            decimal_point=form.decimal,
-            null_values=list(_get_preparation(table).na),
-        ),
-    )
 
 
 def _read_head(path: Path, form: TextFormat, wanted: Wanted) -> tuple[tuple[str, ...], int, bool]:
