@@ -717,8 +717,12 @@ def test_odd_categories_and_labels_are_answered_by_the_command(frame):
     assert (
         "'island' holds categories that differ in capitals or spaces only: 'DREAM'" in result.stderr
     )
-    assert "y holds classes that differ in capitals or spaces only: 'Adelie' and" in result.stderr
-    assert "y holds the text 'unknown' in 3 rows" in result.stderr
+    assert (
+        "Column 'species' holds classes that differ in capitals or spaces only: 'Adelie' and"
+        in result.stderr
+    )
+    assert "Column 'species' holds the text 'unknown' in 3 rows" in result.stderr
+    assert "Leave these cells empty, or pass --na unknown." in result.stderr
 
 
 def test_answers_that_say_nothing_are_explained(frame):

@@ -12,7 +12,7 @@ import numpy as np
 from mdaml._typing import Params
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.columns import Table
-from mdaml.io.messages import check_readable, split_names
+from mdaml.io.messages import check_readable, join_names, split_names
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_table
 
@@ -112,7 +112,7 @@ def read_inputs(
     data: Path, columns: Settings, files: Sequence[AnswerFile], screen: Screen, skip_invalid: bool
 ) -> "tuple[Table, Constraints | None]":
     """Read the table and the comparisons of its rows, if there are any, and describe them."""
-    from mdaml.constraints.labels import warn_of_odd_labels
+    from mdaml.constraints.checks import warn_of_odd_labels
 
     constraints = None
     with screen.show_progress(f"reading {data}"), screen.collect_warnings():
@@ -127,11 +127,17 @@ def read_inputs(
     if table.labels is not None:
         with convert_errors(), screen.collect_warnings():
             codes = table.encode_labels()
-            warn_of_odd_labels(table.labels[codes != -1])
+            where = f"Column {table.label_column!r}" if table.is_named else table.label_column
+            warn_of_odd_labels(table.labels[codes != -1], str(where), _name_remedy)
         n_classes, n_without = len(np.unique(codes[codes != -1])), int(np.sum(codes == -1))
         text = f"{n_classes} classes; {count(n_without, 'row')} without a label"
         screen.add_fact("labels", text, {"classes": n_classes, "rows_without": n_without})
     return table, constraints
+
+
+def _name_remedy(label: str) -> str:
+    """Return what to do about a label that probably means that there is none."""
+    return f"Leave these cells empty, or pass {name_option('na', join_names([label]))}."
 
 
 def read_data(path: Path, columns: Settings) -> Table:

@@ -1,12 +1,12 @@
 """Checks of arrays of constraints: messages say what was wanted, what came and what to do."""
 
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import TypeAlias
 
 import numpy as np
 
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
-from mdaml._validation import check_integer
+from mdaml._validation import check_integer, warn
 from mdaml.constraints.forms.answers import COLUMNS
 from mdaml.constraints.forms.pairs import check_pairs
 from mdaml.constraints.forms.quadruplets import check_quadruplets
@@ -182,3 +182,36 @@ def check_count(name: str, value: object, high: int = MOST_POINTS, what: str = "
         most = f"the {high}{what}" if what else str(high)
         raise ValueError(f"{name} must be at least 1 and at most {most}, got {value}.")
     return int(value)
+
+
+def warn_of_odd_labels(
+    labels: Array,
+    where: str = "y",
+    name_remedy: Callable[[str], str] | None = None,
+) -> None:
+    """Warn of classes that are probably meant as others, or as no label.
+
+    The caller can say where the labels are, and what to do about a text that may mean no label.
+    """
+    if labels.dtype.kind not in "UO":
+        return
+    from mdaml.io.messages import describe_twins, is_no_answer  # few labels are texts
+    from mdaml.io.preparation import MISSING
+
+    texts = [label for label in labels.tolist() if isinstance(label, str)]
+    distinct = set(texts)
+    empty = {*MISSING} - {"none"}  # which is a word like others
+    no_label = [text for text in distinct if is_no_answer(text) or text.strip() in empty]
+    if "-1" in distinct and not distinct <= {"-1", "1", "+1"}:
+        no_label.append("-1")
+    for text in sorted(no_label):
+        remedy = "Write -1 as a number, None or an empty text there."
+        if name_remedy is not None:
+            remedy = name_remedy(text)
+        warn(
+            f"{where} holds the text {text!r} in {texts.count(text)} rows, which is a class like "
+            f"any other. Did you mean rows without a label? {remedy}"
+        )
+    twins = describe_twins(distinct)
+    if twins:
+        warn(f"{where} holds classes that differ in capitals or spaces only: {twins}")

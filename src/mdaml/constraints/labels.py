@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from mdaml._typing import Array, ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml._validation import warn
-from mdaml.constraints.checks import check_count
+from mdaml.constraints.checks import check_count, warn_of_odd_labels
 from mdaml.constraints.names import to_array
 from mdaml.kernels.neighbors import nearest
 from mdaml.neighbors.search import ExactSearch, exact_search, nearest_places
@@ -317,30 +316,6 @@ def find_labelled(y: Array) -> BoolArray:
         return np.ones(len(y), bool)
     known: BoolArray = y != -1
     return known
-
-
-def warn_of_odd_labels(labels: Array) -> None:
-    """Warn of classes that are probably meant as others, or as no label."""
-    if labels.dtype.kind not in "UO":
-        return
-    from mdaml.io.messages import describe_twins, is_no_answer  # few labels are texts
-    from mdaml.io.preparation import MISSING
-
-    texts = [label for label in labels.tolist() if isinstance(label, str)]
-    distinct = set(texts)
-    empty = {*MISSING} - {"none"}  # which is a word like others
-    no_label = [text for text in distinct if is_no_answer(text) or text.strip() in empty]
-    if "-1" in distinct and not distinct <= {"-1", "1", "+1"}:
-        no_label.append("-1")
-    for text in sorted(no_label):
-        warn(
-            f"y holds the text {text!r} in {texts.count(text)} rows, which is a class like any "
-            "other. Did you mean rows without a label? Write -1 as a number, None or an empty text "
-            "there."
-        )
-    twins = describe_twins(distinct)
-    if twins:
-        warn(f"y holds classes that differ in capitals or spaces only: {twins}")
 
 
 def check_labels(caller: str, y: Array) -> tuple[IntArray, IntArray]:
