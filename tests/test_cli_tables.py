@@ -635,6 +635,41 @@ def test_a_column_that_names_the_rows_is_proposed_as_the_id(frame):
     assert "2 rows of repeated ids left out" in printed
 
 
+@pytest.mark.parametrize("numbers", ["1000 + n", "n * n * 37", "n + 0.0"])
+def test_a_column_of_whole_numbers_that_names_the_rows_is_proposed_as_the_id(frame, numbers):
+    named = frame.assign(remark=[f"seen {n} times" for n in range(len(frame))])
+    named.insert(0, "Nr.", [eval(numbers, {"n": n}) for n in range(len(frame))])
+    named.loc[6, "Nr."] = named.loc[5, "Nr."]
+    named.to_csv("named.csv", index=False)
+    arguments = ("fit", "named.csv", *FIT[2:], "--out", "m.mdaml")
+    report = run(*arguments, code=2).stderr
+    assert "column 'Nr.' holds whole numbers that nearly all differ; pass --id Nr. if" in report
+    options = report.splitlines()[-1].partition("With these options it can be read: ")[2]
+    assert options.startswith("--id Nr. --categorical island,sex --drop day,remark")
+    result = run(*arguments, *shlex.split(options))
+    assert "ids in column 'Nr.'" in result.stdout
+    assert "learned from" not in result.stderr
+    options = options.replace("--id Nr. ", "").replace("--duplicates drop", "")
+    result = run(*arguments, *shlex.split(options))
+    assert "Column 'Nr.' holds whole numbers that nearly all differ, and is learned from. Pass" in (
+        result.stderr
+    )
+    named["remark"] = [f"S-{n}" for n in range(len(frame))]
+    named.to_csv("named.csv", index=False)
+    report = run(*arguments, code=2).stderr
+    assert "--id remark --categorical island,sex --drop day,Nr. --" in report
+
+
+@pytest.mark.parametrize(
+    "values", [range(10), [1.5, *range(29)], [*range(15)] * 2, [7 * 7**n for n in range(18)]]
+)
+def test_other_columns_of_numbers_are_learned_from_without_a_word(values):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"mass": values, "x": rng.normal(size=len(values))})
+    frame.to_csv("t.csv", index=False)
+    assert read_table(Path("t.csv")).features == ("mass", "x")
+
+
 def test_files_of_other_encodings_are_read(frame):
     names = {"island": "Größe", "mass": "Länge"}
     own = frame.dropna().rename(columns=names).replace({"Dream": "Träume", "Biscoe": "Süd"})

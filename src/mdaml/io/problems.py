@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from mdaml._typing import FloatArray
 from mdaml.io.columns import CONTINUOUS, Table, Wanted
 from mdaml.io.formats import get_suffix, is_date, is_fraction, is_number
 from mdaml.io.messages import join_names, shorten
+from mdaml.io.row_names import FEW, NEARLY, find_counter
 from mdaml.io.texts import COLUMN_SUFFIXES, read_texts
 
 _MAX_SHOWN = 12  # columns
 _MAX_ROWS = 1_000_000  # looked at after the first problem
-_FEW = 20  # values that a column of categories may have to be proposed as one
 _FEW_MARKS = 3  # different texts in a column of numbers that may all mean an empty cell
 _MARK = re.compile(r"(?![+-]?inf)\D{1,20}", re.I)
-_NEARLY = 0.9  # share of different values from which on a column of text names the rows
 _WORDS = {
     "text": "Text",
     "dates": "Dates",
@@ -43,7 +43,7 @@ class _WrongCells:
     def add(self, cell: str) -> None:
         """Count one more such cell."""
         self.n += 1
-        if len(self.values) <= _FEW or self.kind == "text":
+        if len(self.values) <= FEW or self.kind == "text":
             self.values.add(cell)
 
 
@@ -76,10 +76,16 @@ def report_problems(
         return None
     is_fitted = wanted.known is not None
     remedies = list(_list_remedies(found, table, names, is_fitted))
+    counter = None if is_fitted else _find_counter(table, names, wanted, n_skipped)
+    if counter is not None:
+        ask = table.naming("id_column", counter.name)
+        about = f"column {counter.name!r} holds whole numbers that nearly all differ"
+        remedies.append(f"Names of rows: {about}; pass {ask} if it names the rows.")
     if len(lines) == 1 and len(remedies) <= 1:
         advice = "".join(remedies).partition(": ")[2]
         return f"{lines[0]}. {advice[:1].upper()}{advice[1:]}".rstrip()
-    proposal = "" if is_fitted else _propose(found, table, n_rows, n_other=len(lines) - n_of_cells)
+    n_other = len(lines) - n_of_cells
+    proposal = "" if is_fitted else _propose(found, table, n_rows, n_other, counter)
     return "\n".join([*lines, *remedies, f"{table.path}: {n_problems} problems.{proposal}"])
 
 
@@ -274,7 +280,42 @@ def _find_remedy(kind: str, name: str, table: Table, names: Sequence[str], is_fi
     )
 
 
-def _propose(found: Sequence[_WrongCells], table: Table, n_rows: int, n_other: int) -> str:
+def _find_counter(
+    table: Table, names: Sequence[str], wanted: Wanted, n_skipped: int
+) -> _WrongCells | None:
+    """Return the column of whole numbers that probably names the rows, by the first rows."""
+    assert table.preparation is not None
+    blocks = read_texts(table.path, wanted.text_encoding, wanted.naming)
+    for lines, columns in blocks:
+        if lines[0] <= n_skipped or len(columns) != len(names):
+            continue
+        cells = dict(zip(names, columns, strict=True))
+        columns_of_numbers = [
+            _to_numbers(cells[name], table.preparation.na) for name in table.features
+        ]
+        name = find_counter(table, np.array(columns_of_numbers).T)
+        if name is not None:
+            ids = [cell.strip() for cell in cells[name]]
+            return _WrongCells(name, "counter", lines[0], ids[0], len(ids), set(ids))
+        break
+    return None
+
+
+def _to_numbers(cells: Sequence[str], na: Sequence[str]) -> FloatArray:
+    """Return numbers, NaN where nothing is; NaN alone if there are others than whole ones."""
+    try:
+        return np.array([np.nan if cell.strip() in na else float(cell) for cell in cells])
+    except ValueError:  # such as a decimal comma
+        return np.full(len(cells), np.nan)
+
+
+def _propose(
+    found: Sequence[_WrongCells],
+    table: Table,
+    n_rows: int,
+    n_other: int,
+    counter: _WrongCells | None,
+) -> str:
     """Return settings with which the table can be read, or with which the rest of it can."""
     n_gaps = {each.name: each.n for each in found if each.kind == "empty"}
     texts = [each for each in found if each.kind == "text"]
@@ -282,10 +323,14 @@ def _propose(found: Sequence[_WrongCells], table: Table, n_rows: int, n_other: i
         each.name
         for each in texts
         # At least two, few, and no numbers among them, of which there may be many more.
-        if 1 < len(each.values) <= _FEW and each.n + n_gaps.get(each.name, 0) == n_rows
+        if 1 < len(each.values) <= FEW and each.n + n_gaps.get(each.name, 0) == n_rows
     ]
     named = None if table.id_column else _find_names(texts, n_rows)
     dropped = [each.name for each in found if each.kind == "dates"]
+    if named is None or any(" " in value for value in named.values):  # of sentences, not of ids
+        named = counter or named
+    elif counter is not None:
+        dropped.append(counter.name)
     dropped += [each.name for each in texts if each.name not in categories and each is not named]
     dropped += [name for name, n in n_gaps.items() if n == n_rows]
     settings = [] if named is None else [table.naming("id_column", named.name)]
@@ -316,6 +361,6 @@ def _propose(found: Sequence[_WrongCells], table: Table, n_rows: int, n_other: i
 def _find_names(texts: Sequence[_WrongCells], n_rows: int) -> _WrongCells | None:
     """Return the column of text that names the rows: the one with the most different values."""
     most = max(texts, key=lambda each: len(each.values), default=None)
-    if most is None or most.n < n_rows or len(most.values) <= max(_FEW, _NEARLY * n_rows):
+    if most is None or most.n < n_rows or len(most.values) <= max(FEW, NEARLY * n_rows):
         return None
     return most

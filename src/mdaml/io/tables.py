@@ -17,6 +17,7 @@ from mdaml.io.model_zip import ARRAY_DAMAGE
 from mdaml.io.parsing import parse_rows
 from mdaml.io.preparation import MISSING, Preparation, Unknown
 from mdaml.io.problems import report_problems
+from mdaml.io.row_names import warn_of_counter
 from mdaml.io.texts import (
     BLOCK_ROWS,
     TABLE_SUFFIXES,
@@ -49,6 +50,7 @@ def read_table(path: Path, **columns: Any) -> Table:
             preparation = preparation.learn(X, texts, wanted.naming)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+        warn_of_counter(blocks[0], blocks[0].X)
     n_rows, unknown = 0, Unknown()
     for place, block in enumerate(blocks):
         blocks[place] = _prepare(block, preparation, n_rows, unknown)
