@@ -1,6 +1,7 @@
 """The paper's protocol: splits, tuning, one record per job, and resuming after an interruption."""
 
 import json
+import os
 import textwrap
 import time
 
@@ -363,12 +364,25 @@ def test_the_command_runs_and_resumes(tmp_path):
     assert "holds 2 records" in again.output
 
 
+def test_the_newest_records_of_a_folder_are_reported(tmp_path, monkeypatch):
+    for seconds, name in enumerate(("records.jsonl", "quick.jsonl")):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (seconds, seconds))
+    monkeypatch.setattr("mdaml.experiments.read_records", lambda path: path)
+    monkeypatch.setattr(
+        "mdaml.experiments.report.write_report", lambda records, out: f"{records} in {out}"
+    )
+    result = invoke("report", "--records", tmp_path)
+    printed = "".join(result.output.split())
+    assert printed == f"Report:{tmp_path / 'quick.jsonl'}in{tmp_path / 'report'}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["run", "--datasets", "iris"], "datasets must be among"),
         (["run", "--methods", "SVM"], "methods must be among"),
-        (["report", "--records", "nowhere.jsonl"], "there is no file nowhere.jsonl"),
+        (["report", "--records", "nowhere.jsonl"], "there is no file or folder nowhere.jsonl"),
     ],
 )
 def test_the_command_refuses_before_any_work(arguments, message, tmp_path, monkeypatch):
@@ -384,3 +398,7 @@ def test_a_report_without_records_says_what_to_do(tmp_path, monkeypatch):
     result = invoke("report")
     assert result.exit_code == 2
     assert "mdaml paper run first" in result.output
+    (tmp_path / "mine").mkdir()
+    result = invoke("report", "--records", "mine")
+    assert result.exit_code == 2
+    assert "no records in mine. Run mdaml paper run first; if its --out named" in result.output

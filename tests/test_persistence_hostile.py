@@ -133,7 +133,7 @@ HOSTILE = {
     "long number": ({"text": b'{"format": ' + b"1" * 10_000 + b"}"}, "model.json is not valid"),
     "nan in json": ({"text": b'{"format": NaN}'}, "NaN is not a number"),
     "twice in json": ({"text": b'{"format": 1, "format": 2}'}, "there twice"),
-    "no document": ({"drop": ["model.json"]}, "holds no model.json"),
+    "no document": ({"drop": ["model.json"]}, r"a zip file without model\.json"),
     "lost array": ({"drop": ["arrays/centers_.npy"]}, "'arrays/centers_.npy' is missing"),
     "extra entry": ({"add": [("run.py", b"1")]}, "unknown entries such as 'run.py'"),
     "traversal": ({"add": [("../../evil", b"1")]}, r"unknown entries such as '\.\./\.\./evil'"),
@@ -280,7 +280,14 @@ def test_a_long_document_costs_bounded_memory(saved):
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip" * 100, b"\x80\x04\x95", b"\0" * 5000])
 def test_what_is_no_zip_is_refused(content, saved):
     saved.write_bytes(content)
-    with pytest.raises(ValueError, match="not a zip file, or it was cut off"):
+    with pytest.raises(ValueError, match=r"not a zip file, or it was cut off\. Name a file that"):
+        load(saved)
+
+
+def test_other_zip_files_are_refused_with_advice(saved):
+    with zipfile.ZipFile(saved, "w", zipfile.ZIP_DEFLATED) as archive:  # as an Excel file is
+        archive.writestr("[Content_Types].xml", "<Types/>")
+    with pytest.raises(ValueError, match=r"a zip file without model\.json\. Name a file that save"):
         load(saved)
 
 

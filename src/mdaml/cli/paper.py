@@ -94,7 +94,10 @@ def run(
 def report(
     records: Annotated[
         Path | None,
-        typer.Option(help="File of records; by default the newest that mdaml paper run wrote."),
+        typer.Option(
+            help="File of records, or the folder that --out of mdaml paper run named; the newest "
+            "file counts. By default the folder mdaml-paper."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the report; by default beside the records.")
@@ -104,18 +107,25 @@ def report(
     with run_command() as screen:
         from mdaml.experiments.report import write_report
 
-        if records is None:
-            found = sorted(_OUT.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
-            if not found:
-                raise CommandError(
-                    "No records in mdaml-paper: mdaml paper run first, or --records."
-                )
-            records = found[-1]
-        elif not records.exists():
-            raise CommandError(f"--records: there is no file {records}.")
+        path = _find_records(_OUT if records is None else records)
         with convert_errors(), screen.console.status("Writing the report …"):
-            page = write_report(experiments.read_records(records), out or records.parent / "report")
+            page = write_report(experiments.read_records(path), out or path.parent / "report")
         screen.print(f"Report: {page}")
+
+
+def _find_records(path: Path) -> Path:
+    """Return a file of records, or the newest in a folder."""
+    if path.is_dir() or path == _OUT:
+        found = sorted(path.glob("*.jsonl"), key=lambda each: each.stat().st_mtime)
+        if not found:
+            raise CommandError(
+                f"There are no records in {path}. Run mdaml paper run first; if its --out named "
+                "another folder, pass that with --records."
+            )
+        return found[-1]
+    if not path.exists():
+        raise CommandError(f"--records: there is no file or folder {path}.")
+    return path
 
 
 @contextmanager

@@ -201,9 +201,9 @@ def read_model(path: str | os.PathLike[str], build: Build) -> BaseEstimator:
     Examples
     --------
     >>> from mdaml.io.model_file import read_model
-    >>> read_model("pyproject.toml", build=print)
+    >>> read_model("pyproject.toml", build=print)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: pyproject.toml cannot be loaded: it is not a zip file, or it was cut off.
+    ValueError: pyproject.toml cannot be loaded: it is not a zip file, or it was cut off. Name a...
     """
     try:
         check_readable(path)

@@ -38,6 +38,7 @@ ARRAY_DAMAGE = (
     *(zlib.error, tokenize.TokenError, ArithmeticError, MemoryError, SyntaxError),
     *(TypeError, ValueError),
 )
+_REMEDY = "Name a file that save, or mdaml fit, wrote"
 _DOCUMENT = "model.json"
 _MAX_ENTRIES = 1000
 _MAX_TEXT = 4 << 20  # bytes of the document: parsed, JSON takes up to some 20 times its length
@@ -193,7 +194,7 @@ def _check_end(file: BinaryIO, size: int) -> None:
     tail = file.read(42)
     end = tail[-22:]
     if len(end) < 22 or end[:4] != _END or end[-2:] != b"\0\0":
-        raise ValueError("it is not a zip file, or it was cut off")
+        raise ValueError(f"it is not a zip file, or it was cut off. {_REMEDY}")
     n_entries, n_bytes = struct.unpack("<HI", end[10:16])
     # The directory of a large file may be described again, by fields of 64 bits, which count.
     if size < _LARGE and tail[:4] == _END64:
@@ -204,6 +205,8 @@ def _check_end(file: BinaryIO, size: int) -> None:
 
 def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipInfo]:
     """Return the entries by name, if all are plain, whole and inside the file."""
+    if _DOCUMENT not in [entry.orig_filename for entry in entries]:
+        raise ValueError(f"it is a zip file without {_DOCUMENT}. {_REMEDY}")
     found: dict[str, zipfile.ZipInfo] = {}
     for entry in entries:
         name = entry.orig_filename  # `filename` ends at a zero byte
@@ -218,8 +221,6 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int) -> dict[str, zipfi
         if not 0 <= entry.header_offset < size:
             raise ValueError(f"the entry {name!r} lies outside the file")
         found[name] = entry
-    if _DOCUMENT not in found:
-        raise ValueError(f"it holds no {_DOCUMENT}")
     total = sum(entry.file_size for entry in entries)
     if total > size:
         raise ValueError(f"it claims to hold {total} bytes, but has only {size}")
