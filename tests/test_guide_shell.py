@@ -12,6 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from pages import TolerantChecker, run_page
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
 
 import mdaml
@@ -116,6 +120,51 @@ def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_
     scripts_agree(tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.needs("onnxruntime")
+def test_scripts_of_the_page_on_serving_take_models_of_pipelines(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write_scripts("serving")
+    export_pipeline(mdaml.GMML())
+    compare_vectors(tmp_path, "serve.py", "plain.py")
+    # More than one matrix: a Normalizer, or places.
+    local = mdaml.LocalMDaML(n_places=8, n_maps=0, random_state=0)
+    for steps in ((Normalizer(), mdaml.GMML()), (local,)):
+        export_pipeline(*steps)
+        compare_vectors(tmp_path, "serve.py")
+        with pytest.raises(AssertionError, match=r"More than one matrix: use serve\.py"):
+            run_alone("plain.py", tmp_path)
+
+
+def export_pipeline(*steps):
+    """Write both files of a model of a pipeline that was fitted to the birds."""
+    table = pd.read_csv("birds.csv")
+    categories = make_pipeline(
+        SimpleImputer(strategy="most_frequent"),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    )
+    prepare = make_column_transformer(
+        (SimpleImputer(strategy="median"), ["bill", "mass"]), (categories, ["island"])
+    )
+    pipeline = make_pipeline(prepare, StandardScaler(), *steps).fit(table, table["species"])
+    model = mdaml.fold_pipeline(pipeline)
+    model.save("birds.mdaml")
+    model.to_onnx("birds.onnx", dtype="float64")
+
+
+def compare_vectors(folder, *scripts):
+    """Require that scripts find the neighbours that the model of a pipeline finds."""
+    model, known = mdaml.load("birds.mdaml"), pd.read_csv("birds.csv")
+    queries = pd.read_csv("queries.csv")
+    distances, rows = model.neighbors(known, queries, k=1)
+    for script in scripts:
+        told = [line.split() for line in run_alone(script, folder).splitlines()]
+        assert [each[0] for each in told] == queries["id"].tolist()
+        assert [each[1] for each in told] == known["id"].iloc[rows[:, 0]].tolist()
+        found = [float(each[2]) for each in told]
+        assert found == pytest.approx(distances[:, 0].tolist(), abs=2e-4)
+
+
 def scripts_agree(folder):
     """Require that the scripts find what the library finds."""
     command = "mdaml neighbors birds.mdaml birds.csv --queries queries.csv -k 1"
@@ -131,6 +180,16 @@ def scripts_agree(folder):
 
 def check(name, monkeypatch, folder):
     monkeypatch.chdir(folder)
+    text, ran = write_scripts(name), 0
+    for words, shown in sessions(text):
+        printed = run_shell(words, folder)
+        assert is_shown(shown, printed), f"$ {shlex.join(words)}\n{printed[:3000]}"
+        ran += 1
+    assert ran >= 3
+
+
+def write_scripts(name):
+    """Run the Python of a page, which writes its tables, write its scripts, and return its text."""
     page = GUIDE.joinpath(f"{name}.md")
     assert run_page(page).failed == 0
     text = page.read_text()
@@ -138,9 +197,4 @@ def check(name, monkeypatch, folder):
     for script, code in scripts:
         Path(script).write_text(code)
     assert {script for script, _ in scripts} == (set(ALLOWED) if name == "serving" else set())
-    ran = 0
-    for words, shown in sessions(text):
-        printed = run_shell(words, folder)
-        assert is_shown(shown, printed), f"$ {shlex.join(words)}\n{printed[:3000]}"
-        ran += 1
-    assert ran >= 3
+    return text
