@@ -19,6 +19,8 @@ from mdaml import Constraints, Euclidean, LocalMDaML, MDaML, MDaMLCV
 from mdaml.constraints.forms.answers import ANSWER
 from mdaml.datasets import make_triplets
 from mdaml.estimators.mdaml_folds import THE_START, folds_of_constraints
+from mdaml.estimators.summary import describe_measured
+from mdaml.holdout.rule import Gain
 from mdaml.holdout.split import find_questions, hold_out_points
 from mdaml.model_selection import ConstraintKFold, MetricSearchCV
 
@@ -686,3 +688,25 @@ def test_nothing_else_is_held_out():
             found.add(".".join(["mdaml", *path.relative_to(root).with_suffix("").parts]))
     assert found >= {"mdaml.holdout.anchor", "mdaml.holdout.samples"}
     assert found <= known
+
+
+@pytest.mark.parametrize(
+    ("low", "is_beyond_chance", "said"),
+    [
+        (0.01, True, "This is more than chance."),
+        (-0.01, False, "This is no more than chance."),
+        (
+            -0.01,
+            True,
+            "more than chance by the test that decides, although the interval contains 0.",
+        ),
+        (
+            0.01,
+            False,
+            "no more than chance by the test that decides, although the interval is above",
+        ),
+    ],
+)
+def test_an_interval_that_seems_to_contradict_the_test_is_explained(low, is_beyond_chance, said):
+    gain = Gain("votes", 0.7, 0.75, low, 0.09, 64, is_beyond_chance)
+    assert said in describe_measured(gain)
