@@ -467,3 +467,47 @@ def test_tables_of_other_libraries_are_taken():
     cells = table[list(model.preparation_["columns"])]
     np.testing.assert_allclose(model.transform(cells.to_numpy(object)), wanted)
     np.testing.assert_allclose(model.transform(model.prepare(table)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "advice"),
+    [
+        ("1,5", {}, r"got '0,5' in row 0 \(from 0\)\. Read the file with decimal=','\.$"),
+        (
+            " ",
+            {"decimal": ","},
+            r"decimal=','\. If you did, ' ' in row 7 made the column text: pass",
+        ),
+        (
+            "k.A.",
+            {"decimal": ","},
+            r"'k\.A\.' in row 7 made the column text: pass na_values=\['k\.A\.'\]",
+        ),
+        (
+            "1.234,5",
+            {"decimal": ",", "na_values": "x"},
+            r"'1\.234,5' in row 7 made the column text",
+        ),
+        ("5 g", {}, r"got '0,5' in row 0 .*'5 g' in row 7 made"),
+    ],
+)
+def test_decimal_commas_that_pandas_left_are_explained(cell, options, advice, tmp_path):
+    numbers = [f"{n},5" for n in range(20)]
+    fitted = pd.DataFrame({"a": np.arange(20) + 0.5, "b": np.arange(20)[::-1] % 3})
+    pipeline = make_pipeline(SimpleImputer(), GMML()).fit(fitted, np.arange(20) % 2)
+    numbers[7] = cell
+    rows = "".join(f"{number};{n % 3}\n" for n, number in enumerate(numbers))
+    (tmp_path / "t.csv").write_text(f"a;b\n{rows}")
+    table = pd.read_csv(tmp_path / "t.csv", sep=";", **options)
+    with pytest.raises(ValueError, match=advice):
+        fold_pipeline(pipeline).transform(table)
+
+
+def test_all_columns_that_a_table_lacks_are_named():
+    names = [f"size {n}" for n in range(8)]
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 8)), columns=names)
+    model = fold_pipeline(make_pipeline(SimpleImputer(), GMML()).fit(X, np.arange(30) % 2))
+    with pytest.raises(ValueError, match=r"^X has no column 'size 3', which the model needs\."):
+        model.transform(X.drop(columns="size 3"))
+    with pytest.raises(ValueError, match=r"no columns .size 1., .size 2., .* and 2 more, which the"):
+        model.transform(X[["size 0"]])

@@ -13,6 +13,7 @@ import numpy as np
 
 from mdaml._typing import Array, BoolArray, FloatArray, Matrix, Params
 from mdaml._validation import warn
+from mdaml.io.formats import is_number
 from mdaml.io.messages import Naming, describe_twins, find_meant, join_names, shorten, suggest_name
 
 Texts: TypeAlias = Array  # Python strings
@@ -246,10 +247,12 @@ class Preparation:
             self._check_shape(X)
             return [_take(X, place) for place in range(len(self.columns))]
         places = {name: place for place, name in enumerate(names)}
-        for name in self.columns:
-            if name not in places:
-                meant = suggest_name(name, names)
-                raise ValueError(f"X has no column {name!r}, which the model needs.{meant}")
+        lacking = [name for name in self.columns if name not in places]
+        if lacking:
+            more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+            columns = f"column{'s' * (len(lacking) > 1)} {', '.join(map(repr, lacking[:5]))}{more}"
+            meant = suggest_name(lacking[0], names)
+            raise ValueError(f"X has no {columns}, which the model needs.{meant}")
         return [_take(X, places[name]) for name in self.columns]
 
     def _check_shape(self, X: Matrix) -> None:
@@ -366,6 +369,21 @@ def _to_numbers(name: str, column: Array, na: Sequence[str]) -> FloatArray:
         except ValueError:
             raise ValueError(
                 f"Column {name!r} must hold numbers, as in the fit; got {shorten(text)!r} in row "
-                f"{row} (from 0)."
+                f"{row} (from 0).{_explain_comma(text, column)}"
             ) from None
     return numbers
+
+
+def _explain_comma(text: str, column: Array) -> str:
+    """Return why a number with a decimal comma is a text, and what to do about it."""
+    if "," not in text or not is_number(text, ","):
+        return ""
+    texts = ((row, value) for row, value in enumerate(column.tolist()) if isinstance(value, str))
+    for row, other in texts:
+        if not is_number(other, ","):
+            cell = shorten(other, 60)
+            return (
+                f" Read the file with decimal=','. If you did, {cell!r} in row {row} made the "
+                f"column text: pass na_values=[{cell!r}], or correct it."
+            )
+    return " Read the file with decimal=','."
