@@ -509,5 +509,22 @@ def test_all_columns_that_a_table_lacks_are_named():
     model = fold_pipeline(make_pipeline(SimpleImputer(), GMML()).fit(X, np.arange(30) % 2))
     with pytest.raises(ValueError, match=r"^X has no column 'size 3', which the model needs\."):
         model.transform(X.drop(columns="size 3"))
-    with pytest.raises(ValueError, match=r"no columns .size 1., .size 2., .* and 2 more, which the"):
+    with pytest.raises(ValueError, match=r"no columns .size 1., .size 2., .* and 2 more, which"):
         model.transform(X[["size 0"]])
+
+
+def test_warnings_in_a_pipeline_point_to_the_line_of_the_user(answers):
+    X, _ = answers
+    pipeline = make_pipeline(SimpleImputer(), GMML())
+    with pytest.warns(UserWarning, match="differ in capitals") as caught:
+        pipeline.fit(X, np.repeat(["rot", "Rot", "blau"], 20))
+    assert [warning.filename for warning in caught] == [__file__]
+    table = pd.DataFrame({"x": X[:, 0], "kind": np.repeat(["a", "b"], 30)})
+    encode = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["kind"]),
+        remainder="passthrough",
+    )
+    model = fold_pipeline(make_pipeline(encode, GMML()).fit(table, np.arange(60) % 2))
+    with pytest.warns(UserWarning, match="unknown categories in column 'kind': 'c'") as caught:
+        model.transform(table.assign(kind="c"))
+    assert [warning.filename for warning in caught] == [__file__]

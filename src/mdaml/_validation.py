@@ -6,6 +6,7 @@ Messages say what was wanted, what came, and what to do.
 import inspect
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,9 +24,11 @@ _HOME = f"{Path(__file__).parent}{os.sep}"
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line outside of this package that led here, however deep the call is."""
+    """Warn at the line of the user that led here, however deep the call is."""
+    wrappers = sys.modules.get("sklearn")  # its methods call ours; it is not loaded for that
+    homes = (_HOME, f"{Path(str(wrappers.__file__)).parent}{os.sep}") if wrappers else (_HOME,)
     frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
+    while frame is not None and frame.f_code.co_filename.startswith(homes):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
