@@ -533,6 +533,12 @@ def test_sizes_name_the_papers_only_where_they_differ():
     assert [entry["published"] for entry in row] == ["", "542", "", "", "", ""]
 
 
+def test_sizes_have_the_classes_of_sets_that_are_not_the_papers():
+    sizes = {"n_train": 124, "n_test": 54, "n_features": 13}
+    (row,) = table(read_results([trial("wine", OURS, 0, 0.9, **sizes)]), "sizes")["rows"]
+    assert texts(row) == ["wine", "13", "3", "124", "54", "178"]
+
+
 def test_tests_are_read_at_a_twentieth_after_holm():
     rng = np.random.default_rng(0)
     ours = rng.uniform(0.7, 0.9, 8)

@@ -9,13 +9,15 @@ of rows of cells. A cell is a dict: its ``text``, the ``order`` to sort by (None
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from mdaml.datasets import list_datasets
-from mdaml.experiments.config import LETTERS, OURS, PAPER, PUBLISHED_GRID
+from mdaml.experiments.config import CONFIRMATION, LETTERS, OURS, PAPER, PUBLISHED_GRID
 from mdaml.experiments.ranking import Ranking, rank_in_place
 from mdaml.experiments.records import Record
 from mdaml.experiments.results import Results, read_published
+from mdaml.experiments.splits import load_samples
 
 Row = list[Record]
 Format = Callable[[float], str]
@@ -121,6 +123,8 @@ def _size_table(results: Results) -> Record:
     groups = results.trials.groupby("dataset")[["n_features", "n_train", "n_test"]]
     sizes = groups.median().reindex(results.datasets) // 1
     classes = {record.name: record.n_classes for record in list_datasets()}
+    others = [name for name in CONFIRMATION if name in results.datasets]
+    classes |= {name: len(np.unique(load_samples(name)[1])) for name in others}
     sizes.insert(1, "classes", sizes.index.map(classes.get))
     sizes["rows"] = sizes["n_train"] + sizes["n_test"]
     sizes.columns = ["features", "classes", "training rows", "test rows", "rows"]
