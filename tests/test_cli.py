@@ -327,3 +327,22 @@ def list_public_names():
     of_sklearn |= {"get_feature_names_out", "set_output", "set_fit_request"}
     of_sklearn |= {"set_partial_fit_request", "set_transform_request", "paper", "__version__"}
     return (names | methods) - of_sklearn - (set(mdaml.estimators.__all__) - {"MDaML"})
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (
+            ["neighbors", "m.mdaml", "t.csv", "1005"],
+            "The command takes MODEL DATA and options: see",
+        ),
+        (["demo", "3"], "The command takes options only: see --help."),
+        (["paper", "run", "wine"], "The command takes options only: see --help."),
+        (["predict", "m.mdaml", "t.csv", "--k", "5"], "Did you mean -k?"),
+        (["neighbors", "m.mdaml", "t.csv", "--k=5"], "Did you mean -k?"),
+    ],
+)
+def test_arguments_of_another_form_are_answered_with_the_right_one(run, words, advice):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert advice in " ".join(result.stderr.replace("│", " ").split())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
@@ -15,6 +15,8 @@ Click: TypeAlias = Any
 STYLE: dict[str, Any] = {"rich_markup_mode": None, "context_settings": {"max_content_width": 100}}
 
 
+# By its subclass: newer versions of typer have a copy of click, under another name.
+_USAGE_ERROR: Any = BadParameter.__base__
 # Some pairs of versions of typer and click lose the help of arguments.
 _ARGUMENTS: dict[str, str] = {}
 
@@ -38,6 +40,21 @@ def make_option(
 
 class Command(TyperCommand):
     """A command with our help page."""
+
+    def parse_args(self, ctx: Click, args: list[str]) -> Any:
+        """Read arguments; say what the command takes if there are too many or unknown options."""
+        try:
+            return super().parse_args(ctx, args)
+        except _USAGE_ERROR as error:
+            name = str(getattr(error, "option_name", ""))
+            known = [word for param in self.get_params(ctx) for word in param.opts]
+            if name[1:] in known:  # --k in place of -k
+                error.message += f". Did you mean {name[1:]}?"
+            elif "unexpected extra argument" in error.message:
+                named = " ".join(_list_words(self, ctx)[1:])
+                taken = f"{named} and options" if named else "options only"
+                error.message += f". The command takes {taken}: see --help."
+            raise
 
     def collect_usage_pieces(self, ctx: Click) -> list[str]:
         """Return the words of the usage line."""
