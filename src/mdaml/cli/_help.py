@@ -49,11 +49,12 @@ class Command(TyperCommand):
             name = str(getattr(error, "option_name", ""))
             known = [word for param in self.get_params(ctx) for word in param.opts]
             if name[1:] in known:  # --k in place of -k
-                error.message += f". Did you mean {name[1:]}?"
+                error.message = f"{error.message.rstrip('.')}. Did you mean {name[1:]}?"
             elif "unexpected extra argument" in error.message:
                 named = " ".join(_list_words(self, ctx)[1:])
                 taken = f"{named} and options" if named else "options only"
-                error.message += f". The command takes {taken}: see --help."
+                so_far = error.message.rstrip(".")
+                error.message = f"{so_far}. The command takes {taken}: see --help."
             raise
 
     def collect_usage_pieces(self, ctx: Click) -> list[str]:
