@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import mdaml
 import mdaml.cli.demo as demo_module
 from mdaml.cli import build_app, main
-from mdaml.cli._options import METHODS
+from mdaml.cli._options import METHODS, _check_method
 from mdaml.cli._screen import show_progress
 from mdaml.cli.adapt import PARAMETERS
 from mdaml.datasets import make_multimodal
@@ -346,3 +346,12 @@ def test_arguments_of_another_form_are_answered_with_the_right_one(run, words, a
     result = run(*words)
     assert result.exit_code == 2
     assert advice in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("given", "method"), [("MDaML", "mdaml"), ("DMLeig", "dml-eig"), ("DML-dc", "dml-dc")]
+)
+def test_methods_may_be_written_as_in_python(given, method):
+    assert _check_method(given) == method
+    with pytest.raises(typer.BadParameter, match=f"'{given}s' is not one of dmlmj"):
+        _check_method(f"{given}s")

@@ -85,9 +85,12 @@ def get_class(method: str) -> "type[MahalanobisTransformer]":
 
 
 def _check_method(name: str) -> str:
-    if name not in METHODS:
+    """Return the name of a method, which may be written as in Python: MDaML, DMLeig."""
+    plain = name.lower().replace("-", "")
+    found = [known for known in METHODS if known.replace("-", "") == plain]
+    if not found:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(METHODS)}.")
-    return name
+    return found[0]
 
 
 _Files: TypeAlias = list[Path] | None
