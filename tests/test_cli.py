@@ -355,3 +355,9 @@ def test_methods_may_be_written_as_in_python(given, method):
     assert _check_method(given) == method
     with pytest.raises(typer.BadParameter, match=f"'{given}s' is not one of dmlmj"):
         _check_method(f"{given}s")
+
+
+def test_the_method_of_ask_may_be_written_as_in_python():
+    command = typer.main.get_command(build_app()).commands["ask"]
+    context = command.make_context("ask", ["--demo", "--method", "LocalMDaML"])
+    assert context.params["method"] == "localmdaml"

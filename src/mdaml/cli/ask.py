@@ -107,7 +107,9 @@ _Links = Annotated[bool, _option("--links", None, _SERVER)]
 _Guests = Annotated[int, _option("--guests", "N", _SERVER, min=0)]
 _PublicUrl = Annotated[str, _option("--public-url", "URL", _SERVER, show_default=False)]
 _Learn = Annotated[bool, _option("--learn/--no-learn", None, _SERVER)]
-_MethodOption = Annotated[Method, _option("--method", "mdaml|localmdaml", _SERVER)]
+_MethodOption = Annotated[
+    Method, _option("--method", "mdaml|localmdaml", _SERVER, case_sensitive=False)
+]
 _NewStudy = Annotated[bool, _option("--new-study", None, _SERVER)]
 _AcceptChanges = Annotated[bool, _option("--accept-changes", None, _SERVER)]
 _Browser = Annotated[bool, _option("--browser/--no-browser", None, _SERVER)]
