@@ -345,6 +345,55 @@ def test_a_log_with_swapped_columns_is_refused_with_the_cause(folder, columns, m
     assert message in " ".join(result.output.split())
 
 
+def test_columns_of_a_log_may_have_any_names(folder):
+    log, out = write_log(folder), folder / "log.mdaml"
+    command = ("adapt", *files(folder)[:2], "--anchor", 0.1, "--clicks")
+    plain = invoke(*command, log, "--out", out)
+    lines = log.read_text().splitlines()[1:]
+    theirs = "search,question,article,place,chosen"
+    odd = folder / "odd.csv"
+    odd.write_text("\n".join([theirs, *lines]) + "\n")
+    objects = folder / "odd.jsonl"
+    rows = (dict(zip(theirs.split(","), line.split(","), strict=True)) for line in lines)
+    objects.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    expected = mdaml.load(out).components_
+    for path in (odd, objects):
+        result = invoke(*command, path, "--out", out)
+        assert result.exit_code == 2
+        message = " ".join(result.output.split())
+        assert "such as --columns question,article,rank,click,search." in message
+        names = ("--columns", "question,article,place,chosen,search")
+        result = invoke(*command, path, *names, "--out", out)
+        assert (plain.exit_code, result.exit_code) == (0, 0), result.output
+        assert np.array_equal(mdaml.load(out).components_, expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clicks", "log.csv", "--columns", "query_id,doc_id,rank,gone"], "no column 'gone'"),
+        (["--clicks", "log.csv", "--columns", "query,document"], "must name the query, the"),
+        (["train.tsv", "--columns", "a,b,c,d"], "give --clicks too"),
+        (["--clicks", "train.tsv"], "pass them as RELEVANT, the third file"),
+        (["--clicks", "short.csv"], "1 for the first: export it too."),
+        (["log.csv"], "Pass it as --clicks of mdaml adapt."),
+        (["--clicks", "others.csv"], "use the same names in both files."),
+    ],
+)
+def test_a_file_in_the_place_of_another_is_refused_with_advice(
+    folder, arguments, message, monkeypatch
+):
+    monkeypatch.chdir(folder)
+    log = write_log(folder)
+    Path("others.csv").write_text(re.sub(r",d(\d)", r",other\1", log.read_text()))
+    Path("short.csv").write_text("query,document,clicked\nq0,d0,1\n")
+    result = invoke("adapt", *files(folder)[:2], *arguments, "--out", "m.mdaml")
+    assert result.exit_code == 2
+    text = " ".join(result.output.split())
+    assert message in text
+    assert "--skip-unknown" not in text
+
+
 def test_rows_of_unknown_documents_are_left_out_of_a_log_on_request(folder):
     log, out = write_log(folder), folder / "log.mdaml"
     log.write_text(log.read_text() + "999,q0,gone,3,0\n")

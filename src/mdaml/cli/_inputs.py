@@ -26,6 +26,7 @@ _MAX_PROBLEMS = 10  # shown
 # Settings of the library, and the options that give them.
 _OPTIONS = {
     "ids": "--id COLUMN",
+    "clicks": "--clicks of mdaml adapt",
     "columns": "--columns",
     "form": "--form",
     "id_column": "--id",

@@ -10,7 +10,7 @@ from typer.models import ArgumentInfo
 
 from mdaml._typing import Array, FloatArray, IntArray
 from mdaml.cli._help import make_option
-from mdaml.cli._inputs import check_file, count
+from mdaml.cli._inputs import check_file, count, name_option
 from mdaml.cli._screen import CommandError, Screen, convert_errors
 from mdaml.io.beir import (
     CLICK_COLUMNS,
@@ -20,6 +20,7 @@ from mdaml.io.beir import (
     read_vectors,
 )
 from mdaml.io.columns import Table
+from mdaml.io.messages import split_names
 
 if TYPE_CHECKING:
     from mdaml.retrieval import RetrievalScores
@@ -33,6 +34,8 @@ _HELP = {
     "--clicks": "A log instead of RELEVANT: .csv, .tsv, .parquet or .jsonl with the columns query, "
     "document, position and clicked, perhaps impression or visit; a row for every document shown. "
     "Repeat the option for more files.",
+    "--columns": "Names of these columns in your log, in the order query, document, position, "
+    "clicked, perhaps visit, such as question,article,rank,click.",
     "--propensities": "How often each position of the log is looked at, such as 1,0.5,0.33. By "
     "default estimated.",
     "--query-vectors": "Vectors of the lines of QUERIES, a .jsonl file.",
@@ -53,6 +56,7 @@ PerhapsRelevant = Annotated[
     Path | None, typer.Argument(metavar="[RELEVANT]", help=_HELP["RELEVANT"], show_default=False)
 ]
 Clicks = Annotated[list[Path] | None, _option("--clicks", "FILE")]
+ClickColumns = Annotated[str | None, _option("--columns", "NAMES")]
 Propensities = Annotated[str | None, _option("--propensities", "LIST")]
 QueryVectors = Annotated[Path | None, _option("--query-vectors", "FILE")]
 DocumentVectors = Annotated[Path | None, _option("--document-vectors", "FILE")]
@@ -68,7 +72,7 @@ def read_search(
     """Return queries, documents, and rows of both with grades, (n_pairs, 3); describe them."""
     queries, documents = _read_both(files, vectors, screen)
     with convert_errors():
-        pairs = read_pairs(files[2])
+        pairs = read_pairs(files[2], name_option)
     names = [query for query, _, _ in pairs], [document for _, document, _ in pairs]
     rows, kept = _find_known((queries, documents), names, str(files[2]), skip_unknown)
     grades = np.array([grade for _, _, grade in pairs])
@@ -81,19 +85,23 @@ def read_search(
 def read_click_log(
     files: tuple[Path, ...],
     vectors: tuple[Path | None, Path | None],
+    own: str | None,
     skip_unknown: bool,
     screen: Screen,
 ) -> tuple[Table, Table, Array]:
     """Return queries, documents, and the rows of logs as texts, with row numbers for names.
 
-    The first two files are those of queries and documents, the others are logs.
+    The first two files are those of queries and documents, the others are logs, whose columns may
+    have names of their own.
     """
     queries, documents = _read_both(files, vectors, screen)
     with convert_errors():
-        columns = join_click_columns([read_click_columns(path) for path in files[2:]])
+        names_of = split_names(own or "")
+        logs_read = [read_click_columns(path, names_of, name_option) for path in files[2:]]
+        columns = join_click_columns(logs_read)
     names = columns["query"], columns["document"]
     logs = ", ".join(map(str, files[2:]))
-    rows, kept = _find_known((queries, documents), names, logs, skip_unknown)
+    rows, kept = _find_known((queries, documents), names, logs, skip_unknown, "row")
     others = [columns[name] for name in CLICK_COLUMNS[2:] if name in columns]
     log = np.array([*rows.T.astype(str).tolist(), *others], object).T[kept]
     _describe(screen, queries, documents, rows[kept, 0], len(rows) - len(kept), "row", "clicks")
@@ -122,6 +130,7 @@ def _find_known(
     names: tuple[list[str], list[str]],
     path: str,
     skip_unknown: bool,
+    unit: str = "pair",
 ) -> tuple[IntArray, IntArray]:
     """Return rows of both tables, (n, 2), and which of these are known; refuse others."""
     rows = np.column_stack([_find_rows(*side) for side in zip(tables, names, strict=True)])
@@ -133,10 +142,13 @@ def _find_known(
                 "queries. Swap the names of these columns."
             )
         side = int(rows[unknown[0], 0] >= 0)
+        advice = f"--skip-unknown leaves such {unit}s out."
+        if len(unknown) == len(rows):
+            advice = "use the same names in both files."
         raise CommandError(
             f"{path}: {names[side][unknown[0]]!r} is not in {tables[side].path}. "
-            f"{tables[side].describe_names()} {count(len(unknown), 'pair')} of {len(rows)} cannot "
-            "be used; --skip-unknown leaves such pairs out."
+            f"{tables[side].describe_names()} {count(len(unknown), unit)} of {len(rows)} cannot "
+            f"be used; {advice}"
         )
     return rows, np.setdiff1d(np.arange(len(rows)), unknown)
 

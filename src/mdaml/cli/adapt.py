@@ -12,6 +12,7 @@ from mdaml.cli import _options as options
 from mdaml.cli._help import make_option
 from mdaml.cli._models import load_model, parse_params
 from mdaml.cli._retrieval import (
+    ClickColumns,
     Clicks,
     Documents,
     DocumentVectors,
@@ -62,6 +63,7 @@ def adapt(
     out: _Out,
     relevant: PerhapsRelevant = None,
     clicks: Clicks = None,
+    columns: ClickColumns = None,
     propensities: Propensities = None,
     similarity: _Similarity = "cosine",
     rank: _Rank = None,
@@ -94,12 +96,12 @@ def adapt(
             device=device,
             random_state=seed,
         )
-        files_of = _check_supervision(relevant, clicks, propensities)
+        files_of = _check_supervision(relevant, clicks, propensities, columns)
         files = (queries, documents, *files_of)
         vectors = (query_vectors, document_vectors)
         part = resources.enter_context(_output(out, (*files, *vectors)))
         if clicks:
-            asked, stored, rows = read_click_log(files, vectors, skip_unknown, screen)
+            asked, stored, rows = read_click_log(files, vectors, columns, skip_unknown, screen)
         else:
             pairs = (queries, documents, files_of[0])
             asked, stored, rows = read_search(pairs, vectors, skip_unknown, screen)
@@ -137,7 +139,10 @@ def _make_adapter(start: Path | None, params: Params) -> "QueryAdapter":
 
 
 def _check_supervision(
-    relevant: Path | None, clicks: list[Path] | None, propensities: str | None
+    relevant: Path | None,
+    clicks: list[Path] | None,
+    propensities: str | None,
+    columns: str | None,
 ) -> list[Path]:
     """Return the file of pairs or those of clicks; one of both is wanted."""
     if (relevant is None) == (not clicks):
@@ -146,6 +151,8 @@ def _check_supervision(
         )
     if propensities is not None and not clicks:
         raise CommandError("--propensities are of the positions of a log: give --clicks too.")
+    if columns is not None and not clicks:
+        raise CommandError("--columns are those of a log: give --clicks too.")
     return clicks or [relevant for relevant in (relevant,) if relevant is not None]
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mdaml.io.columns import Table
-from mdaml.io.messages import check_readable
+from mdaml.io.messages import Naming, check_readable, name_argument, suggest_name
 from mdaml.io.tables import SUFFIXES, read_table
 from mdaml.io.texts import check_suffix, read_texts
 
@@ -118,7 +118,7 @@ def _is_finite(value: object) -> bool:
     return math.isfinite(value)
 
 
-def read_pairs(path: Path) -> list[tuple[str, str, float]]:
+def read_pairs(path: Path, naming: Naming = name_argument) -> list[tuple[str, str, float]]:
     """Read relevant pairs: the query, the document and a grade, 1 where there is none.
 
     Parameters
@@ -126,6 +126,8 @@ def read_pairs(path: Path) -> list[tuple[str, str, float]]:
     path : Path
         TSV, as BEIR's ``qrels.tsv``, with a header or without, or with the four columns of TREC;
         CSV or Parquet with the columns query, document and perhaps grade; NPY with row numbers.
+    naming : callable
+        How whoever calls names its settings, for messages.
 
     Returns
     -------
@@ -146,9 +148,10 @@ def read_pairs(path: Path) -> list[tuple[str, str, float]]:
         if len(cells) == 4:  # TREC: query, iteration, document, grade
             cells = [cells[0], *cells[2:]]
         if len(cells) not in (2, 3) or not cells[0] or not cells[1]:
+            advice = f" Is it a log of clicks? Pass it as {naming('clicks', '')}."
             raise ValueError(
                 f"{path}:{line}: a query, a document and perhaps a grade are wanted, got "
-                f"{len(cells)} cells."
+                f"{len(cells)} cells.{advice if len(cells) > 3 else ''}"
             )
         pairs.append((cells[0], cells[1], _to_grade(path, line, cells[2]) if cells[2:] else 1.0))
     if not pairs:
@@ -192,19 +195,27 @@ def _to_grade(path: Path, line: int, cell: str) -> float:
     return grade
 
 
-def find_click_columns(names: Sequence[str]) -> dict[str, int]:
+def find_click_columns(
+    names: Sequence[str], own: Sequence[str] = (), naming: Naming = name_argument
+) -> dict[str, int]:
     """Return the place of each of :data:`CLICK_COLUMNS` among the names of a table.
 
     Parameters
     ----------
     names : sequence of str
         Names of columns, in any case and with usual endings, such as ``Query ID`` or ``rank``.
+    own : sequence of str
+        What a user calls the first four or all of :data:`CLICK_COLUMNS`, in this order.
+    naming : callable
+        How whoever calls names its settings, for messages.
 
     Returns
     -------
     places : dict of str to int
         Without ``impression`` if there is none.
     """
+    if own:
+        return _find_own_columns(names, own, naming)
     plain = [name.strip().lower().replace(" ", "_").replace("-", "_") for name in names]
     places = {
         column: next((plain.index(name) for name in known if name in plain), -1)
@@ -214,9 +225,39 @@ def find_click_columns(names: Sequence[str]) -> dict[str, int]:
     if missing:
         raise ValueError(
             f"A log of clicks must have the columns {', '.join(CLICK_COLUMNS[:4])}; there is no "
-            f"{' and no '.join(missing)} among {', '.join(names)}."
+            f"{' and no '.join(missing)} among {', '.join(names)}.{_advise(missing, naming)}"
         )
     return {column: place for column, place in places.items() if place >= 0}
+
+
+def _advise(missing: Sequence[str], naming: Naming) -> str:
+    """Return what to do about columns that a log does not have."""
+    in_python = naming is name_argument
+    if missing == ["position", "clicked"]:
+        other = "relevant=" if in_python else "RELEVANT, the third file"
+        return f" If these are relevant pairs, pass them as {other}."
+    if missing == ["position"]:
+        return " It is where the document was shown, 1 for the first: export it too."
+    if in_python:
+        return " If yours have other names, rename them."
+    example = naming("columns", "question,article,rank,click,search")
+    return f" If yours have other names, pass them in this order, such as {example}."
+
+
+def _find_own_columns(names: Sequence[str], own: Sequence[str], naming: Naming) -> dict[str, int]:
+    """Return the places of columns that a user named."""
+    if len(own) not in (4, 5) or len(set(own)) < len(own):
+        raise ValueError(
+            f"{naming('columns', '')} must name the query, the document, the position, the click "
+            f"and perhaps the visit, in this order; got {', '.join(own)}."
+        )
+    missing = [name for name in own if name not in names]
+    if missing:
+        raise ValueError(
+            f"There is no column {missing[0]!r} among {', '.join(names)}."
+            f"{suggest_name(missing[0], names)}"
+        )
+    return dict(zip(CLICK_COLUMNS, map(names.index, own), strict=False))
 
 
 def join_click_columns(logs: Sequence[dict[str, list[str]]]) -> dict[str, list[str]]:
@@ -237,13 +278,19 @@ def join_click_columns(logs: Sequence[dict[str, list[str]]]) -> dict[str, list[s
     }
 
 
-def read_click_columns(path: Path) -> dict[str, list[str]]:
+def read_click_columns(
+    path: Path, own: Sequence[str] = (), naming: Naming = name_argument
+) -> dict[str, list[str]]:
     """Read the columns of a log of clicks, as texts.
 
     Parameters
     ----------
     path : Path
         CSV, TSV or Parquet with a header, or JSON lines with these fields.
+    own : sequence of str
+        As for :func:`find_click_columns`.
+    naming : callable
+        How whoever calls names its settings, for messages.
 
     Returns
     -------
@@ -251,14 +298,14 @@ def read_click_columns(path: Path) -> dict[str, list[str]]:
         By the names of :data:`CLICK_COLUMNS`.
     """
     if check_suffix(path, CLICK_SUFFIXES) == ".jsonl":
-        return _read_click_lines(path)
+        return _read_click_lines(path, own, naming)
     places: dict[str, int] = {}
     columns: dict[str, list[str]] = {}
     width = 0
     for lines, cells in read_texts(path):
         if not places:
             try:
-                places = find_click_columns([column[0] for column in cells])
+                places = find_click_columns([column[0] for column in cells], own, naming)
             except ValueError as error:
                 raise ValueError(f"{path}: {error}") from None
             columns, width = {name: [] for name in places}, len(cells)
@@ -272,12 +319,12 @@ def read_click_columns(path: Path) -> dict[str, list[str]]:
     return columns
 
 
-def _read_click_lines(path: Path) -> dict[str, list[str]]:
+def _read_click_lines(path: Path, own: Sequence[str], naming: Naming) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     for line, item in _read_lines(path):
         names = list(item)
         try:
-            places = find_click_columns(names)
+            places = find_click_columns(names, own, naming)
         except ValueError as error:
             raise ValueError(f"{path}:{line}: {error}") from None
         if not columns:
