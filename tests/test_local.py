@@ -511,6 +511,21 @@ def test_scaling_and_principal_components_are_folded_into_the_model(tmp_path, da
     )
 
 
+@pytest.mark.needs("pandas")
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_steps_fitted_to_a_data_frame_are_folded_without_a_warning(data, output):
+    X, _, triplets = data
+    import pandas as pd
+
+    frame = pd.DataFrame(3.0 * X + 1.0, columns=["w", "h", "d", "p"])
+    scalers = [StandardScaler().set_output(transform=output) for _ in range(2)]
+    steps = make_pipeline(*scalers, LocalMDaML(**LOCAL)).fit(frame, localmdaml__triplets=triplets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        folded = mdaml.fold_pipeline(steps)
+    np.testing.assert_allclose(folded.transform(frame), steps.transform(frame), atol=1e-9)
+
+
 def test_a_normalizer_is_not_folded(data):
     X, _, triplets = data
     steps = make_pipeline(Normalizer(), LocalMDaML(**LOCAL)).fit(X, localmdaml__triplets=triplets)

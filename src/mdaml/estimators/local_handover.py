@@ -190,6 +190,15 @@ def basis_of(model: Any) -> Basis:
     return Basis(places, maps, landmarks, U, model._before(model.mean_[None])[0])
 
 
+def _name_columns(step: Any, rows: FloatArray) -> ArrayLike:
+    """Return rows as a step was fitted to: without the names that it has seen, it warns."""
+    if not hasattr(step, "feature_names_in_"):
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=step.feature_names_in_)
+
+
 def put_behind(model: Any, steps: Sequence[Any], matrix: FloatArray) -> None:
     """Let a model with places see samples after linear steps; its modes are given in those of X.
 
@@ -198,7 +207,7 @@ def put_behind(model: Any, steps: Sequence[Any], matrix: FloatArray) -> None:
     """
     offset: FloatArray = np.zeros((1, steps[0].n_features_in_))
     for step in steps:
-        offset = step.transform(offset)
+        offset = np.asarray(step.transform(_name_columns(step, offset)))
     front, before = model.front_matrix_, model.front_offset_
     model.front_offset_ = np.asarray(offset, np.float64).ravel()
     model.front_matrix_ = matrix
