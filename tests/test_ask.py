@@ -403,6 +403,16 @@ def test_items_without_anything_to_show_show_their_numbers(tmp_path):
     assert shown == [{"kind": "numbers", "rows": [["x", "3"], ["y", "4"]]}]
 
 
+def test_items_with_names_and_numbers_show_both(tmp_path):
+    table = tmp_path / "items.csv"
+    table.write_text("Item,x\nred chair,1\noak lamp,3\nold sofa,5\n")
+    shown = read_items(table, id_column="Item").show(1)["parts"]
+    assert shown == [
+        {"kind": "text", "text": "oak lamp"},
+        {"kind": "numbers", "rows": [["x", "3"]]},
+    ]
+
+
 @pytest.mark.needs("pyarrow")
 def test_features_come_from_another_file_by_id(tmp_path):
     table, features = tmp_path / "items.csv", tmp_path / "features.csv"
@@ -440,6 +450,13 @@ def test_of_a_table_with_an_embedding_the_other_numbers_are_shown(tmp_path):
     assert items.X.tolist() == [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]
     assert not items.is_scaled
     assert items.show(1)["parts"] == [{"kind": "text", "text": "1991"}]
+
+
+def test_answers_in_the_place_of_items_are_refused(tmp_path):
+    table = tmp_path / "answers.csv"
+    table.write_text("a,b,c,weight,who,time,seconds,source,question\n0,1,2,1,ann,t,1,active,q\n")
+    with pytest.raises(ValueError, match=r"answers of a study, not its items\. Give the table"):
+        read_items(table)
 
 
 def test_questions_need_enough_items():

@@ -32,6 +32,21 @@ def run(*arguments):
 
 
 @pytest.mark.needs("POSIX")
+@pytest.mark.parametrize(("options", "is_told"), [((), True), (("--id", "Item"), False)])
+def test_owners_are_told_that_items_are_named_by_their_rows(start, tmp_path, options, is_told):
+    script, table = tmp_path / "main.py", tmp_path / "items.csv"
+    script.write_text(MAIN)
+    table.write_text("Item,size\nred chair,1\noak lamp,2\nold sofa,5\n")
+    where = ["--port", "0", "--no-browser", "--no-learn", "--answers", tmp_path / "said.db"]
+    process = start(script, "ask", table, *where, *options)
+    lines = [process.stdout.readline() for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert lines[0] == "3 items, 1 features.\n"
+    assert ("--id COLUMN" in lines[1]) == is_told
+
+
+@pytest.mark.needs("POSIX")
 def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
     script = tmp_path / "main.py"
     script.write_text(MAIN)

@@ -105,6 +105,11 @@ class Items:
         """The row of each id."""
         return {name: row for row, name in enumerate(self.ids)}
 
+    @cached_property
+    def is_numbered(self) -> bool:
+        """Whether the ids are the numbers of the rows."""
+        return list(self.ids) == [str(row) for row in range(len(self.ids))]
+
     @property
     def is_scaled(self) -> bool:
         """Whether features are divided by their standard deviations."""
@@ -132,6 +137,8 @@ class Items:
                 parts.append({"kind": kind, "url": url})
         if not parts and self.features and self.X is not None and not self.columns:
             few = list(zip(self.features, self.X[row].tolist(), strict=True))[:_SHOWN_NUMBERS]
+            if not self.is_numbered:
+                parts.append({"kind": "text", "text": self.ids[row]})
             parts.append({"kind": "numbers", "rows": [[n, f"{value:.4g}"] for n, value in few]})
         return {"name": self.ids[row], "parts": parts or [{"kind": "text", "text": self.ids[row]}]}
 
@@ -235,6 +242,11 @@ def read_items(
     else:
         check_suffix(path, (".csv", ".parquet"))
         columns = _read_columns(path)
+        if columns.keys() >= {"a", "b", "c", "who", "question"}:
+            raise ValueError(
+                f"{path} has the answers of a study, not its items. Give the table of items; "
+                "answers that are kept in a database go on with --answers FILE."
+            )
     shows_nothing, shown = shown is None, shown or ()
     for name in filter(None, (id_column, *(name for _, name in shown))):
         if name not in columns:

@@ -277,6 +277,11 @@ def _announce(screen: Screen, running: "Running", browser: bool) -> None:
         what = f"{n_features} features" if n_features else "no features: questions are random"
         named = f"{site.storage.study}: " if site.storage.study else ""
         screen.print(f"{named}{len(site.items.ids)} items, {what}.")
+        if site.items.is_numbered and site.items.columns:
+            screen.print(
+                "The items have no names: answers and files name them by row, from 0. --id COLUMN "
+                "names them, before the first answer."
+            )
         if not n_features:
             screen.print("To learn, pass --features FILE; mdaml features makes one of photographs.")
         if site.access.is_open:
