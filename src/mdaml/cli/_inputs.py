@@ -1,5 +1,6 @@
 """Data and comparisons in files: read, checked against each other, counted and described."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from mdaml.io.columns import Table
 from mdaml.io.messages import check_readable, join_names, split_names
 from mdaml.io.preparation import Preparation
 from mdaml.io.tables import read_table
+from mdaml.io.texts import read_texts
 
 if TYPE_CHECKING:
     from mdaml.constraints import Constraints
@@ -38,6 +40,9 @@ _OPTIONS = {
     "encoding": "--encoding",
     "na": "--na",
 }
+
+
+_NUMBER_FOR_ID = re.compile(r"'\d+', which is not one of the ids")
 
 
 def name_option(name: str, value: str) -> str:
@@ -117,7 +122,11 @@ def read_inputs(
 
     constraints = None
     with screen.show_progress(f"reading {data}"), screen.collect_warnings():
-        table = read_data(data, columns)
+        try:
+            table = read_data(data, columns)
+        except CommandError:
+            _refuse_answers(data, files)
+            raise
         if files:
             constraints, problems = _read_comparisons(files, table, skip_invalid)
     screen.add_fact("data", _describe_table(table), describe_data(table))
@@ -139,6 +148,26 @@ def read_inputs(
 def _name_remedy(label: str) -> str:
     """Return what to do about a label that probably means that there is none."""
     return f"Leave these cells empty, or pass {name_option('na', join_names([label]))}."
+
+
+def _refuse_answers(data: Path, files: Sequence[AnswerFile]) -> None:
+    """Refuse a table that cannot be read if it has the columns that a file of answers should."""
+    from mdaml.constraints.forms.layout import COMPARISONS, find_columns
+
+    layouts = [layout for _, _, layout in files]
+    named = [each.columns or each.form not in (None, *COMPARISONS) for each in layouts]
+    if not (named and all(named)):
+        return  # items may have features of the names a, b and c
+    try:
+        header = [column[0].strip() for column in next(read_texts(data), ([], []))[1]]
+        for layout in layouts:
+            find_columns(data, header, layout, name_option)
+    except (OSError, ValueError):  # no such columns, or no text: the first error says what is wrong
+        return
+    raise CommandError(
+        f"{data} has the columns of answers, not of items. The table of items comes first, and "
+        f"answers follow an option, such as --constraints {data}."
+    )
 
 
 def read_data(path: Path, columns: Settings) -> Table:
@@ -261,6 +290,8 @@ def _read_file(path: Path, table: Table, layout: "Layout") -> "tuple[Constraints
         message = str(error)
         if "not one of the ids" in message or "not an integer" in message:
             message += f" {table.describe_names()}"
+            if _NUMBER_FOR_ID.search(message):
+                message += f" For row numbers pass --drop {shlex.quote(table.id_column or '')}."
         raise CommandError(message) from None
     problems = [f"{path}:{p.line}: {p.reason} ({p.text})" for p in wrong]
     return value, problems, n_lines

@@ -10,6 +10,7 @@ from mdaml._typing import Params as Params
 from mdaml.cli._inputs import KINDS, check_file
 from mdaml.cli._options import get_class
 from mdaml.cli._screen import WORK_FAILED, CommandError, convert_errors
+from mdaml.io.beir import VECTOR_SUFFIXES
 from mdaml.io.columns import Table
 from mdaml.io.preparation import Preparation
 from mdaml.io.sketch import Sketch, find_share, hash_comparisons, hash_rows, make_sketch
@@ -90,7 +91,8 @@ def check_usage(method: str, has_comparisons: bool, labels: str | None) -> None:
     if not has_comparisons and labels is None and method != "euclidean":
         what = "--labels COLUMN"
         if not labels_only:
-            what = f"--triplets FILE, --pairs FILE, --quadruplets FILE or {what}"
+            files = "--triplets FILE, --pairs FILE, --quadruplets FILE, --constraints FILE"
+            what = f"{files} or {what}"
         raise CommandError(f"There is nothing to learn from: give {what}.")
 
 
@@ -177,6 +179,9 @@ def load_model(
     from mdaml.persistence import load
 
     check_file(path)
+    if path.name.lower().endswith(VECTOR_SUFFIXES):
+        text = f"{path} cannot be loaded: it is a table. The model comes first, then its data."
+        raise CommandError(text, code=WORK_FAILED)
     with convert_errors(code=WORK_FAILED):
         model: BaseEstimator = load(path)
     known = model._preparation() if hasattr(model, "_preparation") else None

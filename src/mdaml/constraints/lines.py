@@ -307,7 +307,11 @@ class LineReader:
 
         def describe(line: int) -> str:
             shown = ", ".join(option[line] for option in options)
-            return f"the answer {cells[line]!r} is none of {shown}"
+            advice = ""
+            if first is None and cells[line].strip() in map(str, range(1, n_options + 1)):
+                setting = self._naming("form", "things")
+                advice = f"; if it is a place, counted from 1, pass {setting}"
+            return f"the answer {cells[line]!r} is none of {shown}{advice}"
 
         missing, unknown = (np.equal(place, code) for code in (NO_ANSWER, NO_OPTION))
         return place, [(missing, "there is no answer"), (unknown, describe)]

@@ -54,8 +54,14 @@ def column_of(supervision: "Constraints", values: Values) -> Values | Array:
         return values
     columns = supervision.columns
     if values not in columns:
-        known = f"they have {', '.join(columns)}" if columns else "they have none"
-        raise ValueError(f"The comparisons have no column {values!r}; {known}.")
+        from mdaml.constraints.forms.answers import ANSWER  # a fit needs neither of these
+        from mdaml.io.messages import suggest_name
+
+        known = [name for name in columns if name != ANSWER]
+        raise ValueError(
+            f"The comparisons have no column {values!r}. Their columns, beside those of items and "
+            f"answers, are {', '.join(known) or 'none'}.{suggest_name(values, known)}"
+        )
     return columns[values]
 
 

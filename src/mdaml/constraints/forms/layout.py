@@ -47,8 +47,12 @@ def choose_layout(
     known = [*FORMS, *PRESETS]
     name = form if form is None else str(form).lower().replace("-", "_")
     if name is not None and name not in known:
+        written = [*map(name_form, known)]
+        begun = [each for each in written if name and each.startswith(name_form(name))]
+        meant = f" Did you mean {begun[0]!r}?" if len(begun) == 1 else ""
         raise ValueError(
-            f"form must be one of {', '.join(known)}; got {form!r}.{suggest_name(name, known)}"
+            f"form must be one of {', '.join(written)}; got {form!r}."
+            f"{meant or suggest_name(name_form(name), written)}"
         )
     layout = PRESETS.get(name or "", Layout(name))
     if columns is None:
