@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import sklearn.model_selection
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 
 import mdaml
 from mdaml import Constraints, Euclidean, LocalMDaML, MDaML, MDaMLCV
 from mdaml.constraints.forms.answers import ANSWER
-from mdaml.datasets import make_triplets
+from mdaml.datasets import load_dataset, make_triplets
 from mdaml.estimators.mdaml_folds import THE_START, folds_of_constraints
 from mdaml.estimators.summary import describe_measured
 from mdaml.holdout.rule import Gain
@@ -224,20 +225,41 @@ def test_copies_of_rows_are_held_out_together():
     assert_same_gain(copies, learned())
 
 
-def test_copies_of_rows_with_random_labels_teach_nothing():
+def copy(X, n, rounding):
+    """Rows n times, the copies of a row behind each other, and perhaps not quite equal."""
+    copies = np.repeat(X, n, axis=0)
+    return copies + rounding * np.random.default_rng(0).normal(size=copies.shape)
+
+
+@pytest.mark.parametrize("rounding", [0.0, 1e-12, 1e-9])
+def test_copies_of_rows_with_random_labels_teach_nothing(rounding):
     """Where a copy is learned from, held-out copies would seem to be predicted."""
     X, y = random_labels(0)
-    model, _ = fit_and_listen(MDaML(random_state=0), np.repeat(X, 3, axis=0), np.repeat(y, 3))
+    model, _ = fit_and_listen(MDaML(random_state=0), copy(X, 3, rounding), np.repeat(y, 3))
     assert model.gain_["n_units"] == len(X)
     assert max(model.gain_["before"], model.gain_["after"]) < 0.5
 
 
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 5), marks=pytest.mark.slow)])
-def test_copies_of_rows_with_random_answers_teach_nothing(seeds):
+@pytest.mark.parametrize("rounding", [0.0, 1e-12, 1e-9])
+@pytest.mark.parametrize("seeds", [[0], pytest.param(range(1, 5), marks=pytest.mark.slow)])
+def test_copies_of_rows_with_random_answers_teach_nothing(seeds, rounding):
     for seed in seeds:
         X, said = coin_flips(*CASES[0], seed)
-        said = np.concatenate([spread(said, len(X)) for _ in range(3)])
-        assert fit_and_listen(MDaML(), np.concatenate([X, X]), triplets=said)[0].start_kept_
+        said = np.concatenate([2 * said + np.arange(3) % (n + 1) for n in range(2)])
+        model, _ = fit_and_listen(MDaML(), copy(X, 2, rounding), triplets=said)
+        assert model.start_kept_
+
+
+def test_pairs_of_copies_are_one_unit():
+    """What was asked of each copy of a point tells no more than what was asked of the point."""
+    rng = np.random.default_rng(0)
+    X, pairs = points()[:16], np.array([rng.choice(16, 2, replace=False) for _ in range(40)])
+    labels = rng.choice([-1, 1], 40)
+    copies = np.concatenate([pairs + 16 * n for n in range(4)])
+    once, _ = fit_and_listen(MDaML(), X, pairs=pairs, pair_labels=labels)
+    given = {"pairs": copies, "pair_labels": np.tile(labels, 4)}
+    again, _ = fit_and_listen(MDaML(), np.tile(X, (4, 1)), **given)
+    assert again.gain_["n_units"] == once.gain_["n_units"] <= len(X)
 
 
 @pytest.mark.parametrize("has_answers", [True, False])
@@ -423,6 +445,34 @@ def test_five_chunks_agree_with_one_fit(wrong):
     model, anchors = in_chunks(np.array_split(said, 5))
     assert agreement(model) >= agreement(one) - 0.02
     assert max(anchors) <= 50 * one.anchor_
+
+
+@pytest.mark.parametrize("make", [MDaML, LocalMDaML])
+def test_a_choice_from_a_few_labels_is_made_anew_with_more(make):
+    """The start that four rows kept would stay for ever, and the gain be that of four rows."""
+    X, y = load_dataset("vehicle", return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))[:400]
+    X, y = StandardScaler().fit_transform(X)[order], y[order]
+    model, _ = fit_and_listen(make(random_state=0), X, y)
+    chunked = make(random_state=0)
+    for rows in np.split(np.arange(400), [10, 60, 200]):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Nothing was learned|Too little")
+            chunked.partial_fit(X[rows], y[rows])
+    assert not model.start_kept_
+    assert not chunked.start_kept_
+    assert chunked.gain_["n_units"] == 400
+
+
+def test_a_start_that_is_kept_in_a_later_chunk_is_warned_of():
+    X, said = coin_flips(60, 10, 400, 0.5, 0)
+    model = MDaML(random_state=0)
+    for part in np.split(said, 2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.partial_fit(X, triplets=part)
+        assert model.start_kept_
+        assert warned([str(each.message) for each in caught], "Nothing was learned")
 
 
 def test_chunks_are_never_worse_than_the_start_that_is_nearly_right():

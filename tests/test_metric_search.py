@@ -531,6 +531,33 @@ def test_equal_rows_are_held_out_together(recorder):
         assert sum(row.tobytes() in rows for row in X) == len(samples)
 
 
+def test_answers_given_again_about_few_points_count_once():
+    X, said = np.random.default_rng(0).normal(size=(7, 4)), []
+    for n in (1, 20):
+        triplets = np.repeat([[i, (i + 1) % 7, (i + 3) % 7] for i in range(7)], n, axis=0)
+        search = MetricSearchCV(GMML(), {"t": [0.5]}, cv=2, random_state=0, refit=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            said.append(search.fit(X, triplets=triplets).gain_)
+    assert said[0]["n_units"] == said[1]["n_units"] == 7
+    assert said[0]["high"] == pytest.approx(said[1]["high"])
+
+
+@pytest.mark.parametrize("scoring", ["comparisons", "neighbors"])
+def test_a_metric_does_not_lead_by_breaking_ties(scoring):
+    """A tie is no error of the start: half of those that a metric breaks by chance would hold."""
+    kept = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(3, size=(40, 3)).astype(float)
+        said = np.array([rng.choice(40, 3, replace=False) for _ in range(150)])
+        search = MetricSearchCV(MDaML(1, anchor=0.03), {}, scoring=scoring, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kept += search.fit(X, triplets=said).start_kept_
+    assert kept >= 5
+
+
 def test_swapped_columns_are_asked_about_where_the_start_is_kept():
     X = np.random.default_rng(0).normal(size=(80, 4))
     said, _ = make_triplets(X, n_triplets=300, wrong=0.1, random_state=0)

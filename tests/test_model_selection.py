@@ -302,11 +302,15 @@ def test_comparison_scores_equal_the_loops_and_scikit_learn(said):
     of_triplets, of_pairs, of_quadruplets = np.split(
         said.weights, [n_triplets, n_triplets + len(said.pairs)]
     )
+
+    def holds(near, far):
+        return float(near < far) + 0.5 * (near == far)
+
     held, total = 0.0, 0.0
     for (a, b, c), w in zip(said.triplets, of_triplets, strict=True):
-        held, total = held + w * (dist[a][b] < dist[a][c]), total + w
+        held, total = held + w * holds(dist[a][b], dist[a][c]), total + w
     for (a, b, c, d), w in zip(said.quadruplets, of_quadruplets, strict=True):
-        held, total = held + w * (dist[a][b] < dist[c][d]), total + w
+        held, total = held + w * holds(dist[a][b], dist[c][d]), total + w
     np.testing.assert_allclose(triplet_accuracy(metric(), X, said), held / total)
     similar = said.pair_labels > 0
     if not similar.any() or similar.all():
@@ -316,8 +320,7 @@ def test_comparison_scores_equal_the_loops_and_scikit_learn(said):
     auc, total = 0.0, 0.0
     for (a, b), v in zip(said.pairs[similar], of_pairs[similar], strict=True):
         for (c, d), w in zip(said.pairs[~similar], of_pairs[~similar], strict=True):
-            order = float(dist[a][b] < dist[c][d]) + 0.5 * (dist[a][b] == dist[c][d])
-            auc, total = auc + v * w * order, total + v * w
+            auc, total = auc + v * w * holds(dist[a][b], dist[c][d]), total + v * w
     np.testing.assert_allclose(pair_auc(metric(), X, said), auc / total)
     scores = [-dist[a][b] for a, b in said.pairs]
     oracle = roc_auc_score(similar, scores, sample_weight=of_pairs)

@@ -14,7 +14,7 @@ from mdaml import MDaML, limit_memory, load
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.datasets import load_dataset
 from mdaml.estimators import chunks as chunks_module
-from mdaml.estimators.chunks import Choice, Past, Reservoir
+from mdaml.estimators.chunks import Choice, LabelledRows, Past, Reservoir
 from mdaml.solver.geometry import between
 from mdaml.stores import choice
 
@@ -158,6 +158,7 @@ def test_a_fitted_model_moves_by_the_share_of_the_chunk(model):
     assert model.score_triplets(X, triplets) > (0.8 if model.n_components is None else 0.7)
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learned")  # of the few that a loaded model has
 def test_a_loaded_model_goes_on(tmp_path, few_chunks, model):
     stream(few_chunks[:1], model).save(tmp_path / "model.mdaml", compact=True)
     loaded = stream(few_chunks[1:2], load(tmp_path / "model.mdaml"))
@@ -345,7 +346,8 @@ def test_a_metric_between_two_does_not_depend_on_rotations_of_their_factors(rank
 def test_the_share_is_that_of_what_was_learned_from_in_all_that_was_seen():
     nothing = Reservoir.empty(2, np.dtype(float))
     choice = Choice(0.1, 0.0, keep_start=False, gain=None, n_comparisons=300)
-    past = Past(np.eye(2), np.zeros((1, 2)), 300, nothing, choice, n_lost=300)
+    labelled = LabelledRows.empty(2, np.dtype(float))
+    past = Past(np.eye(2), np.zeros((1, 2)), 300, nothing, choice, n_lost=300, labelled=labelled)
     assert past.share(100) == 0.25
     full = Reservoir(np.zeros((2, 2)), np.zeros((300, 4), int), np.ones(300), np.ones(300))
     assert replace(past, reservoir=full, n_lost=0).share(100) == 1.0

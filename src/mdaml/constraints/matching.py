@@ -174,15 +174,18 @@ def _round(sizes: IntArray, width: int, rng: Rng) -> IntArray:
     return (start + np.arange(width)) % np.maximum(sizes, 1)
 
 
-def nearest_was_near(Y: FloatArray, supervision: Constraints) -> tuple[IntArray, BoolArray]:
+def nearest_was_near(Y: FloatArray, supervision: Constraints) -> tuple[IntArray, FloatArray]:
     """Return points that were compared, and whether the nearest of their partners is a near one.
+
+    One if it is, one half for a tie, otherwise zero.
 
     The partners of a point are those in its triplets (as the reference), pairs and quadruplets; it
     counts if it has near and far ones. ``Y`` holds the samples where Euclidean distance counts.
     """
     near, far = (_closest(Y, partners) for partners in _partners(supervision))
     counts = np.isfinite(near) & np.isfinite(far)
-    return np.flatnonzero(counts), (near < far)[counts]
+    near, far = near[counts], far[counts]
+    return np.flatnonzero(counts), 0.5 * (near <= far) + 0.5 * (near < far)
 
 
 def _closest(Y: FloatArray, partners: IntArray) -> FloatArray:

@@ -8,26 +8,29 @@ with the weight of all that it stands for, without a mean, was worse: the model 
 members (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 instead of 0.97).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from mdaml._typing import ArrayLike, FloatArray, IntArray, Params
+from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Params
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
+from mdaml.constraints.labels import Classes, find_labelled, to_labels
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
-from mdaml.estimators.mdaml_warnings import warn_if_needed
+from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain
 from mdaml.estimators.posing import choose_row, is_auto, list_anchors, place, pose
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.holdout.rule import Gain
+from mdaml.holdout.samples import MOST_ROWS, choose_shrinkage
 from mdaml.solver.fit import comparison_attributes, comparisons_of
 from mdaml.solver.geometry import between
 from mdaml.solver.run import Problem, draw_comparisons
 from mdaml.solver.spec import Spec
-from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
 
 # The most comparisons that are kept, and the most bytes of the rows they name.
@@ -93,6 +96,35 @@ class Reservoir:
 
 
 @dataclass(frozen=True)
+class LabelledRows:
+    """A uniform sample of rows with their labels, to choose by; never changed."""
+
+    rows: FloatArray  # (n, d)
+    labels: Array  # (n,) as they were passed
+    keys: FloatArray  # (n,) the lowest of one random number for each labelled row seen
+
+    @classmethod
+    def empty(cls, n_features: int, dtype: np.dtype) -> "LabelledRows":
+        """Return a sample of nothing."""
+        return cls(np.empty((0, n_features), dtype), np.empty(0, object), np.empty(0))
+
+    def joined(self, X: FloatArray, y: ArrayLike) -> tuple[FloatArray, Array]:
+        """Return the labelled rows of a chunk with their labels, and behind them the sample."""
+        labels = to_labels(y)
+        known = find_labelled(labels)
+        rows = np.concatenate([X[known], self.rows.astype(X.dtype, copy=False)])
+        return rows, np.concatenate([labels[known].astype(object), self.labels])
+
+    def updated(self, X: FloatArray, y: ArrayLike, rng: np.random.Generator) -> "LabelledRows":
+        """Return a uniform sample of the labelled rows seen before and of those of a chunk."""
+        rows, labels = self.joined(X, y)
+        keys = np.concatenate([rng.random(len(rows) - len(self.rows)), self.keys])
+        limit = min(MOST_ROWS, max(1, MAX_BYTES // (4 * X.shape[1] * X.itemsize)))
+        kept = np.sort(np.argsort(keys)[:limit])
+        return LabelledRows(rows[kept], labels[kept], keys[kept])
+
+
+@dataclass(frozen=True)
 class Choice:
     """What was chosen on held-out points or samples: kept until more is known."""
 
@@ -132,6 +164,7 @@ class Past:
     reservoir: Reservoir
     choice: Choice
     n_lost: int  # seen before there was a sample: of these only the metric is known
+    labelled: LabelledRows
 
     def share(self, n_new: int) -> float:
         """Return how far to go from the old metric to one learned from a chunk and the sample."""
@@ -139,18 +172,18 @@ class Past:
         return (n_new + known) / (n_new + self.n_comparisons)
 
     def choose(
-        self, spec: Spec, store: Store, supervision: Constraints, n_seen: int
+        self, spec: Spec, n_seen: int, try_all: Callable[[Spec], tuple[Spec, Gain | None]]
     ) -> tuple[Spec, Choice]:
         """Return the parameters with what was chosen before; chosen anew where that is due.
 
-        From all comparisons at hand, never from one chunk: a chunk with little information would
-        make the model forget. A model from a file has only its metric, until as many comparisons
-        have come again.
+        From all comparisons or labels at hand, never from one chunk: a chunk with little
+        information would make the model forget. A model from a file has only its metric, until as
+        many comparisons have come again.
         """
         due = due_at(n_seen, self.choice.n_comparisons, self.n_lost)
-        if not spec.anchors or n_seen < due:
+        if not (spec.anchors or spec.shrinkages) or n_seen < due:
             return self._held(self.choice.apply(spec)), self.choice
-        spec, gain = choose_anchor(spec, store, supervision)
+        spec, gain = try_all(spec)
         return spec, Choice.of(spec, gain, n_seen)
 
     def _held(self, spec: Spec) -> Spec:
@@ -179,6 +212,16 @@ class Past:
                 f"MDaML(n_components={rank}) goes on with a model of rank {own}. Keep "
                 "n_components, or start anew with fit."
             )
+
+
+class Stream(NamedTuple):
+    """What a model keeps of earlier chunks, beside its learned attributes."""
+
+    F: FloatArray
+    reservoir: Reservoir
+    choice: Choice
+    n_lost: int
+    labelled: LabelledRows
 
 
 def due_at(n_seen: int, n_chosen: int, n_lost: int) -> float:
@@ -211,10 +254,18 @@ def past_of(model: BaseEstimator) -> Past:
             getattr(model, "gain_", None),
             model.n_comparisons_seen_,
         )
-        n_lost = model.n_comparisons_seen_
-        kept = F, Reservoir.empty(d, model.components_.dtype), chosen, n_lost
-    F, reservoir, choice, n_lost = kept
-    return Past(F, model.centers_, model.n_comparisons_seen_, reservoir, choice, n_lost)
+        dtype, n_lost = model.components_.dtype, model.n_comparisons_seen_
+        nothing = Reservoir.empty(d, dtype), LabelledRows.empty(d, dtype)
+        kept = Stream(F, nothing[0], chosen, n_lost, nothing[1])
+    return Past(
+        kept.F,
+        model.centers_,
+        model.n_comparisons_seen_,
+        kept.reservoir,
+        kept.choice,
+        kept.n_lost,
+        kept.labelled,
+    )
 
 
 def learn_chunk(model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, given: Params) -> None:
@@ -225,29 +276,38 @@ def learn_chunk(model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, given: 
     samples, supervision = check_supervision(model, EVERY_FORM, X, y, **given)
     if past is None:
         model._fit(X, samples, supervision)
-        begin_sample(model, samples)
+        begin_sample(model, samples, y)
         return
-    past, comparisons = _refine(model, samples, supervision, past)
-    _keep_sample(model, samples, comparisons, past)
+    past, comparisons = _refine(model, samples, supervision, past, y)
+    _keep_sample(model, samples, comparisons, past, y)
 
 
-def begin_sample(model: BaseEstimator, samples: FloatArray) -> None:
-    """Let a model that was fitted to a first chunk keep a sample of its comparisons."""
+def begin_sample(model: BaseEstimator, samples: FloatArray, y: ArrayLike | None = None) -> None:
+    """Let a model that was fitted to a first chunk keep a sample of its comparisons and labels."""
     comparisons = comparisons_of(model, len(samples))
-    _keep_sample(model, samples, comparisons, replace(past_of(model), n_lost=0))
+    _keep_sample(model, samples, comparisons, replace(past_of(model), n_lost=0), y)
 
 
 def _keep_sample(
-    model: BaseEstimator, samples: FloatArray, comparisons: Constraints, past: Past
+    model: BaseEstimator,
+    samples: FloatArray,
+    comparisons: Constraints,
+    past: Past,
+    y: ArrayLike | None,
 ) -> None:
     seed = check_random_state(model.random_state).randint(2**31 - 1)
     draws = np.random.default_rng([seed, model.n_comparisons_seen_])  # not the same every time
     reservoir = past.reservoir.updated(samples, comparisons, draws)
-    model._stream = past.F, reservoir, past.choice, past.n_lost
+    labelled = past.labelled if y is None else past.labelled.updated(samples, y, draws)
+    model._stream = Stream(past.F, reservoir, past.choice, past.n_lost, labelled)
 
 
 def _refine(
-    model: BaseEstimator, samples: FloatArray, supervision: Supervision, past: Past
+    model: BaseEstimator,
+    samples: FloatArray,
+    supervision: Supervision,
+    past: Past,
+    y: ArrayLike | None,
 ) -> tuple[Past, Constraints]:
     """Learn from a chunk and what is known of earlier ones, and store what was learned.
 
@@ -269,7 +329,15 @@ def _refine(
         spec = replace(spec, anchors=list_anchors(preset, joined, d, has_unit_rows(samples), share))
     store = place(model, rows, spec, joined, copied=True)
     n_seen = past.n_comparisons + comparisons.n_constraints
-    spec, choice = past.choose(spec, store, joined, n_seen)
+
+    def try_all(spec: Spec) -> tuple[Spec, Gain | None]:
+        if y is None or not spec.shrinkages:
+            return choose_anchor(spec, store, joined)
+        at_hand, labels = past.labelled.joined(samples, y)
+        classes = Classes.from_labels(type(model).__name__, labels)
+        return choose_shrinkage(spec, place(model, at_hand, spec, classes, copied=True), classes)
+
+    spec, choice = past.choose(spec, n_seen, try_all)
     problem = Problem(spec, joined)
     with store.threads():
         if spec.keep_start:
@@ -292,4 +360,6 @@ def _refine(
     learned |= posed.attributes()
     model._store(None, L, store.mean.dtype, **learned)
     warn_if_needed(model, spec, fit)
+    if choice is not past.choice:
+        warn_of_gain(spec, None if choice.gain is None else Gain(**choice.gain), supervision)
     return replace(past, F=F, choice=choice), comparisons

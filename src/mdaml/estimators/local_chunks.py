@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mdaml._typing import FloatArray
+from mdaml._typing import ArrayLike, FloatArray
 from mdaml._validation import warn
 from mdaml.basis import Basis, mean_sq_dist
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
-from mdaml.estimators.chunks import begin_sample, due_at, past_of
+from mdaml.estimators.chunks import Stream, begin_sample, due_at, past_of
 from mdaml.estimators.local_handover import basis_of
 from mdaml.estimators.local_learning import RENAMED, compare_classes, try_places
 from mdaml.estimators.local_rounds import (
@@ -36,12 +36,12 @@ _OF_A_CHUNK = ("n_samples_seen_", "n_comparisons_seen_", "triplets_", "compariso
 class LocalStream:
     """What is kept of earlier chunks, beside the model."""
 
-    of_metric: Any  # what MDaML keeps, on conditioned columns
+    of_metric: Stream  # what MDaML keeps, on conditioned columns
     conditioner: FloatArray | None  # of these columns
     n_tried: int  # comparisons seen when places were last tried
 
 
-def begin_stream(X: FloatArray, learned: Learned) -> LocalStream:
+def begin_stream(X: FloatArray, learned: Learned, y: ArrayLike | None) -> LocalStream:
     """Return what is kept of a first chunk; warn if its modes, which stay, are of few rows."""
     metric, T = learned.metric, learned.conditioner
     if len(X) < FEWEST_POINTS and not learned.basis.is_identity:
@@ -49,7 +49,7 @@ def begin_stream(X: FloatArray, learned: Learned) -> LocalStream:
             f"partial_fit keeps the modes of its first chunk, which has only {len(X)} rows. Begin "
             f'with {FEWEST_POINTS} or more, or leave n_places and n_maps at "auto".'
         )
-    begin_sample(metric, X if T is None else learned.basis.transform(X, T))
+    begin_sample(metric, X if T is None else learned.basis.transform(X, T), y)
     return LocalStream(metric._stream, T, metric.n_comparisons_seen_)
 
 
@@ -63,7 +63,7 @@ def learn_more(
     kept = getattr(model, "_stream", None)
     learned = _refine(model, X, supervision, y, kept)
     metric = learned.metric
-    n_lost, n_seen = metric._stream[-1], metric.n_comparisons_seen_
+    n_lost, n_seen = metric._stream.n_lost, metric.n_comparisons_seen_
     n_tried = n_lost if kept is None else kept.n_tried
     untried = (
         is_auto(model.n_places)
@@ -77,7 +77,7 @@ def learn_more(
 
 def _try_again(model: Any, linear: Learned) -> Learned:
     """Return places learned from the sample of all chunks, if they lead; else the linear map."""
-    reservoir = linear.metric._stream[1]
+    reservoir = linear.metric._stream.reservoir
     rows, supervision = reservoir.rows, reservoir.constraints()
     choice = try_places(model, rows, supervision, 0)
     if choice.anchor is None:
@@ -87,7 +87,8 @@ def _try_again(model: Any, linear: Learned) -> Learned:
     for name in (*_OF_A_CHUNK, "comparison_weights_"):
         setattr(metric, name, getattr(linear.metric, name))
     columns = learned.basis.transform(rows, learned.conditioner)
-    metric._stream = past.F, replace(reservoir, rows=columns), past.choice, 0
+    kept = replace(reservoir, rows=columns)
+    metric._stream = Stream(past.F, kept, past.choice, 0, past.labelled)
     return replace(learned, tried=choice.tried, gain=choice.gain)
 
 
@@ -113,7 +114,7 @@ def _refine(
     if not linear:
         metric = make_metric(model, columns, second_anchor(model.anchor_))
         if kept is not None:  # in proportion to the columns of the first chunk, not of this one
-            metric.anchor = kept.of_metric[2].anchor
+            metric.anchor = kept.of_metric.choice.anchor
     for name, value in vars(model).items():
         if name.endswith("_") and name not in _OWN:
             setattr(metric, names.get(name, name), value)

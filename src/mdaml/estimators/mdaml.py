@@ -329,8 +329,8 @@ class MDaML(WeakLearner):
         The first call is :meth:`fit`. A later one starts from the model so far and learns from the
         chunk and from a sample of at most 20 000 comparisons of earlier chunks (64 MiB at most). A
         model that was fitted in one call, or loaded, has no such sample; its metric then moves by
-        the share of the chunk in all comparisons. The anchor is chosen anew with every chunk up to
-        2000 comparisons, then with a quarter more. The guide "Memory" compares this with one fit.
+        the share of the chunk in all comparisons. The anchor or, from a sample of the labels, the
+        shrinkage is chosen anew with every chunk up to 2000 comparisons, then with a quarter more.
 
         ``weights_``, ``triplets_``, ``comparisons_``, ``comparison_weights_`` then refer to this
         chunk, ``history_`` and ``n_iter_`` to this call.

@@ -19,7 +19,7 @@ from mdaml.estimators.posing import pose
 from mdaml.holdout.comparisons import HeldOutComparisons, are_right
 from mdaml.holdout.samples import Score, hold_out_samples, share_score
 from mdaml.holdout.split import Split, hold_out_points, same_points
-from mdaml.holdout.units import same_rows
+from mdaml.holdout.units import COPY, same_rows
 from mdaml.kernels.products import rows_times
 from mdaml.solver.run import Run
 from mdaml.solver.store import Store
@@ -133,7 +133,7 @@ def folds_of_classes(
     if len(rows) > _MAX_ROWS:
         some = np.sort(rng.permutation(len(rows))[:_MAX_ROWS])
         rows, of, n_parts = rows[some], of[some], 1
-    splits = hold_out_samples(of, same_rows(X[rows], 0.0), _N_PARTS_OF_LABELS, rng)
+    splits = hold_out_samples(of, same_rows(X[rows], COPY), _N_PARTS_OF_LABELS, rng)
     parts = []
     for split in splits[:n_parts]:
         samples, y = X[rows[split.train_points]], of[split.train_points]

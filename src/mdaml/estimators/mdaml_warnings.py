@@ -9,6 +9,7 @@ from mdaml._validation import has_unit_rows, warn
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.posing import Posed
+from mdaml.holdout.comparisons import are_right
 from mdaml.holdout.rule import SWAPPED, Gain, are_unexplained, warn_of_unexplained
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.solver.conjugate_gradient import Status
@@ -196,6 +197,6 @@ def _some(
 
 
 def _agreement(Y: FloatArray, pairs: list[IntArray], weights: FloatArray) -> float:
-    """Return the weight of the comparisons whose near pair, the first, is nearer than the far."""
+    """Return the weight of the comparisons whose near pair, the first, is nearer; ties half."""
     near, far = (pair_sq_dists(Y, each) for each in pairs)
-    return float(np.average(near < far, weights=weights))
+    return float(np.average(are_right(far - near), weights=weights))

@@ -50,8 +50,8 @@ class HeldOutComparisons(NamedTuple):
         held_out = to_comparisons("MDaML", split.held_out, rng)
         compared = held_out.comparisons()
         units = split.units if codes is None else codes[split.is_out]
-        if len(units) != len(compared):  # made of pairs: each counts for its first point
-            units = compared[:, 0]
+        if len(units) != len(compared):  # made of pairs: each counts for its near pair
+            units = _find_units(split, compared[:, :2])
         return cls(compared[:, :2].copy(), compared[:, 2:].copy(), held_out.weights, units)
 
     def margins(self, Y: FloatArray) -> FloatArray:
@@ -63,6 +63,18 @@ class HeldOutComparisons(NamedTuple):
         """Return how they fare where samples are mapped to."""
         margins = self.margins(Y)
         return Judged(scaled_losses(margins, self.weights), are_right(margins))
+
+
+def _find_units(split: Split, near: IntArray) -> IntArray:
+    """Return the units of comparisons by their near pairs, each of which was held out."""
+    held_out = split.held_out
+    pairs = (held_out.triplets[:, :2], held_out.pairs, held_out.quadruplets[:, :2])
+    known, asked = (
+        np.sort(rows, axis=1) @ [held_out.n_points, 1] for rows in (np.concatenate(pairs), near)
+    )
+    order = np.argsort(known, kind="stable")
+    units: IntArray = split.units[order[np.searchsorted(known[order], asked)]]
+    return units
 
 
 def join_units(parts: Sequence[HeldOutComparisons]) -> tuple[IntArray, FloatArray]:
@@ -77,14 +89,19 @@ def are_right(margins: FloatArray) -> FloatArray:
     return np.where(margins == 0.0, 0.5, margins > 0.0)
 
 
-def scaled_losses(margins: FloatArray, weights: FloatArray) -> FloatArray:
+def scaled_losses(
+    margins: FloatArray, weights: FloatArray, codes: IntArray | None = None
+) -> FloatArray:
     """Return the logistic loss of each margin, at the multiple of them that loses least.
 
-    ``log(1 + exp(-c m_t))`` with the best c >= 0: the same for every multiple of a metric.
+    ``log(1 + exp(-c m_t))`` with the best c >= 0: the same for every multiple of a metric. Persons,
+    by their ``codes``, have a multiple each: the metric of somebody who guesses could otherwise win
+    by being small.
     """
-    size = float(np.average(np.abs(margins), weights=weights))
-    if not size > 0.0:
-        return np.full(len(margins), np.log(2.0))
-    losses = np.logaddexp(0.0, -np.multiply.outer(_SCALES / size, margins))  # (n_scales, n)
-    best: FloatArray = losses[int(np.argmin(losses @ weights))]
+    codes = np.zeros(len(margins), np.int64) if codes is None else codes
+    masses, sizes = np.bincount(codes, weights), np.bincount(codes, weights * np.abs(margins))
+    units = np.where(sizes > 0.0, sizes, 1.0) / np.where(masses > 0.0, masses, 1.0)
+    losses = np.logaddexp(0.0, -np.multiply.outer(_SCALES, margins / units[codes]))  # (n_scales, n)
+    totals = np.array([np.bincount(codes, weights * row) for row in losses])
+    best: FloatArray = losses[totals.argmin(axis=0)[codes], np.arange(len(margins))]
     return best

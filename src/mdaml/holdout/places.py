@@ -13,7 +13,7 @@ from mdaml.holdout.comparisons import HeldOutComparisons, Judged, join_units
 from mdaml.holdout.rule import explain_more_than_swapping, find_leaders, measure_gain
 from mdaml.holdout.samples import hold_out_samples, right_votes
 from mdaml.holdout.split import Split, compares, hold_out_points
-from mdaml.holdout.units import same_rows
+from mdaml.holdout.units import COPY, same_rows
 
 # Learns from what is said about the rows, and returns where they are in the learned space.
 Candidate = Callable[[Constraints], FloatArray]
@@ -39,7 +39,7 @@ def choose_candidate(
     comparisons give the same choice.
     """
     rng = np.random.RandomState(0)
-    points, few = same_rows(X, 0.0), said.n_constraints <= FEW_COMPARISONS
+    points, few = same_rows(X, COPY), said.n_constraints <= FEW_COMPARISONS
     if len(np.unique(points)) < FEWEST_POINTS:
         return None
     parts = hold_out_points(said, _PARTS_OF_FEW if few else _N_PARTS, rng, points)
@@ -86,7 +86,7 @@ def choose_by_votes(
     rng, rows, of = np.random.RandomState(0), classes.rows, classes.of
     some = np.sort(rng.permutation(len(rows))[:_MOST_LABELLED])
     X, of = X[rows[some]], of[some]
-    points = same_rows(X, 0.0)
+    points = same_rows(X, COPY)
     splits = hold_out_samples(of, points, _PARTS_OF_LABELS, rng)
     if len(np.unique(points)) < FEWEST_POINTS or not splits:
         return None

@@ -21,7 +21,7 @@ from mdaml.solver.store import Store
 Score = Callable[[FloatArray], BoolArray | FloatArray]  # of a factor of the metric
 
 _N_PARTS = 3
-_MOST_ROWS = 3_000  # that take part, those with a label
+MOST_ROWS = 3_000  # that take part, those with a label
 _N_NEIGHBORS = 3  # of the classifier
 _TO_LEARN_FROM = 2  # members that a class keeps: one has no partner
 
@@ -38,10 +38,10 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     rng = np.random.RandomState(0)  # the same labels always give the same share
     rows, of = classes.rows, classes.of
     tried = spec.shrinkages or (spec.shrinkage,)
-    if len(rows) > _MOST_ROWS:
+    if len(rows) > MOST_ROWS:
         # Fewer samples want to be nearer to the start: they can only tell whether to leave it.
         tried = tried[:1]
-        some = np.sort(rng.permutation(len(rows))[:_MOST_ROWS])
+        some = np.sort(rng.permutation(len(rows))[:MOST_ROWS])
         rows, of = rows[some], of[some]
     order = np.argsort(rows)
     rows, of = rows[order], of[order]

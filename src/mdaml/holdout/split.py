@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from mdaml._typing import BoolArray, IntArray
 from mdaml.constraints.forms.answers import ANSWER
 from mdaml.constraints.value import Constraints
-from mdaml.holdout.units import same_rows
+from mdaml.holdout.units import COPY, same_rows
 from mdaml.solver.store import Store
 
 _FEWEST_POINTS = 8  # a test of fewer units says nothing
@@ -200,7 +200,7 @@ def _join_answers(group: IntArray, answers: npt.NDArray[Any]) -> IntArray:
 def same_points(store: Store) -> IntArray:
     """Return a number for each sample of a store, the same for rows that are the same.
 
-    Told by two random projections: rows that agree in both, up to rounding, are equal.
+    Told by two random projections: rows that agree in both, nearly, are equal.
     """
     rng = np.random.RandomState(0)
-    return same_rows(store.fetch_mapped(rng.normal(size=(store.shape[1], 2))), 0.0)
+    return same_rows(store.fetch_mapped(rng.normal(size=(store.shape[1], 2))), COPY)

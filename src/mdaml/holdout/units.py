@@ -11,6 +11,8 @@ from scipy.sparse.csgraph import connected_components
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.products import blocks, rows_per_block
 
+# Tolerance within which rows are one: other programs, files and single precision round.
+COPY = 1e-7
 # Each round sorts by other random directions. Two copies are missed only if they lie on two sides
 # of a border in every round, or if another row comes between them in every order.
 _ROUNDS = 4

@@ -14,7 +14,7 @@ from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray, Rng
 from mdaml.estimators.base import MahalanobisTransformer
 from mdaml.estimators.pipelines import FoldedMetric
 from mdaml.holdout.split import deal
-from mdaml.holdout.units import same_rows
+from mdaml.holdout.units import COPY, same_rows
 from mdaml.inspection.models import has_places, mapped_samples, metric_and_samples
 
 Seed: TypeAlias = int | Rng | None
@@ -22,7 +22,6 @@ N_FOLDS = 3  # metrics that were learned without a third of the labels; more sha
 UNLABELLED = -1
 _FOLLOWED = 0.9  # share of a model's triplets that follow the labels, if it learned from them
 _SAME = 1e-3  # two fits to the same labels differ by less
-_ROUNDING = 1e-9
 _QUIET = {"callback": None, "verbose": 0, "warm_start": False}
 
 
@@ -92,7 +91,7 @@ def deal_rows(codes: IntArray, units: IntArray, rng: Rng) -> IntArray:
 def find_units(X: ArrayLike, mapped: FloatArray) -> IntArray:
     """Return for each row the first that is the same; of sparse samples by their images."""
     dense = mapped if issparse(X) else check_array(X, dtype=[np.float64, np.float32])
-    return same_rows(dense, _ROUNDING)
+    return same_rows(dense, COPY)
 
 
 def maps_without(

@@ -15,6 +15,7 @@ from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import match_names
 from mdaml.constraints.matching import nearest_was_near, split_weights
 from mdaml.constraints.names import get_index
+from mdaml.holdout.comparisons import are_right
 from mdaml.kernels.pairs import pair_sq_dists
 from mdaml.model_selection._gallery import Cases, Labelled, Metric, Search, map_samples
 from mdaml.model_selection._split import check_constraints
@@ -32,7 +33,7 @@ def triplet_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) -> 
     X : array-like of shape (n_samples, n_features)
         The points that the constraints refer to.
     constraints : Constraints
-        Triplets and quadruplets count; a tie does not hold. If there are pairs only, the result is
+        Triplets and quadruplets count, a tie one half. If there are pairs only, the result is
         :func:`pair_auc`: the share of similar and dissimilar pairs in the right order.
 
     Returns
@@ -62,8 +63,8 @@ def neighbor_accuracy(metric: Metric, X: ArrayLike, constraints: Constraints) ->
     """Return the share of points whose nearest item, of all they were compared with, is a near one.
 
     Follows the accuracy of nearest neighbours somewhat more closely than the share of comparisons
-    does, and needs no labels: however often a point was compared, only its nearest items count. It
-    is no substitute for a score of the task itself; the guide "model selection" has figures.
+    does, and needs no labels: however often a point was compared, only its nearest items count, a
+    tie one half. It is no substitute for a score of the task; "Choosing parameters" has figures.
 
     Parameters
     ----------
@@ -275,10 +276,9 @@ def _judge_comparisons(metric: Metric, X: ArrayLike, constraints: Constraints) -
     compared = constraints.comparisons()
     if len(compared) == 0:
         return _judge_pairs(metric, X, constraints)
-    Y = _mapped(metric, X, constraints)
+    Y, weights = _mapped(metric, X, constraints), split_weights(constraints)
     near, far = (pair_sq_dists(Y, compared[:, pair]) for pair in ([0, 1], [2, 3]))
-    of_triplets, _, of_quadruplets = split_weights(constraints)
-    return Cases(near < far, compared[:, 0], np.concatenate([of_triplets, of_quadruplets]))
+    return Cases(are_right(far - near), compared[:, 0], np.concatenate(weights[::2]))
 
 
 def _judge_nearest(metric: Metric, X: ArrayLike, constraints: Constraints) -> Cases:

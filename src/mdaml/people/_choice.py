@@ -150,12 +150,13 @@ def choose_size(
     trials = [_make_trial(part, persons, learn, samples) for part in parts]
     units = np.unique(np.concatenate([part.units for part in parts]), return_inverse=True)[1]
     weights = np.concatenate([part.held_out.weights for part in parts])
+    codes = np.concatenate([persons.codes[part.is_out] for part in parts])
     tried: dict[Size, FloatArray] = {}
 
     def score(size: Size) -> FloatArray:
         if size not in tried:
             tried[size] = np.concatenate([trial.margins(size) for trial in trials])
-        return -scaled_losses(tried[size], weights)
+        return -scaled_losses(tried[size], weights, codes)
 
     with mute():
         best, counted = start, None

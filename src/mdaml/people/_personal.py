@@ -18,7 +18,7 @@ from mdaml.constraints.value import Constraints
 from mdaml.estimators import MDaML
 from mdaml.estimators.base import MahalanobisTransformer, page_of
 from mdaml.estimators.mdaml_warnings import warn_of_swapped
-from mdaml.holdout.units import same_rows
+from mdaml.holdout.units import COPY, same_rows
 from mdaml.people._choice import Chosen, choose_size, fit_all, warn_of_lone, warn_of_persons
 from mdaml.people._handover import PersonalHandover
 from mdaml.people._mixture import Heard, Kinds, fit_persons, place_persons
@@ -213,7 +213,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
                 shared = _learn(metric, X, said)
                 learn = partial(_learn, _with_choices_of(shared, metric), X)
                 asked = (self.n_kinds, self.pull)
-                chosen = choose_size(said, persons, same_rows(samples, 0.0), learn, samples, asked)
+                chosen = choose_size(said, persons, same_rows(samples, COPY), learn, samples, asked)
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
             found = fit_all(shared, samples, said, persons, chosen.size, **options)
         self._keep(found, chosen)

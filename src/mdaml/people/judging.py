@@ -11,7 +11,7 @@ from mdaml._validation import ignore_warnings
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.split import deal
-from mdaml.holdout.units import same_rows
+from mdaml.holdout.units import COPY, same_rows
 from mdaml.people._choice import AnswerSpace, choose_size, some_persons
 from mdaml.people._mixture import Heard, Kinds, fit_persons
 
@@ -42,7 +42,7 @@ def find_views(
     """
     samples = np.asarray(X, dtype=np.float64)
     with ignore_warnings(UserWarning):
-        points = same_rows(samples, 0.0)
+        points = same_rows(samples, COPY)
         size, _, _ = choose_size(
             supervision, persons, points, lambda _: metric, samples, ("auto", None)
         )
