@@ -61,6 +61,15 @@ def test_who_answers_at_random_is_said(panel):
 
 
 @pytest.mark.needs("pandas")
+def test_the_interval_of_errors_holds_the_estimate_however_few_the_answers(panel):
+    model, X, T, *_ = panel
+    table = audit(model, X, triplets=T[:40], who=np.arange(40) // 2)
+    assert table["error"].min() < 0.05  # where two quantiles lie on one side of the likeliest
+    assert np.all(table["error_low"] <= table["error"])
+    assert np.all(table["error"] <= table["error_high"])
+
+
+@pytest.mark.needs("pandas")
 def test_few_answers_prove_nothing(panel):
     model, X, T, who, _, _ = panel
     some = np.concatenate([np.flatnonzero(who == name)[:6] for name in np.unique(who)])

@@ -27,7 +27,7 @@ _CLEAR = np.log(
 _BLUNT = 0.5  # the size of margins under views of one person, against those under a kind
 _CONSISTENT = 0.25  # share of repeated questions answered differently, by one with a view
 _RANDOM = 0.4  # share of wrong answers from which on hardly a question was looked at
-_TAIL = 0.025  # of an interval
+_INTERVAL = 0.95  # of the posterior
 
 
 class Counted(NamedTuple):
@@ -143,9 +143,19 @@ def _weigh_kinds(
     held = counted.shares(best > 0.0)
     posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
     posterior /= posterior.sum(axis=1, keepdims=True)
-    below = np.cumsum(posterior, axis=1)
-    low, high = (_ERRORS[np.argmax(below >= level, axis=1)] for level in (_TAIL, 1.0 - _TAIL))
-    return Found(kind, best, held, logs, _ERRORS[logs.argmax(axis=1)], low, high)
+    return Found(kind, best, held, logs, _ERRORS[logs.argmax(axis=1)], *_find_ends(posterior))
+
+
+def _find_ends(posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the largest of the likeliest shares of errors that make up 95 %.
+
+    Unlike an interval between two quantiles it holds the likeliest share, also near 0 and 1.
+    """
+    falling = -np.sort(-posterior, axis=1)
+    n_before = np.sum(np.cumsum(falling, axis=1) < _INTERVAL, axis=1, keepdims=True)
+    n_before = np.minimum(n_before, len(_ERRORS) - 1)  # sums may end just below one
+    is_in = posterior >= np.take_along_axis(falling, n_before, axis=1)
+    return _ERRORS[is_in.argmax(axis=1)], _ERRORS[::-1][is_in[:, ::-1].argmax(axis=1)]
 
 
 def _are_accused(found: Found) -> BoolArray:
