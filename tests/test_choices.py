@@ -464,6 +464,37 @@ def test_a_choice_from_a_few_labels_is_made_anew_with_more(make):
     assert chunked.gain_["n_units"] == 400
 
 
+def test_weights_compare_chunks_as_they_do_in_one_fit():
+    """Many coin flips that hardly count, then a few answers that do."""
+    X, flips = points(), coin_flips(120, 6, 300, 0.5, 0)[1]
+    parts = [(flips, 0.05), (answers(150, wrong=0.0), 1.0)]
+    weights = np.concatenate([np.full(len(said), weight) for said, weight in parts])
+    said = np.concatenate([said for said, _ in parts])
+    one, _ = fit_and_listen(MDaML(random_state=0), X, triplets=said, constraint_weight=weights)
+    model = MDaML(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nothing is learned from the first
+        for part, weight in parts:
+            model.partial_fit(X, triplets=part, constraint_weight=np.full(len(part), weight))
+    assert agreement(model) >= agreement(one) - 0.01
+
+
+@pytest.mark.parametrize("n_points", [6, 40])
+def test_the_order_of_comparisons_changes_no_choice(n_points):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_points, 4))
+    said, _ = make_triplets(X, n_triplets=40, wrong=0.1, components=TRUE[:4, :4], random_state=0)
+    said = np.concatenate([said, said[:20, [1, 0, 2]]])  # the same question about another point
+    models = [
+        fit_and_listen(MDaML(random_state=0), X, triplets=part)[0]
+        for part in (said, said[rng.permutation(60)])
+    ]
+    assert models[0].gain_["n_units"] == models[1].gain_["n_units"]
+    assert models[0].gain_["before"] == pytest.approx(models[1].gain_["before"])
+    assert models[0].gain_["scores"] == pytest.approx(models[1].gain_["scores"])
+    assert models[0].anchor_ == models[1].anchor_
+
+
 def test_a_start_that_is_kept_in_a_later_chunk_is_warned_of():
     X, said = coin_flips(60, 10, 400, 0.5, 0)
     model = MDaML(random_state=0)

@@ -225,7 +225,7 @@ def sets_of(said):
 
 
 def test_points_are_held_out_with_whole_questions(said):
-    parts = hold_out_points(said, 4, np.random.RandomState(0))
+    parts = hold_out_points(said, 4, np.random.RandomState(2))
     assert len(parts) == 4
     np.testing.assert_array_equal(sum(part.is_out.astype(int) for part in parts), 1)
     seen = set()

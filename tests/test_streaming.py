@@ -283,7 +283,7 @@ def test_the_sample_keeps_rows_and_comparisons_together_and_no_more_than_its_lim
         assert len(kept.comparisons) == len(kept.weights) == len(kept.keys) == 15
         np.testing.assert_allclose(kept.rows[:, 1], kept.rows[:, 0] + 1)
         assert np.unique(kept.comparisons).tolist() == list(range(len(kept.rows)))
-    assert set(kept.weights) == {0.5, 1.5}  # one on average over the chunk
+    assert set(kept.weights) == {1.0, 3.0}  # so that they compare chunks too
     monkeypatch.setattr(chunks_module, "MAX_BYTES", 640)
     kept = kept.updated(X, chain(20), rng)
     assert kept.rows.nbytes <= 640
@@ -299,7 +299,7 @@ def test_a_chunk_is_joined_with_the_sample_behind_it():
     np.testing.assert_array_equal(places[:4, 0], [0, 1, 2, 3])
     assert set(places[4:, 0]) == {100, 101, 102, 103, 104}
     _, said = kept.joined(X, chain(4, np.array([1.0, 1.0, 1.0, 5.0])))
-    np.testing.assert_allclose(said.weights, [0.5, 0.5, 0.5, 2.5, 1, 1, 1, 1, 1])
+    np.testing.assert_allclose(said.weights, [1, 1, 1, 5, 1, 1, 1, 1, 1])
     assert said.quadruplets.shape == (9, 4)
 
 

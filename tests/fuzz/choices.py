@@ -244,6 +244,73 @@ def attack_places(rng, _folder):
     return f"{how} {'kept' if kept else 'harmed'}"
 
 
+def attack_copies(rng, _folder):
+    """Learn from coin flips about rows that are there several times, equal up to rounding."""
+    X, answer = draw_truth(rng)
+    n, n_copies = min(len(X), 40), int(rng.integers(2, 5))
+    rounding = float(rng.choice([0.0, 1e-12, 1e-9]))
+    copies = np.concatenate([X[:n]] * n_copies)
+    copies += rounding * rng.normal(size=copies.shape)
+    said = flip(rng, draw_rows(rng, n, int(rng.integers(40, 120))), 0.5)
+    said = np.concatenate([said + n * rng.integers(n_copies, size=said.shape) for _ in range(4)])
+    asked = answer(draw_rows(rng, n, 1000))
+    model = MDaML(random_state=0)
+    _fit(model, copies, triplets=said)
+    lost = _euclid(X, asked) - _agreement(model, X, asked)
+    return "harmed" if lost > HARM else "kept"
+
+
+def attack_ties(rng, _folder):
+    """Learn from coin flips about items on a grid, given once or many times: the start stays."""
+    n, d = int(rng.integers(6, 60)), int(rng.integers(2, 4))
+    X = rng.integers(3, size=(n, d)).astype(float)
+    said = np.repeat(
+        draw_rows(rng, n, int(rng.integers(20, 150))), int(rng.choice([1, 20])), axis=0
+    )
+    if rng.random() < 0.5:
+        model = MDaML(random_state=0)
+    else:
+        scoring = str(rng.choice(["comparisons", "neighbors"]))
+        model = MetricSearchCV(MDaML(1), {"anchor": [0.1, 3.0]}, scoring=scoring, random_state=0)
+    try:
+        _fit(model, X, triplets=said)
+    except WANTED:
+        return "refused"
+    return "kept" if model.start_kept_ else "harmed"
+
+
+def attack_guessers(rng, _folder):
+    """Learn metrics of persons of whom one guesses: those of the others lose nothing by it."""
+    X, answer = draw_truth(rng)
+    n_persons = int(rng.integers(2, 5))
+    said = flip(rng, answer(draw_rows(rng, len(X), 80 * n_persons)), 0.1)
+    who = rng.integers(n_persons, size=len(said))
+    said[who == 0] = flip(rng, said[who == 0], 0.5)
+    asked = answer(draw_rows(rng, len(X), 1000))
+    model = PersonalMetrics()
+    _fit(model, X, triplets=said, who=who)
+    others = [_agreement(model.metric_for(p), X, asked) for p in model.persons_ if p != 0]
+    lost = _agreement(model.metric_, X, asked) - np.mean(others)
+    return "harmed" if lost > HARM else "kept"
+
+
+def attack_chunks_of_labels(rng, _folder):
+    """Learn from labels of which a few come first: what one fit surely gains is not declined."""
+    n, d = int(rng.integers(80, 200)), int(rng.integers(4, 9))
+    y = rng.integers(3, size=n)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(0, 0.7, d)
+    X[:, 0] = 2.0 * y + rng.normal(size=n)
+    whole, parts = MDaML(random_state=0), MDaML(random_state=0)
+    _fit(whole, X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for rows in np.split(np.arange(n), [10, 40]):
+            parts.partial_fit(X[rows], y[rows])
+    if whole.start_kept_ or whole.gain_["low"] < HARM:
+        return "open"
+    return "harmed" if parts.start_kept_ else "kept"
+
+
 def _draw_log(rng):
     """Return queries, documents, and a log of clicks that follow the position or nothing."""
     d, n_shown = int(rng.integers(4, 12)), int(rng.integers(2, 8))
@@ -294,6 +361,10 @@ STATISTICAL = (
     attack_kinds,
     attack_places,
     attack_clicks,
+    attack_copies,
+    attack_ties,
+    attack_guessers,
+    attack_chunks_of_labels,
 )
 EXACT = (attack_swapped, attack_duplicates)
 

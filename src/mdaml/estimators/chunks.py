@@ -20,6 +20,7 @@ from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Params
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.labels import Classes, find_labelled, to_labels
+from mdaml.constraints.matching import has_triplets_only
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
 from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain
@@ -48,7 +49,7 @@ class Reservoir:
 
     rows: FloatArray  # (n, d)
     comparisons: IntArray  # (r, 4) near pair, far pair: places in rows
-    weights: FloatArray  # (r,) one on average over the chunk they came with
+    weights: FloatArray  # (r,) as they were given: they compare chunks too
     keys: FloatArray  # (r,) the lowest of one random number for each comparison seen
 
     @classmethod
@@ -86,13 +87,13 @@ class Reservoir:
     def _joined(
         self, X: FloatArray, supervision: Constraints
     ) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return rows, comparisons as near pair and far pair, and weights, one on average."""
+        """Return rows, comparisons as near pair and far pair, and weights."""
         comparisons, weights = supervision.quadruplets, supervision.weights
         if len(supervision.triplets):
             comparisons = supervision.triplets[:, [0, 1, 0, 2]]
         rows = np.concatenate([X, self.rows.astype(X.dtype, copy=False)])
         every = np.concatenate([comparisons, self.comparisons + len(X)])
-        return rows, every, np.concatenate([weights / weights.mean(), self.weights])
+        return rows, every, np.concatenate([weights, self.weights])
 
 
 @dataclass(frozen=True)
@@ -276,15 +277,20 @@ def learn_chunk(model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, given: 
     samples, supervision = check_supervision(model, EVERY_FORM, X, y, **given)
     if past is None:
         model._fit(X, samples, supervision)
-        begin_sample(model, samples, y)
+        begin_sample(model, samples, supervision, y)
         return
     past, comparisons = _refine(model, samples, supervision, past, y)
     _keep_sample(model, samples, comparisons, past, y)
 
 
-def begin_sample(model: BaseEstimator, samples: FloatArray, y: ArrayLike | None = None) -> None:
+def begin_sample(
+    model: BaseEstimator, samples: FloatArray, supervision: Supervision, y: ArrayLike | None
+) -> None:
     """Let a model that was fitted to a first chunk keep a sample of its comparisons and labels."""
     comparisons = comparisons_of(model, len(samples))
+    if isinstance(supervision, Constraints) and has_triplets_only(supervision):
+        weights = supervision.weights[0] * comparisons.weights  # a weight of all is not stored
+        comparisons = comparisons._replaced(weights=weights)
     _keep_sample(model, samples, comparisons, replace(past_of(model), n_lost=0), y)
 
 

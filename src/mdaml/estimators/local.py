@@ -214,7 +214,7 @@ class LocalMDaML(LocalHandover):
         samples, supervision = check_supervision(self, EVERY_FORM, X, y, **given)
         if is_first:
             learned = learn(self, samples, supervision, None)
-            stream = begin_stream(samples, learned, y)
+            stream = begin_stream(samples, learned, supervision, y)
         else:
             learned, stream = learn_more(self, self._before(samples), supervision, y)
         self._keep(X if is_first else None, learned, supervision)

@@ -41,7 +41,9 @@ class LocalStream:
     n_tried: int  # comparisons seen when places were last tried
 
 
-def begin_stream(X: FloatArray, learned: Learned, y: ArrayLike | None) -> LocalStream:
+def begin_stream(
+    X: FloatArray, learned: Learned, supervision: Supervision, y: ArrayLike | None
+) -> LocalStream:
     """Return what is kept of a first chunk; warn if its modes, which stay, are of few rows."""
     metric, T = learned.metric, learned.conditioner
     if len(X) < FEWEST_POINTS and not learned.basis.is_identity:
@@ -49,7 +51,8 @@ def begin_stream(X: FloatArray, learned: Learned, y: ArrayLike | None) -> LocalS
             f"partial_fit keeps the modes of its first chunk, which has only {len(X)} rows. Begin "
             f'with {FEWEST_POINTS} or more, or leave n_places and n_maps at "auto".'
         )
-    begin_sample(metric, X if T is None else learned.basis.transform(X, T), y)
+    columns = X if T is None else learned.basis.transform(X, T)
+    begin_sample(metric, columns, supervision, y)
     return LocalStream(metric._stream, T, metric.n_comparisons_seen_)
 
 

@@ -104,6 +104,13 @@ def find_questions(supervision: Constraints, points: IntArray | None = None) -> 
     come from one answer (column ``answer_number``), such as those of a ranking. Numbers are in the
     order of first appearance. ``points`` has the same number for rows that are the same.
     """
+    group = _group_questions(supervision, points)
+    first = np.unique(group, return_index=True)[1]
+    return np.argsort(np.argsort(first))[group]
+
+
+def _group_questions(supervision: Constraints, points: IntArray | None) -> IntArray:
+    """Return the same numbers in an order that does not depend on that of the constraints."""
     members = _members(supervision)  # (n, 4)
     if points is not None:
         members = points[members]
@@ -114,8 +121,7 @@ def find_questions(supervision: Constraints, points: IntArray | None = None) -> 
     group = _number_rows(np.sort(members, axis=1))
     if ANSWER in supervision.columns:
         group = _join_answers(group, supervision.columns[ANSWER])
-    first = np.unique(group, return_index=True)[1]
-    return np.argsort(np.argsort(first))[group]
+    return np.unique(group, return_inverse=True)[1]
 
 
 def hold_out_points(
@@ -127,13 +133,13 @@ def hold_out_points(
     """Deal points to parts, each held out with the constraints that it is the reference of.
 
     The reference of a constraint is its first point; that of a question, or of an answer, is the
-    one of its first constraint. Units are the points or, if these are few, the questions. A part
-    with nothing to learn from, or nothing to score by, is left out.
+    one of some of its constraints, in whatever order these are given. Units are the points or, if
+    these are few, the questions. A part with nothing to learn from, or nothing to score by, is left
+    out.
     """
     points = np.arange(supervision.n_points) if points is None else points
-    questions = find_questions(supervision, points)
-    first = np.unique(questions, return_index=True)[1]
-    reference = points[_members(supervision)[:, 0]][first][questions]
+    questions = _group_questions(supervision, points)
+    reference = _find_references(points[_members(supervision)[:, 0]], questions)
     units = questions
     if len(np.unique(reference)) >= _FEWEST_POINTS:
         units = reference
@@ -147,6 +153,16 @@ def hold_out_points(
             if all(map(compares, sides)):
                 made.append(Split(rows, rows, *sides, units=units[out], is_out=out))
     return made
+
+
+def _find_references(first: IntArray, questions: IntArray) -> IntArray:
+    """Return one of the first points of all constraints of a question; over questions in turn."""
+    n = int(first.max()) + 1
+    asked, point = np.divmod(np.unique(questions * n + first), n)
+    counts = np.bincount(asked)
+    places = np.cumsum(counts) - counts + np.arange(len(counts)) % counts
+    references: IntArray = point[places][questions]
+    return references
 
 
 def compares(supervision: Constraints) -> bool:
