@@ -184,7 +184,7 @@ def profile(n_features, supervision, dtype):
         if calls[name]
     ]
     rest = total - sum(seconds.values())
-    length = int((triplets.last - triplets.first).max())
+    length = int(triplets.near_totals().max())
     rows.append({"part": "rest", "seconds": rest / n_iter, "share": rest / total})
     return {
         "n_features": n_features,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from suite.lists import far_lists
 
 from mdaml import GMML
 from mdaml.constraints import labels, neighbor_triplets, sample_triplets
@@ -17,7 +18,7 @@ from mdaml.constraints.matching import to_pair_sets
 from mdaml.constraints.value import Constraints
 from mdaml.neighbors import search, trees
 
-FIELDS = ("pairs", "first", "last", "far", "groups")
+FIELDS = ("pairs", "starts", "far", "groups")
 
 
 def random_triplets(seed, n_samples=30, n_triplets=200):
@@ -27,10 +28,11 @@ def random_triplets(seed, n_samples=30, n_triplets=200):
 
 def ungrouped(grouped):
     """Return all triplets of Comparisons, each as often as it occurs."""
+    lists = far_lists(grouped.starts, grouped.far)
     return Counter(
         (int(anchor), int(similar), int(grouped.pairs[row, 1]))
-        for p, (anchor, similar) in enumerate(grouped.pairs)
-        for row in grouped.far[grouped.first[p] : grouped.last[p]]
+        for (anchor, similar), rows in zip(grouped.pairs, lists, strict=True)
+        for row in rows
     )
 
 
@@ -77,6 +79,7 @@ def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case)
     triplets, n_samples = case
     grouped = Comparisons.from_triplets(triplets, n_samples)
     pairs, groups = grouped.pairs, grouped.groups
+    lists = far_lists(grouped.starts, grouped.far)
     assert groups[0] == 0
     assert groups[-1] == len(pairs)
     anchors = []
@@ -84,8 +87,7 @@ def test_groups_part_the_pairs_by_anchor_and_far_pairs_stay_in_their_group(case)
         assert start < stop
         assert len(set(pairs[start:stop, 0].tolist())) == 1
         anchors.append(int(pairs[start, 0]))
-        for p in range(start, stop):
-            rows = grouped.far[grouped.first[p] : grouped.last[p]]
+        for rows in lists[start:stop]:
             assert np.all((rows >= start) & (rows < stop))
     assert anchors == sorted(set(triplets[:, 0].tolist()))
 
@@ -136,7 +138,8 @@ def test_near_pairs_with_the_same_far_pairs_share_one_list():
     triplets = sample_triplets(y, 5, 7, random_state=0)
     grouped = Comparisons.from_triplets(triplets, len(y))
     assert len(triplets) == 60 * 5 * 7
-    assert len(grouped.far) == 60 * 7
+    assert len(grouped.far) == 60 * (7 + 4)  # one entry for each that shares
+    np.testing.assert_array_equal(np.sort(grouped.near_totals())[-60 * 5 :], 7)
     assert len(grouped.pairs) == 60 * (5 + 7)
 
 
@@ -157,7 +160,7 @@ def test_repeated_triplets_keep_their_multiplicity():
 def test_a_pair_can_be_near_and_far():
     grouped = Comparisons.from_triplets(np.array([(0, 1, 2), (0, 2, 3)]), 4)
     assert ungrouped(grouped) == {(0, 1, 2): 1, (0, 2, 3): 1}
-    np.testing.assert_array_equal(grouped.last - grouped.first, [1, 1, 0])
+    np.testing.assert_array_equal(grouped.starts, [0, 1, 2, 2])
 
 
 def test_one_triplet_makes_two_pairs_and_one_group():
@@ -519,7 +522,7 @@ def test_from_lists_keeps_one_list_of_far_pairs_for_all_near_pairs_of_an_anchor(
     assert ungrouped(grouped) == counted(
         [(0, 1, 3), (0, 1, 4), (0, 2, 3), (0, 2, 4), (2, 0, 4), (2, 1, 4)]
     )
-    assert len(grouped.far) == 3
+    np.testing.assert_array_equal(grouped.far, [2, 3, -2, 6, 6])  # of one, each has its own
     np.testing.assert_array_equal(grouped.groups, [0, 4, 7])
 
 

@@ -15,6 +15,7 @@ import literal
 import numba
 import numpy as np
 import pytest
+from suite.lists import far_lists, spelled_out
 
 from mdaml import MDaML, Partners
 from mdaml.constraints import sample_triplets
@@ -116,7 +117,7 @@ def run_nearest(given):
 
 def run_group_lists(_given):
     near, indptr, others = partner_lists()
-    return group_lists(near, 10, indptr, others, len(others))
+    return group_lists(near, 10, indptr, others)
 
 
 def run_triplet_gradient(given):
@@ -133,9 +134,7 @@ def of_general(given):
 
 
 RUNS = {
-    "pair_products": lambda p: pair_products(
-        p.weights**3, p.triplets.pairs, p.triplets.first, p.triplets.last
-    ),
+    "pair_products": lambda p: pair_products(p.weights**3, p.triplets.pairs, p.triplets.starts),
     "pair_sq_dists": lambda p: pair_sq_dists(p.Y, p.triplets.pairs),
     "laplacian_product": lambda p: laplacian_product(
         p.Y, p.triplets.pairs, p.triplets.groups, p.importance
@@ -324,11 +323,12 @@ def losses_and_slopes(Y, comparisons, importance, scale, margin=1.0):
     """Losses of the near pairs, their weighted sum and its derivative by pair, in loops."""
     i, j = comparisons.pairs.T
     sq_dists = (Y[i] - Y[j]) ** 2 @ scale
-    v = np.ones(len(comparisons.far)) if comparisons.weights is None else comparisons.weights
+    starts, far = spelled_out(comparisons.starts, comparisons.far)
+    v = np.ones(len(far)) if comparisons.weights is None else comparisons.weights
     losses, slopes = np.zeros((2, len(i)))
-    for p, (a, b) in enumerate(zip(comparisons.first, comparisons.last, strict=True)):
+    for p, (a, b) in enumerate(pairwise(starts)):
         for t in range(a, b):
-            r = comparisons.far[t]
+            r = far[t]
             x = sq_dists[r] - sq_dists[p] - margin + 1
             losses[p] += v[t] * literal.smooth_hinge(x)
             slopes[p] -= importance[p] * v[t] * literal.smooth_hinge_slope(x)
@@ -402,6 +402,21 @@ def test_slopes_of_triplets_are_those_of_their_quadruplets():
     np.testing.assert_allclose(sums[1], sums[0], rtol=1e-10, atol=1e-10)
 
 
+@both_precisions
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("triplet_gradient", "triplet_half_scatter", "triplet_losses_along"),
+        *("comparison_slopes", "comparison_losses_along"),
+    ],
+)
+def test_one_weight_alone_is_the_weight_of_every_pair(name, dtype):
+    alone, each = problem(dtype), problem(dtype)
+    alone.importance = alone.general_importance = np.full(1, 0.3)
+    each.importance[:] = each.general_importance[:] = 0.3
+    assert_same_bits(*(as_arrays(RUNS[name](given)) for given in (alone, each)))
+
+
 @five_problems
 def test_gradient_product_is_half_the_laplacian_times_the_samples(seed):
     given = problem(seed=seed)
@@ -442,7 +457,7 @@ def test_pair_products_are_zero_for_pairs_that_are_only_far():
     pairs, near = given.triplets.pairs, given.triplets.first < given.triplets.last
     products = np.sum(given.weights[pairs[:, 0]] * given.weights[pairs[:, 1]], axis=1)
     assert not np.all(near)
-    found = pair_products(given.weights, pairs, given.triplets.first, given.triplets.last)
+    found = pair_products(given.weights, pairs, given.triplets.starts)
     np.testing.assert_allclose(found, np.where(near, products, 0.0), rtol=1e-12)
 
 
@@ -539,7 +554,8 @@ def test_closest_may_be_the_sample_itself_if_it_is_a_candidate():
 @five_problems
 def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
     near, indptr, others = partner_lists(seed)
-    pairs, first, last, far, groups = group_lists(near, 10, indptr, others, len(others))
+    pairs, starts, far, groups = group_lists(near, 10, indptr, others)
+    lists = far_lists(starts, far)
     expected = {
         (10 + a, j, r)
         for a in range(len(indptr) - 1)
@@ -549,8 +565,8 @@ def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
     }
     found = [
         (int(i), int(j), int(pairs[row, 1]))
-        for (i, j), a, b in zip(pairs, first, last, strict=True)
-        for row in far[a:b]
+        for (i, j), rows in zip(pairs, lists, strict=True)
+        for row in rows
     ]
     assert len(found) == len(expected)
     assert set(found) == expected
@@ -558,10 +574,11 @@ def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
     for start, stop in pairwise(groups):
         assert start < stop
         assert len(set(pairs[start:stop, 0])) == 1
-        lists = {(a, b) for a, b in zip(first[start:stop], last[start:stop], strict=True) if a < b}
-        assert len(lists) == 1  # near pairs of an anchor share one
-        ((a, b),) = lists
-        assert np.all((far[a:b] >= start) & (far[a:b] < stop))
+        rows = np.concatenate(lists[start:stop])
+        assert np.all((rows >= start) & (rows < stop))
+        entries = far[starts[start] : starts[stop]]
+        n_far = len(set(rows.tolist()))
+        assert np.sum(entries >= 0) == (n_far if n_far > 1 else len(rows))  # near pairs share
     anchors = pairs[groups[:-1], 0]
     assert np.all(np.diff(anchors) > 0)
     assert set(anchors.tolist()) == {i for i, _, _ in expected}
@@ -570,10 +587,10 @@ def test_lists_are_grouped_to_all_triplets_of_near_and_far_partners(seed):
 def test_lists_without_a_triplet_are_grouped_to_nothing():
     near = np.array([[1, -1], [0, -1], [-1, -1]])
     others = np.array([0, 1], np.int32)  # far partners of the one anchor that has no near partner
-    pairs, first, last, far, groups = group_lists(near, 0, np.array([0, 0, 0, 2]), others, 2)
+    pairs, starts, far, groups = group_lists(near, 0, np.array([0, 0, 0, 2]), others)
     assert pairs.shape == (0, 2)
-    assert len(first) == len(last) == len(far) == 0
-    np.testing.assert_array_equal(groups, [0])
+    assert len(far) == 0
+    assert starts.tolist() == groups.tolist() == [0]
 
 
 # Types of numbers
@@ -696,7 +713,7 @@ def test_a_forked_child_can_fit_after_its_parent(use_threads):
 @pytest.mark.slow
 def test_no_bit_depends_on_whether_the_code_was_compiled_or_read_from_its_cache(tmp_path):
     given = problem()
-    names = ("pairs", "first", "last", "far", "groups", "widths", "Y", "scales", "importance")
+    names = ("pairs", "starts", "far", "groups", "widths", "Y", "scales", "importance")
     arrays = *given.triplets.lists, given.Y, given.scales, given.importance
     np.savez(tmp_path / "given.npz", **dict(zip(names, arrays, strict=True)))
     code = """
@@ -740,7 +757,7 @@ def test_python_and_compiler_group_alike(kind, n_others):
 
     def group():
         grouped = grouping.group_triplets(triplets, 30)
-        graph = grouping.near_graph(*grouped[:3], 30)
+        graph = grouping.near_graph(grouped[0], np.diff(grouped[1]) > 0, 30)
         merged = grouping.merge_comparisons(near, far, np.ones(300), 40)
         count = np.array(grouping.count_pairs(triplets, 30))
         return *grouped, *graph, grouping.greedy_colors(*graph[:2]), *merged, count

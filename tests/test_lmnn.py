@@ -13,6 +13,7 @@ from scipy.stats import ortho_group
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
+from suite.lists import far_lists
 
 from mdaml import LMNN
 from mdaml.constraints.labels import Classes
@@ -67,8 +68,8 @@ def n_active(objective, L):
     for triplets in objective._working_sets(Y):
         i, j = triplets.pairs.T
         sq_dists = np.sum((Y[i] - Y[j]) ** 2, axis=1)
-        for near, first, last in zip(sq_dists, triplets.first, triplets.last, strict=True):
-            n += np.sum(1 + near - sq_dists[triplets.far[first:last]] > 0)
+        for near, far in zip(sq_dists, far_lists(triplets.starts, triplets.far), strict=True):
+            n += np.sum(1 + near - sq_dists[far] > 0)
     return n
 
 

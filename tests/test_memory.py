@@ -128,8 +128,8 @@ def test_indices_take_four_bytes_where_they_fit():
     triplets = problem()[1]
     grouped = Comparisons.from_triplets(triplets, N)
     general = Comparisons.from_quadruplets(triplets[:, [0, 1, 0, 2]], np.ones(len(triplets)), N)
-    arrays = [grouped.pairs, grouped.first, grouped.last, grouped.far, *grouped.near_graph()[1:]]
-    arrays += [general.pairs, general.first, general.last, general.far, *general.by_far]
+    arrays = [grouped.pairs, grouped.starts, grouped.far, *grouped.near_graph()[1:]]
+    arrays += [general.pairs, general.starts, general.far, *general.by_far]
     arrays += [PairSet.from_pairs(triplets[:, :2], N).pairs]
     assert {array.dtype.itemsize for array in arrays} == {4}
 

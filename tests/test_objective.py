@@ -5,6 +5,7 @@ from dataclasses import replace
 import literal
 import numpy as np
 import pytest
+from suite.lists import spelled_out
 
 from mdaml.kernels.pairs import smooth_hinge
 from mdaml.solver.geometry import dot
@@ -415,10 +416,8 @@ def test_translation_of_the_samples_does_not_matter(random_problem, local_proble
 def test_shared_and_separate_lists_of_far_pairs_agree(grid_problem, local_problem):
     objective, (F, direction) = local_problem(grid_problem).objective(), factor_and_direction(0)
     shared = objective.store.comparisons
-    lengths = shared.last - shared.first
-    last = np.cumsum(lengths)
-    lists = [shared.far[a:b] for a, b in zip(shared.first, shared.last, strict=True)]
-    separate = replace(shared, first=last - lengths, last=last, far=np.concatenate(lists))
+    starts, far = spelled_out(shared.starts, shared.far)
+    separate = replace(shared, starts=starts, far=far)
     assert len(shared.far) < len(separate.far) == len(grid_problem.triplets)
     other = replace(objective, store=replace(objective.store, comparisons=separate))
     point, expected = other.at(F), objective.at(F)

@@ -23,9 +23,8 @@ class Comparisons:
 
     pairs: IntArray  # (P, 2) sorted
     groups: IntArray  # (G + 1,) pairs groups[g]:groups[g + 1] share their first row
-    first: IntArray  # (P,) the comparisons with near pair p have the far pairs
-    last: IntArray  # (P,)      far[first[p]:last[p]]
-    far: IntArray  # (C,) rows of pairs; near pairs of triplets with equal lists share one
+    starts: IntArray  # (P + 1,) near pair p has the far pairs far[starts[p]:starts[p + 1]]
+    far: IntArray  # (C,) rows of pairs; -n: the list, n long, of the near pair before it
     weights: FloatArray | None  # (C,)
     n_samples: int
 
@@ -34,9 +33,10 @@ class Comparisons:
         """Group an (n, 3) array of rows ``(reference, similar, dissimilar)``, perhaps none."""
         if len(triplets) == 0:
             none = np.empty(0, np.int32)
-            return cls(none.reshape(0, 2), np.zeros(1, np.int64), none, none, none, None, n_samples)
-        pairs, first, last, far, groups = grouping.group_triplets(triplets, n_samples)
-        return cls(pairs, groups, first, last, far, None, n_samples)
+            pairs, zero = none.reshape(0, 2), np.zeros(1, np.int32)
+            return cls(pairs, zero.astype(np.int64), zero, none, None, n_samples)
+        pairs, starts, far, groups = grouping.group_triplets(triplets, n_samples)
+        return cls(pairs, groups, starts, far, None, n_samples)
 
     @classmethod
     def from_lists(
@@ -47,10 +47,8 @@ class Comparisons:
         ``near`` is (n_samples, k), negative where there are fewer; the far partners of reference
         ``begin + a`` are ``others[indptr[a]:indptr[a + 1]]``.
         """
-        pairs, first, last, far, groups = grouping.group_lists(
-            near, begin, indptr, others, len(others)
-        )
-        return cls(pairs, groups, first, last, far, None, len(near))
+        pairs, starts, far, groups = grouping.group_lists(near, begin, indptr, others)
+        return cls(pairs, groups, starts, far, None, len(near))
 
     @classmethod
     def from_quadruplets(
@@ -59,22 +57,30 @@ class Comparisons:
         """Group an (n, 4) array of row indices, near pair and far pair, with weights."""
         pairs, rows = grouping.group_pairs(quadruplets.reshape(-1, 2), n_samples)
         near, far = rows.reshape(-1, 2).T
-        bounds, far, weights = grouping.merge_comparisons(near, far, weights, len(pairs))
-        return cls(pairs, _groups(pairs), bounds[:-1], bounds[1:], far, weights, n_samples)
-
-    @cached_property
-    def lists(self) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-        """The arrays of triplets in the order in which the kernels take them."""
-        counts = self.last - self.first
-        most = np.diff(self.groups).max(initial=0), counts.max(initial=0)
-        widths = np.array([*most, counts.sum()])
-        return self.pairs, self.first, self.last, self.far, self.groups, widths
+        starts, far, weights = grouping.merge_comparisons(near, far, weights, len(pairs))
+        return cls(pairs, _groups(pairs), starts, far, weights, n_samples)
 
     @property
-    def by_near(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    def first(self) -> IntArray:
+        """Where the list of each pair begins, (P,)."""
+        return self.starts[:-1]
+
+    @property
+    def last(self) -> IntArray:
+        """Where the list of each pair ends, (P,): where it begins if it is no near pair."""
+        return self.starts[1:]
+
+    @cached_property
+    def lists(self) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+        """The arrays of triplets in the order in which the kernels take them."""
+        most = np.diff(self.groups).max(initial=0), np.diff(self.starts).max(initial=0)
+        return self.pairs, self.starts, self.far, self.groups, np.array([*most, int(self.total)])
+
+    @property
+    def by_near(self) -> tuple[IntArray, IntArray, FloatArray]:
         """Weighted comparisons by near pair, in the order in which the kernels take them."""
         assert self.weights is not None
-        return self.first, self.last, self.far, self.weights
+        return self.starts, self.far, self.weights
 
     @cached_property
     def by_far(self) -> tuple[IntArray, IntArray]:
@@ -85,14 +91,20 @@ class Comparisons:
     @cached_property
     def total(self) -> float:
         """The weight of all comparisons: as many as were given, repetitions included."""
-        return float((self.last - self.first).sum() if self.weights is None else self.weights.sum())
+        return float((self._counts if self.weights is None else self.weights).sum())
 
-    def near_totals(self) -> FloatArray | IntArray:
+    @property
+    def _counts(self) -> IntArray:
+        """How many triplets each entry of ``far`` stands for."""
+        return np.maximum(1, -self.far)
+
+    def near_totals(self) -> FloatArray:
         """Return the weight of the comparisons of each near pair, (P,); 0 for other pairs."""
-        counts = self.last - self.first
         if self.weights is None:
-            return counts
-        near = np.repeat(np.arange(len(self.pairs)), counts)
+            near, totals = self.first < self.last, np.zeros(len(self.pairs))
+            totals[near] = np.add.reduceat(self._counts, self.first[near])
+            return totals
+        near = np.repeat(np.arange(len(self.pairs)), self.last - self.first)
         return np.bincount(near, self.weights, len(self.pairs)).astype(np.float64)
 
     def near_graph(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -101,7 +113,7 @@ class Comparisons:
         ``samples[indptr[i]:indptr[i + 1]]`` and the rows of ``pairs`` at the same places.
         """
         graph: tuple[IntArray, IntArray, IntArray] = grouping.near_graph(
-            self.pairs, self.first, self.last, self.n_samples
+            self.pairs, self.first < self.last, self.n_samples
         )
         return graph
 

@@ -238,8 +238,7 @@ class LargeMargin:
         loss, product = 0.0, np.zeros_like(self.X)
         scales, margin = np.full(Y.shape[1], 1.0 / width), 1.0 / width
         for triplets in self._working_sets(Y):
-            ones = np.ones(len(triplets.pairs))
-            part, slopes = triplet_slopes(Y, scales, triplets.lists, ones, margin)
+            part, slopes = triplet_slopes(Y, scales, triplets.lists, np.ones(1), margin)
             loss += width * part
             product += laplacian_product(self.X, triplets.pairs, triplets.groups, slopes)
         half = transposed_times(self.X, product)
@@ -252,8 +251,7 @@ class LargeMargin:
         Y = self._project(L)
         loss, scales = 0.0, np.full(Y.shape[1], 1.0 / _HINGE)
         for triplets in self._working_sets(Y):
-            ones = np.ones(len(triplets.pairs))
-            loss += _HINGE * triplet_slopes(Y, scales, triplets.lists, ones, 1.0 / _HINGE)[0]
+            loss += _HINGE * triplet_slopes(Y, scales, triplets.lists, np.ones(1), 1.0 / _HINGE)[0]
         pull = float(np.vdot(L @ self.scatter, L))
         return (1.0 - self.push_weight) * pull + self.push_weight * loss
 

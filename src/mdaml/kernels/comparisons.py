@@ -5,9 +5,10 @@ Near and far pair need not share a sample, so nothing can be done anchor by anch
 own. Each writes what it alone owns (a pair, a comparison), and sums run in a fixed order in double
 precision: no result depends on the number of threads.
 
-``by_near = (first, last, far, weights)``: the comparisons with near pair p have the far pairs
-``far[first[p]:last[p]]`` and the weights at the same places. ``by_far = (bounds, members)``: the
-comparisons ``members[bounds[p]:bounds[p + 1]]`` have far pair p.
+``by_near = (starts, far, weights)``: the comparisons with near pair p have the far pairs
+``far[starts[p]:starts[p + 1]]`` and the weights at the same places. ``by_far = (bounds, members)``:
+the comparisons ``members[bounds[p]:bounds[p + 1]]`` have far pair p. ``pair_weights`` are one for
+each pair, or one for all.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ from mdaml.kernels.pairs import four_sq_dists_loop, pair_sq_dists, smooth_hinge
 from mdaml.kernels.prefetch import pairs_ahead
 from mdaml.kernels.threads import share
 
-ByNear = tuple[IntArray, IntArray, IntArray, FloatArray]
+ByNear = tuple[IntArray, IntArray, FloatArray]
 ByFar = tuple[IntArray, IntArray]
 _PAIRS_PER_SUM = 256  # losses are summed in so many at a time, whatever the number of threads
 
@@ -30,15 +31,15 @@ def comparison_losses(
     """Weighted sum of the losses of the comparisons of each near pair, for distances in Y."""
     sq_dists = pair_sq_dists(Y, pairs, dtype=Y.dtype)
     out = np.empty(len(sq_dists), dtype)
-    share(_near_losses, len(out), 4 * len(by_near[2]), sq_dists, *by_near, out)
+    share(_near_losses, len(out), 4 * len(by_near[1]), sq_dists, *by_near, out)
     return out
 
 
 @fast_loop
-def _near_losses(begin, end, sq_dists, first, last, far, weights, out):
+def _near_losses(begin, end, sq_dists, starts, far, weights, out):
     for p in range(begin, end):
         near, total = sq_dists[p], 0.0
-        for t in range(first[p], last[p]):
+        for t in range(starts[p], starts[p + 1]):
             total += weights[t] * smooth_hinge(sq_dists[far[t]] - near)[0]
         out[p] = total
 
@@ -57,7 +58,7 @@ def comparison_slopes(
     """
     sq_dists = pair_sq_dists(Y, pairs, scales, Y.dtype)
     losses, slopes = np.empty(len(sq_dists), Y.dtype), np.empty(len(sq_dists), Y.dtype)
-    pulls = np.empty(len(by_near[2]), Y.dtype)
+    pulls = np.empty(len(by_near[1]), Y.dtype)
     args = (sq_dists, *by_near, pair_weights, losses, slopes, pulls)
     share(_near_slopes, len(slopes), 5 * len(pulls), *args)
     del args, sq_dists  # free the distances before the next pass
@@ -66,15 +67,14 @@ def comparison_slopes(
 
 
 @fast_loop
-def _near_slopes(
-    begin, end, sq_dists, first, last, far, weights, pair_weights, losses, slopes, pulls
-):
+def _near_slopes(begin, end, sq_dists, starts, far, weights, pair_weights, losses, slopes, pulls):
     """Losses and slopes of the pairs as near pairs; each comparison's slope in ``pulls``."""
+    one_each = len(pair_weights) > 1
     for p in range(begin, end):
         near, total, pull = sq_dists[p], 0.0, 0.0
-        for t in range(first[p], last[p]):
+        for t in range(starts[p], starts[p + 1]):
             value, slope = smooth_hinge(sq_dists[far[t]] - near)
-            weight = pair_weights[p] * weights[t]
+            weight = pair_weights[p if one_each else 0] * weights[t]
             total += weight * value
             pull += weight * slope
             pulls[t] = weight * slope
@@ -99,7 +99,7 @@ def comparison_losses_along(
     args = (Y, pairs_ahead(Y), scales, pairs, sq_dists)
     share(_four_sq_dists, len(pairs), 4 * len(pairs) * Y.shape[1], *args)
     losses = np.zeros((-(-len(pairs) // _PAIRS_PER_SUM), 4))
-    cost = 12 * len(by_near[2])
+    cost = 12 * len(by_near[1])
     share(_four_losses, len(losses), cost, sq_dists, *by_near, pair_weights, losses)
     return losses.sum(axis=0)
 
@@ -110,12 +110,13 @@ def _four_sq_dists(begin, end, Y, ahead, scales, pairs, out):
 
 
 @fast_loop
-def _four_losses(begin, end, sq_dists, first, last, far, weights, pair_weights, losses):
+def _four_losses(begin, end, sq_dists, starts, far, weights, pair_weights, losses):
+    one_each = len(pair_weights) > 1
     for block in range(begin, end):
         start = block * _PAIRS_PER_SUM
         for p in range(start, min(start + _PAIRS_PER_SUM, len(sq_dists))):
-            for t in range(first[p], last[p]):
-                weight, f = pair_weights[p] * weights[t], far[t]
+            for t in range(starts[p], starts[p + 1]):
+                weight, f = pair_weights[p if one_each else 0] * weights[t], far[t]
                 for s in range(4):
                     loss = smooth_hinge(sq_dists[f, s] - sq_dists[p, s])[0]
                     losses[block, s] += weight * loss

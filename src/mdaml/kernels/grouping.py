@@ -16,10 +16,10 @@ _MOST_SORTED, _SORTED = 100_000, 2
 
 
 def near_graph(
-    pairs: IntArray, first: IntArray, last: IntArray, n_samples: int
+    pairs: IntArray, is_near: IntArray, n_samples: int
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
-    near = np.flatnonzero(first < last).astype(np.int32)
+    near = np.flatnonzero(is_near).astype(np.int32)
     ends = np.asarray(pairs[near], np.int32).ravel()  # those of a pair are neighbours
     order, indptr = counting_sort(ends, n_samples)
     return indptr.astype(np.int64), ends[order ^ 1], near[order >> 1]
@@ -54,26 +54,25 @@ def count_pairs(triplets: IntArray, n_samples: int) -> int:
 
 
 def group_triplets(triplets: IntArray, n_samples: int) -> tuple[IntArray, ...]:
-    """Arrays of :class:`mdaml.constraints.Comparisons`: pairs, first, last, far, groups."""
+    """Arrays of :class:`mdaml.constraints.Comparisons`: pairs, starts, far, groups."""
     if _are_few(triplets):
         return _group_by_sorts(triplets, n_samples)
     triplets, order, bounds, partners, n_pairs = _pair_counts(triplets, n_samples)
     groups = np.concatenate([[0], np.cumsum(n_pairs)])
     pairs = np.empty((groups[-1], 2), np.int32)
     place = index_type(len(order))
-    first, last = np.zeros(groups[-1], place), np.zeros(groups[-1], place)
+    starts = np.zeros(groups[-1] + 1, place)
     n_far = np.empty(len(n_pairs), np.int64)
     far = np.empty(len(order), np.int32)
-    args = (triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far)
+    args = (triplets, order, bounds, partners, n_samples, groups, pairs, starts, far, n_far)
     share(_group_triplets, len(n_pairs), 20 * len(order) + n_samples, *args)
     del args, order, partners
     # Close the gaps between the lists of the groups.
     gaps = np.diff(bounds) - n_far
-    closer = np.repeat((np.cumsum(gaps) - gaps).astype(place), n_pairs)
-    first -= closer
-    last -= closer
+    starts[:-1] -= np.repeat((np.cumsum(gaps) - gaps).astype(place), n_pairs)
+    starts[-1] = n_far.sum()
     of_list = np.resize([True, False], 2 * len(gaps))
-    return pairs, first, last, far[np.repeat(of_list, np.stack([n_far, gaps], 1).ravel())], groups
+    return pairs, starts, far[np.repeat(of_list, np.stack([n_far, gaps], 1).ravel())], groups
 
 
 def _are_few(triplets):
@@ -90,22 +89,17 @@ def _group_by_sorts(triplets, n_samples):
     first = np.cumsum(counts) - counts
     anchors = keys // n_samples
     groups = np.append(np.flatnonzero(np.diff(anchors, prepend=-1)), len(keys))
-    # A list is left out if it equals the one before it, which has the same anchor and length.
+    # One entry stands for a list that equals the one before it, which has the same anchor.
     lists = np.flatnonzero(counts)
     alike = np.diff(anchors[lists], prepend=-1) + np.abs(np.diff(counts[lists], prepend=-1)) == 0
     lengths = np.repeat(counts[lists], counts[lists])
     differs = far != far[np.arange(len(far)) - lengths]
-    kept = ~alike | np.logical_or.reduceat(differs, first[lists])
-    stays = np.repeat(kept, counts[lists])
-    place = np.append(0, np.cumsum(stays))
-    shared = place[first[lists[kept][np.cumsum(kept) - 1]]]
-    # What names no list lies where its anchor's lists would begin without gaps before them.
-    first -= np.repeat((np.arange(len(place)) - place)[first[groups[:-1]]], np.diff(groups))
-    first[lists] = shared
-    kind = index_type(len(order))
+    same = alike & ~np.logical_or.reduceat(differs, first[lists]) & (counts[lists] > 1)
+    far[first[lists[same]]] = -counts[lists[same]]
+    stays = ~np.repeat(same, counts[lists]) | (far < 0)
+    starts = np.append(0, np.cumsum(stays))[np.append(first, len(far))]
     pairs = np.stack([anchors, keys % n_samples], axis=1).astype(np.int32)
-    last = (first + counts).astype(kind)
-    return pairs, first.astype(kind), last, far[stays].astype(np.int32), groups
+    return pairs, starts.astype(index_type(len(order))), far[stays].astype(np.int32), groups
 
 
 def _pair_keys(triplets, n_samples):
@@ -254,11 +248,11 @@ def _sort(values, start, stop):
 
 @integer_loop
 def _group_triplets(
-    begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, first, last, far, n_far
+    begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, starts, far, n_far
 ):
-    """List the far pairs of each near pair, sorted; equal lists within an anchor are kept once.
+    """List the far pairs of each near pair, sorted; of equal lists within an anchor keep the first.
 
-    ``first`` and ``last`` are all zero before.
+    ``starts`` are all zero before.
     """
     row_of = np.empty(n_samples, np.int64)  # row in pairs of each partner of the current anchor
     for g in range(begin, end):
@@ -268,75 +262,91 @@ def _group_triplets(
             partner = partners[2 * start + row - row0]
             pairs[row, 0], pairs[row, 1] = anchor, partner
             row_of[partner] = row
-        # A counting sort by near pair; ``last`` moves from where a list begins to where it ends.
+        # A counting sort by near pair; ``starts`` move from where a list begins to where it ends.
         for place in range(start, stop):
-            last[row_of[triplets[order[place], 1]]] += 1
+            starts[row_of[triplets[order[place], 1]]] += 1
         free = start
         for row in range(row0, row1):
-            first[row] = free
-            free += last[row]
-            last[row] = first[row]
+            n = starts[row]
+            starts[row] = free
+            free += n
         for place in range(start, stop):
             t = order[place]
             row = row_of[triplets[t, 1]]
-            far[last[row]] = row_of[triplets[t, 2]]
-            last[row] += 1
-        n_far[g] = _keep_distinct(row0, row1, first, last, far, start)
+            far[starts[row]] = row_of[triplets[t, 2]]
+            starts[row] += 1
+        n_far[g] = _keep_distinct(row0, row1, starts, far, start)
 
 
 @inner_step
-def _keep_distinct(begin, end, first, last, far, start):
-    """Sort the lists of one anchor, and move together each that does not equal the one before."""
-    kept_first = kept_last = start
+def _keep_distinct(begin, end, starts, far, start):
+    """Sort the lists of one anchor; write -n for a list of n that equals the one before it.
+
+    Lists move together. ``starts`` says before where they end, and after where they begin.
+    """
+    place = free = kept = np.int64(start)  # as other callers of _sort have it: compiled once
+    n_kept = 0  # the last list that was kept is far[kept:kept + n_kept]
     for row in range(begin, end):
-        place = np.int64(first[row])  # as other callers of _sort have it: compiled once
-        n = last[row] - place
+        n = starts[row] - place
+        starts[row] = free
         if n == 0:
             continue
         _sort(far, place, place + n)
-        same = n == kept_last - kept_first
+        same = n == n_kept and n > 1
         for e in range(n if same else 0):
-            same = same and far[place + e] == far[kept_first + e]
-        if not same:
-            kept_first, kept_last = kept_last, kept_last + n
+            same = same and far[place + e] == far[kept + e]
+        if same:
+            far[free] = -n
+            free += 1
+        else:
+            kept, n_kept = free, n
             for e in range(n):
-                far[kept_first + e] = far[place + e]
-        first[row], last[row] = kept_first, kept_last
-    return kept_last - start
+                far[kept + e] = far[place + e]
+            free += n
+        place += n
+    return free - start
 
 
 @fast_loop
-def group_lists(near, begin, indptr, others, n_others):
+def group_lists(near, begin, indptr, others):
     """Arrays of ``Comparisons`` that join every near partner of an anchor with every other.
 
     Anchor ``begin + a`` has the near partners ``near[begin + a]`` (negative: none) and the far ones
-    ``others[indptr[a]:indptr[a + 1]]``. ``n_others`` is the number of far pairs in all.
+    ``others[indptr[a]:indptr[a + 1]]``.
     """
-    n_groups = n_pairs = 0
+    n_groups = n_pairs = n_entries = 0
     for a in range(len(indptr) - 1):
         n_near, n_far = _count_near(near, begin + a), indptr[a + 1] - indptr[a]
         if n_near > 0 and n_far > 0:
             n_groups, n_pairs = n_groups + 1, n_pairs + n_near + n_far
-    pairs, far = np.empty((n_pairs, 2), np.int32), np.empty(n_others, np.int32)
-    first, last = np.zeros(n_pairs, np.int32), np.zeros(n_pairs, np.int32)
-    groups = np.zeros(n_groups + 1, np.int64)
+            n_entries += n_far + n_near - 1
+    pairs, far = np.empty((n_pairs, 2), np.int32), np.empty(n_entries, np.int32)
+    starts, groups = np.zeros(n_pairs + 1, np.int32), np.zeros(n_groups + 1, np.int64)
     g = p = f = 0
     for a in range(len(indptr) - 1):
-        n_far = indptr[a + 1] - indptr[a]
-        if n_far == 0 or _count_near(near, begin + a) == 0:
+        n_near, n_far = _count_near(near, begin + a), indptr[a + 1] - indptr[a]
+        if n_near == 0 or n_far == 0:
             continue
+        stop = p + n_near
         for n in range(near.shape[1]):
             if near[begin + a, n] >= 0:
                 pairs[p, 0], pairs[p, 1] = begin + a, near[begin + a, n]
-                first[p], last[p] = f, f + n_far
+                if p + n_near == stop or n_far == 1:  # a list of its own
+                    for e in range(n_far):
+                        far[f + e] = stop + e
+                    f += n_far
+                else:
+                    far[f] = -n_far
+                    f += 1
                 p += 1
+                starts[p] = f
         for place in range(indptr[a], indptr[a + 1]):
             pairs[p, 0], pairs[p, 1] = begin + a, others[place]
-            far[f] = p
-            p, f = p + 1, f + 1
+            p += 1
+            starts[p] = f
         g += 1
         groups[g] = p
-    return pairs, first, last, far[:f], groups
+    return pairs, starts, far, groups
 
 
 @fast_loop

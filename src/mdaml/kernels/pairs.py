@@ -35,28 +35,24 @@ def smooth_hinge(x):
 
 
 def pair_products(
-    E: FloatArray,
-    pairs: IntArray,
-    first: IntArray,
-    last: IntArray,
-    dtype: npt.DTypeLike = np.float64,
+    E: FloatArray, pairs: IntArray, starts: IntArray, dtype: npt.DTypeLike = np.float64
 ) -> FloatArray:
     """Inner product of the two rows of E that a near pair names; zero for all other pairs.
 
-    A pair p is a near pair if ``first[p] < last[p]``.
+    A pair p is a near pair if ``starts[p] < starts[p + 1]``.
     """
     out = np.zeros(len(pairs), dtype)
-    args = (E, pairs_ahead(E, 2**23), pairs, first, last, out)  # half of the hints are not used
+    args = (E, pairs_ahead(E, 2**23), pairs, starts, out)  # half of the hints are not used
     share(_pair_products, len(out), len(out) * E.shape[1], *args)
     return out
 
 
 @fast_loop
-def _pair_products(begin, end, E, ahead, pairs, first, last, out):
+def _pair_products(begin, end, E, ahead, pairs, starts, out):
     for p in range(begin, end):
         if ahead > 0 and p + ahead < len(pairs):
             prefetch_row(E, pairs[p + ahead, 1])
-        if first[p] < last[p]:
+        if starts[p] < starts[p + 1]:
             i, j, total = pairs[p, 0], pairs[p, 1], 0.0
             for k in range(E.shape[1]):
                 total += np.float64(E[i, k]) * E[j, k]

@@ -201,9 +201,15 @@ def spread(Y: Matrix) -> FloatArray:
 
 
 def inner_product(a: FloatArray, b: FloatArray) -> float:
-    """Sum of the products of corresponding entries, in double precision."""
+    """Sum of the products of corresponding entries, in double precision.
+
+    One number alone in ``a`` goes with every entry; it is repeated, so that the order of the sum is
+    that of other numbers.
+    """
     if a.ndim > 1:
         return float(np.sum(a * b, dtype=np.float64))
+    if len(a) != len(b):
+        a = np.full(len(b), a[0])
     return float(
         np.dot(a, b) if a.dtype == np.float64 else np.einsum("i,i", a, b, dtype=np.float64)
     )

@@ -1,10 +1,10 @@
 """The loops over triplets, anchor by anchor: the two pairs of a triplet share their first row.
 
-``lists = (pairs, first, last, far, groups, widths)`` as of
-:class:`mdaml.constraints.Comparisons`: the triplets with near pair p have the far pairs
-``far[first[p]:last[p]]``; the pairs ``groups[g]:groups[g + 1]`` share their anchor; ``widths`` says
-how many pairs an anchor has at most, how many triplets a near pair, and how many triplets there
-are.
+``lists = (pairs, starts, far, groups, widths)`` as of :class:`mdaml.constraints.Comparisons`: the
+triplets with near pair p have the far pairs ``far[starts[p]:starts[p + 1]]`` or, if that is one
+negative number, those of the near pair before; the pairs ``groups[g]:groups[g + 1]`` share their
+anchor; ``widths`` says how many pairs an anchor has at most, how many triplets a near pair, and how
+many triplets there are. ``pair_weights`` are one for each pair, or one for all.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from mdaml.kernels.pairs import (
 from mdaml.kernels.prefetch import pairs_ahead
 from mdaml.kernels.threads import share
 
-Lists = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
+Lists = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 
 
 def triplet_losses(Y: FloatArray, lists: Lists, dtype: npt.DTypeLike = np.float64) -> FloatArray:
@@ -33,9 +33,9 @@ def triplet_losses(Y: FloatArray, lists: Lists, dtype: npt.DTypeLike = np.float6
     Eq. (6), pair by pair and not yet averaged.
     """
     # By the loop that also finds slopes: another one would have to be compiled.
-    scales, ones = np.ones(Y.shape[1], Y.dtype), np.ones(len(lists[0]), dtype)
-    losses = np.zeros(len(ones), dtype)
-    _write_slopes(Y, scales, lists, ones, 1.0, losses)
+    scales, one, no_slopes = np.ones(Y.shape[1], Y.dtype), np.ones(1, dtype), np.empty(0, dtype)
+    losses = np.zeros(len(lists[0]), dtype)
+    _write_slopes(Y, scales, lists, one, 1.0, no_slopes, losses)
     return losses
 
 
@@ -48,7 +48,7 @@ def triplet_gradient(
     :func:`laplacian_product` for the derivatives of the loss with respect to each of them; here the
     rows of a pair are read once, for distance and product.
     """
-    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    pairs, _, _, groups, (_, _, n_triplets) = lists
     product, degree = np.zeros_like(Y), np.zeros(len(Y))
     slopes, losses = np.empty(len(pairs)), np.zeros(len(groups) - 1)
     cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
@@ -64,17 +64,16 @@ def triplet_slopes(
 
     A triplet loses nothing once its far pair is ``margin`` farther than its near pair.
     """
-    losses = np.zeros(len(lists[4]) - 1)
-    slopes = _write_slopes(Y, scales, lists, pair_weights, margin, losses)
+    slopes, losses = np.empty(len(lists[0])), np.zeros(len(lists[3]) - 1)
+    _write_slopes(Y, scales, lists, pair_weights, margin, slopes, losses)
     return float(losses.sum()), slopes
 
 
-def _write_slopes(Y, scales, lists, pair_weights, margin, losses):
-    """Write the losses of groups or of pairs; return the slopes, in the same precision."""
-    pairs, _, _, _, groups, (_, _, n_triplets) = lists
-    slopes = np.empty(len(pairs), losses.dtype)
+def _write_slopes(Y, scales, lists, pair_weights, margin, slopes, losses):
+    """Write the slopes of pairs, and the losses of groups or of pairs."""
+    pairs, _, _, groups, (_, _, n_triplets) = lists
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, margin, slopes, losses)
-    cost = slopes.size * Y.shape[1] + 3 * n_triplets
+    cost = len(pairs) * Y.shape[1] + 3 * n_triplets
     nothing = np.empty((0, Y.shape[1]), Y.dtype)
     share(_triplet_slopes, len(groups) - 1, cost, *args, np.empty(0), nothing, -1)
     return slopes
@@ -88,45 +87,50 @@ def _triplet_slopes(
     """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty.
 
     Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on. Losses
-    are those of the groups, or of the near pairs if there are as many as pairs.
+    are those of the groups, or of the near pairs if there are as many as pairs. Slopes are not kept
+    if ``slopes`` is empty.
     """
-    pairs, first, last, far, groups, widths = lists
-    sq_dists = np.empty(widths[0])
+    pairs, starts, far, groups, widths = lists
+    sq_dists, pulls = np.empty(widths[0]), np.empty(widths[0], slopes.dtype)
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
     near_pairs, by_pair = np.empty(widths[0], np.intp), len(losses) == len(pairs)
+    one_each = len(pair_weights) > 1
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         pair_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists)
-        for p in range(offset, stop):
-            slopes[p] = 0.0
+        for n in range(stop - offset):
+            pulls[n] = 0.0
         current, n_far, n_padded = -1, 0, 0
-        for m in range(_find_near(offset, stop, first, last, near_pairs)):
+        for m in range(_find_near(offset, stop, starts, near_pairs)):
             p = near_pairs[m]
             near, told = sq_dists[p - offset] + (margin - 1.0), p if by_pair else g
-            if last[p] - first[p] == 1:  # a list of one needs no copy
-                q = far[first[p]]
+            w, q = p if one_each else 0, far[starts[p]]
+            if q >= 0 and starts[p + 1] - starts[p] == 1:  # a list of one needs no copy
                 value, slope = smooth_hinge(sq_dists[q - offset] - near)
-                slopes[p] += pair_weights[p] * slope
-                slopes[q] -= pair_weights[p] * slope
-                losses[told] += pair_weights[p] * value
+                pulls[p - offset] += pair_weights[w] * slope
+                pulls[q - offset] -= pair_weights[w] * slope
+                losses[told] += pair_weights[w] * value
                 continue
-            if first[p] != current:
+            if q >= 0:  # otherwise the list of the near pair before
                 for n in range(n_far):
-                    slopes[far[current + n]] -= far_slopes[n]
-                current, n_far = first[p], last[p] - first[p]
-                n_padded = _gather(sq_dists, far, current, last[p], offset, far_dists)
+                    pulls[far[current + n] - offset] -= far_slopes[n]
+                current, n_far = starts[p], starts[p + 1] - starts[p]
+                n_padded = _gather(sq_dists, far, current, n_far, offset, far_dists)
                 for n in range(n_padded):
                     far_slopes[n] = 0.0
-            weight, total, pull = pair_weights[p], 0.0, 0.0
+            weight, total, pull = pair_weights[w], 0.0, 0.0
             for n in range(n_padded):
                 value, slope = smooth_hinge(far_dists[n] - near)
                 total += value
                 pull += slope
                 far_slopes[n] += weight * slope
-            slopes[p] += weight * pull
+            pulls[p - offset] += weight * pull
             losses[told] += weight * total
         for n in range(n_far):
-            slopes[far[current + n]] -= far_slopes[n]
+            pulls[far[current + n] - offset] -= far_slopes[n]
+        if len(slopes) > 0:
+            for n in range(stop - offset):
+                slopes[offset + n] = pulls[n]
         if len(product) > 0:
             row = pairs[offset, 0] if shift < 0 else g - shift
             subtract_rows(offset, stop, Y, 0, pairs, slopes, degree, product, row)
@@ -139,7 +143,7 @@ def triplet_half_scatter(
 
     Made in blocks: nothing as large as Y is made.
     """
-    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    pairs, _, _, groups, (_, _, n_triplets) = lists
     degree, slopes = np.zeros(len(Y)), np.empty(len(pairs), Y.dtype)
     losses = np.zeros(len(groups) - 1)
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, 1.0, slopes, losses, degree)
@@ -157,7 +161,7 @@ def triplet_losses_along(
     Y: FloatArray, scales: FloatArray, lists: Lists, pair_weights: FloatArray
 ) -> FloatArray:
     """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
-    pairs, _, _, _, groups, (_, _, n_triplets) = lists
+    pairs, _, _, groups, (_, _, n_triplets) = lists
     losses = np.zeros((len(groups) - 1, 4))
     cost = 4 * len(pairs) * Y.shape[1] + 8 * n_triplets
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, losses)
@@ -167,34 +171,35 @@ def triplet_losses_along(
 
 @fast_loop
 def _triplet_losses_along(begin, end, Y, ahead, scales, lists, pair_weights, losses):
-    pairs, first, last, far, groups, widths = lists
+    pairs, starts, far, groups, widths = lists
     sq_dists, far_dists = np.empty((4, widths[0])), np.empty((4, widths[1] + 8))
+    one_each = len(pair_weights) > 1
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         four_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists.T)
-        current, n_padded = -1, 0
+        n_padded = 0
         for p in range(offset, stop):
-            if first[p] == last[p]:
+            first, n_far = starts[p], starts[p + 1] - starts[p]
+            if n_far == 0:
                 continue
-            if last[p] - first[p] == 1:
-                q = far[first[p]]
+            w, q = p if one_each else 0, far[first]
+            if q >= 0 and n_far == 1:
                 for s in range(4):
                     margin = sq_dists[s, q - offset] - sq_dists[s, p - offset]
-                    losses[g, s] += pair_weights[p] * smooth_hinge(margin)[0]
+                    losses[g, s] += pair_weights[w] * smooth_hinge(margin)[0]
                 continue
-            if first[p] != current:
-                current = first[p]
+            if q >= 0:
                 for s in range(4):
-                    n_padded = _gather(sq_dists[s], far, current, last[p], offset, far_dists[s])
+                    n_padded = _gather(sq_dists[s], far, first, n_far, offset, far_dists[s])
             for s in range(4):
                 total = 0.0
                 for n in range(n_padded):
                     total += smooth_hinge(far_dists[s, n] - sq_dists[s, p - offset])[0]
-                losses[g, s] += pair_weights[p] * total
+                losses[g, s] += pair_weights[w] * total
 
 
 @inner_step
-def _find_near(begin, end, first, last, out):
+def _find_near(begin, end, starts, out):
     """List the near pairs among some pairs; their number.
 
     Without a branch: near and far pairs alternate at random, so that every second guess of the
@@ -203,19 +208,19 @@ def _find_near(begin, end, first, last, out):
     n_near = 0
     for p in range(begin, end):
         out[n_near] = p
-        n_near += first[p] < last[p]
+        n_near += starts[p] < starts[p + 1]
     return n_near
 
 
 @fast_loop
-def _gather(sq_dists, far, first, last, offset, out):
+def _gather(sq_dists, far, first, n_far, offset, out):
     """Copy the distances of a list of far pairs, so that loops over it vectorise; their number.
 
     The copy is padded to whole vectors of eight with distances at which no loss is left.
     """
-    n_padded = (last - first + 7) // 8 * 8
-    for n in range(last - first):
+    n_padded = (n_far + 7) // 8 * 8
+    for n in range(n_far):
         out[n] = sq_dists[far[first + n] - offset]
-    for n in range(last - first, n_padded):
+    for n in range(n_far, n_padded):
         out[n] = np.inf
     return n_padded

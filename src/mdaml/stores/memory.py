@@ -117,16 +117,15 @@ class MemoryStore(ArrayStore):
         return comparisons.comparison_losses(Y, given.pairs, given.by_near, self.pair_dtype)
 
     def pair_totals(self) -> FloatArray:
-        return self.comparisons.near_totals().astype(np.float64, copy=False)
+        return self.comparisons.near_totals()
 
     def importances(self, weights: SampleWeights, floor: float = 0.0) -> FloatArray:
         given = self.comparisons
         if weights.powers.shape[1] == 1:  # all ones
-            return raised((given.first < given.last).astype(self.pair_dtype), floor)
-        products = pair_products(
-            weights.powers, given.pairs, given.first, given.last, self.pair_dtype
+            return raised(np.ones(1, self.pair_dtype), floor)
+        return raised(
+            pair_products(weights.powers, given.pairs, given.starts, self.pair_dtype), floor
         )
-        return raised(products, floor)
 
     def laplacian_times(self, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # The kernel gives half of it, from one side; of both directions it gives the whole.
@@ -137,8 +136,7 @@ class MemoryStore(ArrayStore):
     def _both_ways(self) -> tuple[IntArray, IntArray, IntArray]:
         """All pairs in both directions, their groups by first row, and which pairs they are."""
         pairs = self.comparisons.pairs
-        every = np.ones(len(pairs), np.int32)
-        indptr, others, places = near_graph(pairs, 0 * every, every, len(self.rows))
+        indptr, others, places = near_graph(pairs, np.ones(len(pairs), bool), len(self.rows))
         counts = np.diff(indptr)
         samples = np.repeat(np.arange(len(self.rows), dtype=np.int32), counts)
         groups = np.append(0, np.cumsum(counts[counts > 0]))

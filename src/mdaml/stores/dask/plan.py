@@ -158,8 +158,7 @@ def _take_turns(surveys: Sequence[Survey], owner: IntArray) -> tuple[IntArray, I
     only where it needs a row that another shard updates.
     """
     pairs = np.concatenate([survey.near_pairs for survey in surveys]).astype(np.int32)
-    none, one = np.zeros(len(pairs), np.int32), np.ones(len(pairs), np.int32)
-    indptr, samples, places = near_graph(pairs, none, one, len(owner))
+    indptr, samples, places = near_graph(pairs, np.ones(len(pairs), bool), len(owner))
     by_color = Turns.from_graph((indptr, samples, places))
     color, turn = np.empty_like(owner), np.zeros_like(owner)
     color[by_color.order] = np.repeat(np.arange(len(by_color.colors) - 1), np.diff(by_color.colors))

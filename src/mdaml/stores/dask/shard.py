@@ -166,11 +166,10 @@ def assemble(
     else:
         store = store.group(grouped.supervision)
     pairs = np.concatenate([grouped.comparisons.pairs, border.incoming])
-    n = len(border.incoming)
-    first = np.concatenate([grouped.comparisons.first, np.zeros(n, np.int32)])
-    last = np.concatenate([grouped.comparisons.last, np.ones(n, np.int32)])
+    own_near = grouped.comparisons.first < grouped.comparisons.last
+    is_near = np.append(own_near, np.ones(len(border.incoming), bool))
     n_rows = len(border.order) + len(border.held)
-    indptr, samples, near = near_graph(pairs, first, last, n_rows)
+    indptr, samples, near = near_graph(pairs, is_near, n_rows)
     indptr = indptr[: len(own) + 1]
     graph = store.put(indptr), store.put(samples[: indptr[-1]]), store.put(near[: indptr[-1]])
     return Shard(store, border, Turns(border.order, border.colors, graph))

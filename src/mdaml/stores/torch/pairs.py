@@ -48,8 +48,7 @@ def group(
     comparisons = Comparisons(
         pairs=torch.stack([first.int(), second], dim=1),
         groups=bounds(first, n_samples),
-        first=starts[:-1],
-        last=starts[1:],
+        starts=starts,
         far=far,
         weights=weights,
         n_samples=n_samples,
@@ -86,12 +85,7 @@ def near_totals(comparisons):
     counts = comparisons.last - comparisons.first
     if comparisons.weights is None:
         return counts.double()
-    return segment_sums(comparisons.weights, _starts(comparisons).long())
-
-
-def _starts(comparisons):
-    """Where the list of each pair begins, and where the last one ends."""
-    return torch.cat([comparisons.first, comparisons.last[-1:]])
+    return segment_sums(comparisons.weights, comparisons.starts.long())
 
 
 # Passes over pairs
@@ -113,7 +107,7 @@ def near_losses(sq_dists, comparisons):
     fused = triton_pairs(sq_dists)
     if fused is not None:
         return fused.near_losses(sq_dists, comparisons)
-    starts, far, weights = _starts(comparisons), comparisons.far, comparisons.weights
+    starts, far, weights = comparisons.starts, comparisons.far, comparisons.weights
     out = sq_dists.new_empty(len(sq_dists), dtype=torch.float64)
     for begin, end in blocks(len(sq_dists), _mean_length(far, sq_dists)):
         gaps, span, offsets = _gaps(sq_dists, starts, far, begin, end)
@@ -132,7 +126,7 @@ def losses_and_slopes(sq_dists, comparisons, by_far, pair_weights):
         return fused.losses_and_slopes(sq_dists, comparisons, by_far, pair_weights)
     losses = torch.empty_like(pair_weights)
     slopes = torch.empty_like(sq_dists)
-    starts, far, weights = _starts(comparisons), comparisons.far, comparisons.weights
+    starts, far, weights = comparisons.starts, comparisons.far, comparisons.weights
     far_starts, near, far_weights = by_far
     for begin, end in blocks(len(losses), _mean_length(far, losses)):
         gaps, span, offsets = _gaps(sq_dists, starts, far, begin, end)
