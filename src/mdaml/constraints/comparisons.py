@@ -91,18 +91,16 @@ class Comparisons:
     @cached_property
     def total(self) -> float:
         """The weight of all comparisons: as many as were given, repetitions included."""
-        return float((self._counts if self.weights is None else self.weights).sum())
-
-    @property
-    def _counts(self) -> IntArray:
-        """How many triplets each entry of ``far`` stands for."""
-        return np.maximum(1, -self.far)
+        if self.weights is not None:
+            return float(self.weights.sum())
+        shared = self.far[self.far < 0]
+        return float(len(self.far) - len(shared) - shared.sum())
 
     def near_totals(self) -> FloatArray:
         """Return the weight of the comparisons of each near pair, (P,); 0 for other pairs."""
         if self.weights is None:
             near, totals = self.first < self.last, np.zeros(len(self.pairs))
-            totals[near] = np.add.reduceat(self._counts, self.first[near])
+            totals[near] = np.add.reduceat(np.maximum(1, -self.far), self.first[near])
             return totals
         near = np.repeat(np.arange(len(self.pairs)), self.last - self.first)
         return np.bincount(near, self.weights, len(self.pairs)).astype(np.float64)
