@@ -253,6 +253,7 @@ def sum_by_anchors(
 def diagonal_part(
     Y: FloatArray, pairs: IntArray, weights: FloatArray, degree: FloatArray
 ) -> FloatArray:
-    """Y transposed times half the diagonal of the Laplacian times Y; completes ``degree``."""
+    """Y transposed times half the diagonal of the Laplacian times Y; overwrites ``degree``."""
     add_columns(pairs, weights, degree)
-    return weighted_gram(Y, 0.5 * degree)
+    degree *= 0.5
+    return weighted_gram(Y, degree)

@@ -153,8 +153,10 @@ def triplet_half_scatter(
 
     cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
     half = sum_by_anchors(make_rows, Y, pairs, groups, cost)
+    loss = float(losses.sum())
+    del args, losses  # free the losses before the next pass
     half += diagonal_part(Y, pairs, slopes, degree)
-    return float(losses.sum()), half
+    return loss, half
 
 
 def triplet_losses_along(

@@ -176,7 +176,7 @@ class MemoryStore(ArrayStore):
 
     def given_weights(self, weights: FloatArray, eta: float) -> SampleWeights:
         shares = mixture.positive_shares(weights, self.dtype)
-        return SampleWeights(shares, shares**eta)
+        return SampleWeights(shares, shares if shares.shape[1] == 1 else shares**eta)  # all ones
 
     def mixture_weights(self, n_modes: int, eta: float, rng: Rng) -> SampleWeights:
         mean, spread = self._mean_and_spread()
