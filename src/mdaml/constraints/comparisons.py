@@ -99,8 +99,9 @@ class Comparisons:
     def near_totals(self) -> FloatArray:
         """Return the weight of the comparisons of each near pair, (P,); 0 for other pairs."""
         if self.weights is None:
-            near, totals = self.first < self.last, np.zeros(len(self.pairs))
-            totals[near] = np.add.reduceat(np.maximum(1, -self.far), self.first[near])
+            totals = np.diff(self.starts).astype(np.float64)
+            shared = np.flatnonzero(self.far < 0).astype(self.starts.dtype)
+            totals[np.searchsorted(self.starts, shared, side="right") - 1] = -self.far[shared]
             return totals
         near = np.repeat(np.arange(len(self.pairs)), self.last - self.first)
         return np.bincount(near, self.weights, len(self.pairs)).astype(np.float64)

@@ -101,17 +101,22 @@ class FitSize:
         b = self.itemsize if in_blocks else 8
         samples = self.n_samples * self.n_features * self.itemsize
         modes = self.n_samples * self.n_modes * self.itemsize
-        structure = 16 * self.n_pairs + 4 * self.n_comparisons
-        graph = 16 * min(self.n_comparisons, self.n_pairs)
+        structure = 12 * self.n_pairs + 4 * self.n_comparisons
+        # A single mode keeps neither importance nor losses of the pairs, and its weights are fixed.
+        kept = 2 * b * self.n_pairs if self.n_modes > 1 else 0
+        graph = 16 * min(self.n_comparisons, self.n_pairs) if self.n_modes > 1 else 0
         # Two starts and their common modes are kept while a round changes one of them.
-        second_start = 3 * b * self.n_pairs + 4 * modes if self.two_starts else 0
-        metric = 3 * b * self.n_pairs + 5 * modes + self._projections(in_blocks)
+        second_start = 3 * kept // 2 + 4 * modes if self.two_starts else 0
+        metric = kept + b * self.n_pairs + 5 * modes + self._projections(in_blocks)
+        mean_loss = kept + 20 * self.n_pairs + 5 * modes
         if not self.are_triplets:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
-            metric += 4 * b * self.n_pairs + b * self.n_comparisons
+            metric += 3 * b * self.n_pairs + b * self.n_comparisons
+            mean_loss += 8 * self.n_comparisons
         if not in_blocks:
             metric += graph
-        weights = (0 if in_blocks else samples) + graph + 4 * b * self.n_pairs + 7 * modes
+            mean_loss += graph + samples
+        weights = (0 if in_blocks else samples) + graph + 2 * kept + 7 * modes
         grouping = (16 if self.are_triplets else 64) * self.n_comparisons
         start = 5 * self.itemsize * min(self.n_samples, MAX_ROWS_FOR_START) * self.n_features
         start += 5 * modes
@@ -122,7 +127,8 @@ class FitSize:
             # Lists of neighbours, and the samples mapped, scaled and in another order.
             search += 20 * self.n_pairs + 200 * self.n_samples
             search += 0 if self.rank is not None else 3 * samples
-        largest = max(metric + second_start, weights + second_start, grouping, start, search)
+        rounds = max(metric, weights, mean_loss) + second_start
+        largest = max(rounds, grouping, start, search)
         small = 480 * self.n_features * (self.n_features if self.rank is None else self.rank + 42)
         return structure + largest + 40 * self.n_samples + _FIXED_BYTES + small + 24 * self.n_drawn
 
