@@ -1,5 +1,7 @@
 """Samples that are processed in blocks: they are not copied, and only X F is as large."""
 
+import ctypes
+import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -8,6 +10,7 @@ import numpy as np
 
 from mdaml._typing import Dtype, FloatArray, IntArray, Matrix
 from mdaml._validation import check_magnitude
+from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import laplacian_half_scatter
 from mdaml.kernels.products import Product, rows_times, spread
 from mdaml.kernels.triplets import triplet_half_scatter
@@ -85,6 +88,12 @@ class BlockStore(MemoryStore):
         """The precision of what is kept for each pair: that of the samples."""
         return self.dtype
 
+    def compare(self, supervision: Constraints) -> Self:
+        """Group comparisons, and leave the memory of all that came before to what comes now."""
+        compared = super().compare(supervision)
+        return_freed_memory()
+        return compared
+
     @cached_property
     def turns(self) -> Turns:
         """Keep the order of updates, but make the graph of near pairs again for every update."""
@@ -106,3 +115,11 @@ class BlockStore(MemoryStore):
 
     def _mean_and_spread(self) -> tuple[FloatArray, FloatArray]:
         return np.zeros(self.shape[1], self.dtype), spread(self.rows)
+
+
+def return_freed_memory() -> None:
+    """Let the C library of Linux return what it keeps of freed arrays below 32 MiB."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # not every C library has it
+        if trim is not None:
+            trim(0)
