@@ -33,8 +33,8 @@ class Comparisons:
         """Group an (n, 3) array of rows ``(reference, similar, dissimilar)``, perhaps none."""
         if len(triplets) == 0:
             none = np.empty(0, np.int32)
-            pairs, zero = none.reshape(0, 2), np.zeros(1, np.int32)
-            return cls(pairs, zero.astype(np.int64), zero, none, None, n_samples)
+            zero = np.zeros(1, np.int64)
+            return cls(none.reshape(0, 2), zero, zero.astype(np.int32), none, None, n_samples)
         pairs, starts, far, groups = grouping.group_triplets(triplets, n_samples)
         return cls(pairs, groups, starts, far, None, n_samples)
 

@@ -7,7 +7,7 @@ grouped by sorts of NumPy, with the same result, so that a first fit need not wa
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.kernels.compiling import can_wait, fast_loop, inner_step, integer_loop, suited_to
 from mdaml.kernels.threads import share
 
@@ -16,7 +16,7 @@ _MOST_SORTED, _SORTED = 100_000, 2
 
 
 def near_graph(
-    pairs: IntArray, is_near: IntArray, n_samples: int
+    pairs: IntArray, is_near: BoolArray, n_samples: int
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Rows of near pairs by sample, in either role: indptr, the other samples, the pairs."""
     near = np.flatnonzero(is_near).astype(np.int32)

@@ -153,10 +153,8 @@ def triplet_half_scatter(
 
     cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
     half = sum_by_anchors(make_rows, Y, pairs, groups, cost)
-    loss = float(losses.sum())
-    del args, losses  # free the losses before the next pass
     half += diagonal_part(Y, pairs, slopes, degree)
-    return loss, half
+    return float(losses.sum()), half
 
 
 def triplet_losses_along(
