@@ -105,6 +105,7 @@ class Alternation:
             for move in (self.move_centers, self.move_weights, self.move_metric):
                 candidate = move(state)
                 state = candidate if candidate.value < state.value else state
+                del candidate  # the next move needs the memory
                 history.append(state.value)
             n_iter += 1
             stop = callback is not None and bool(callback(n_iter, state.value))

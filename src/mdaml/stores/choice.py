@@ -108,7 +108,8 @@ class FitSize:
         # Two starts and their common modes are kept while a round changes one of them.
         second_start = 3 * kept // 2 + 4 * modes if self.two_starts else 0
         metric = kept + b * self.n_pairs + 5 * modes + self._projections(in_blocks)
-        mean_loss = kept + 20 * self.n_pairs + 5 * modes
+        most = max(self.n_pairs, min(self.n_comparisons, 2 * self.n_pairs))
+        mean_loss = kept + 8 * self.n_pairs + 8 * most + 5 * modes
         if not self.are_triplets:  # weights, the comparisons by far pair, and what is kept of each
             structure += 4 * self.n_pairs + 12 * self.n_comparisons
             metric += 3 * b * self.n_pairs + b * self.n_comparisons
