@@ -1,5 +1,6 @@
 """Algorithm 2, in every store and space: centres, weights and metric in turn."""
 
+import weakref
 from dataclasses import replace
 
 import literal
@@ -214,6 +215,24 @@ def test_one_mode_gives_all_comparisons_the_same_importance(case):
     assert state.importance.tolist() == [1.0]
     np.testing.assert_allclose(state.modes.weights.weights, 1.0, rtol=1e-14)
     assert state.measured is None  # which would be as large as the pairs
+
+
+def test_what_a_move_in_vain_made_is_let_go_before_the_next_move(case, monkeypatch):
+    local, made = case(0)[1], []
+
+    def move_in_vain(_alternation, state):
+        worse = replace(state, value=np.inf)
+        made.append(weakref.ref(worse))
+        return worse
+
+    def move_last(_alternation, state):
+        assert made[0]() is None
+        return state
+
+    monkeypatch.setattr(Alternation, "move_weights", move_in_vain)
+    monkeypatch.setattr(Alternation, "move_metric", move_last)
+    local.run(1)
+    assert len(made) == 1
 
 
 def test_mean_loss_is_weighted_by_importance(case):
