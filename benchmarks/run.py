@@ -235,10 +235,11 @@ def one_memory_case(n_samples, n_features, per_sample, pairing, dtype):
     X = X.astype(dtype)
     small = slice(0, 200)
     y = np.arange(200) % 2
-    MDaML(3).fit(X[small], triplets=sample_triplets(y, 3, 3, random_state=0))  # compile
+    drawn = sample_triplets(y, 3, 3, random_state=0)
+    MDaML.paper(3, random_state=0).fit(X[small], triplets=drawn)  # compile
     Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
     before = resident("VmRSS")
-    MDaML(K, max_iter=3, tol=0, random_state=0).fit(X, triplets=triplets)
+    MDaML.paper(K, max_iter=3, tol=0, random_state=0).fit(X, triplets=triplets)
     peak = resident("VmHWM")
     bytes_in = X.nbytes + triplets.nbytes
     print(json.dumps({"input_mb": bytes_in / 2**20, "peak_mb": (peak - before) / 2**10}))
