@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from mdaml.kernels.compiling import fast_loop
 from mdaml.kernels.pairs import smooth_hinge
-from mdaml.kernels.prefetch import prefetch_row
+from mdaml.kernels.prefetch import prefetch
 from mdaml.kernels.threads import n_threads, share
 
 GIGA = 1e9
@@ -62,7 +62,7 @@ def _touch_rows(begin, end, words, Y, ahead, pairs, groups, passes, out):
         for _ in range(passes):
             for p in range(groups[g], groups[g + 1]):
                 if ahead > 0 and p + ahead < len(pairs):
-                    prefetch_row(Y, pairs[p + ahead, 1])
+                    prefetch(Y, pairs[p + ahead, 1])
                 j = pairs[p, 1]
                 for c in range(0, words.shape[1], 8):  # eight words are a cache line
                     found ^= words[j, c]

@@ -4,7 +4,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import exact_loop, fast_loop
-from mdaml.kernels.prefetch import pairs_ahead, prefetch_entry, prefetch_row
+from mdaml.kernels.prefetch import pairs_ahead, prefetch
 from mdaml.kernels.threads import GRAIN, share
 
 
@@ -63,8 +63,8 @@ def _sequential_weights(
         if large and position + 2 < start + end:
             soon = order[position + 2]
             for e in range(indptr[soon], indptr[soon + 1]):
-                prefetch_row(powers, samples[e])
-                prefetch_entry(losses, pairs[e])
+                prefetch(powers, samples[e])
+                prefetch(losses, pairs[e])
         for k in range(n_modes):
             cost[k] = costs[i, k]
         for e in range(indptr[i], indptr[i + 1]):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import fast_loop, ordered_loop, suited_to
-from mdaml.kernels.prefetch import pairs_ahead, prefetch_row
+from mdaml.kernels.prefetch import pairs_ahead, prefetch
 from mdaml.kernels.products import blocks, rows_per_block, weighted_gram
 from mdaml.kernels.threads import share
 
@@ -51,7 +51,7 @@ def pair_products(
 def _pair_products(begin, end, E, ahead, pairs, starts, out):
     for p in range(begin, end):
         if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(E, pairs[p + ahead, 1])
+            prefetch(E, pairs[p + ahead, 1])
         if starts[p] < starts[p + 1]:
             i, j, total = pairs[p, 0], pairs[p, 1], 0.0
             for k in range(E.shape[1]):
@@ -89,7 +89,7 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
         p = begin + n
         if ahead > 0 and p + ahead + 4 <= len(pairs):
             for q in range(p + ahead, p + ahead + 4):
-                prefetch_row(Y, pairs[q, 1])
+                prefetch(Y, pairs[q, 1])
         i0, i1, i2, i3 = pairs[p, 0], pairs[p + 1, 0], pairs[p + 2, 0], pairs[p + 3, 0]
         j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
         s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
@@ -103,8 +103,6 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
             s3 += scale * d3 * d3
         out[n], out[n + 1], out[n + 2], out[n + 3] = s0, s1, s2, s3
     for p in range(begin + (end - begin) // 4 * 4, end):
-        if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(Y, pairs[p + ahead, 1])
         total = Y.dtype.type(0)
         for c in range(Y.shape[1]):
             diff = Y[pairs[p, 0], c] - Y[pairs[p, 1], c]
@@ -117,7 +115,7 @@ def four_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
     """Squared distances of the pairs begin to end for each of four scalings, (n, 4)."""
     for p in range(begin, end):
         if ahead > 0 and p + ahead < len(pairs):
-            prefetch_row(Y, pairs[p + ahead, 1])
+            prefetch(Y, pairs[p + ahead, 1])
         i, j, n = pairs[p, 0], pairs[p, 1], p - begin
         s0 = s1 = s2 = s3 = Y.dtype.type(0)  # four named sums, so that this loop vectorises
         for c in range(Y.shape[1]):
@@ -160,7 +158,7 @@ def subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
     while p < end:
         if ahead > 0 and p + ahead + 4 <= len(pairs):
             for q in range(p + ahead, p + ahead + 4):
-                prefetch_row(Y, pairs[q, 1])
+                prefetch(Y, pairs[q, 1])
         if p + 4 <= end:
             j0, j1, j2, j3 = pairs[p, 1], pairs[p + 1, 1], pairs[p + 2, 1], pairs[p + 3, 1]
             w0, w1, w2, w3 = weights[p], weights[p + 1], weights[p + 2], weights[p + 3]

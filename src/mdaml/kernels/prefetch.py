@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray
-from mdaml.kernels.compiling import exact_loop, intrinsic
+from mdaml.kernels.compiling import intrinsic
 
 _LINE = 64  # bytes
 
@@ -36,34 +36,53 @@ def empty_lines(shape: tuple[int, ...], dtype: npt.DTypeLike) -> FloatArray:
 
 
 @intrinsic
-def _prefetch(_typing_context, address):
-    """Ask for the cache line at an address."""
-    from llvmlite import ir
+def prefetch(_typing_context, array, place):
+    """Ask for an entry of a vector or a row of a matrix, each cache line that holds a part of it.
+
+    By a function of its own in the compiled code: a copy of its loop at every place would take a
+    fourth of the time to compile what calls it.
+    """
     from numba import types
 
-    def codegen(context, builder, _signature, arguments):
-        word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        name = "llvm.prefetch.p0"
-        hint = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        pointer = builder.inttoptr(arguments[0], byte)
-        builder.call(
-            hint, [pointer, word(0), word(2), word(1)]
-        )  # to read, keep in the second cache, data
+    def codegen(context, builder, signature, arguments):
+        view = context.make_array(array)(context, builder, arguments[0])
+        row = context.cast(builder, arguments[1], signature.args[1], types.intp)
+        start = builder.ptrtoint(view.data, row.type)
+        start = builder.add(start, builder.mul(row, builder.extract_value(view.strides, 0)))
+        n_bytes = view.itemsize
+        for axis in range(1, array.ndim):
+            n_bytes = builder.mul(n_bytes, builder.extract_value(view.shape, axis))
+        builder.call(_line_reader(builder.module), [start, builder.add(start, n_bytes)])
         return context.get_dummy_value()
 
-    return types.none(address), codegen
+    return types.none(array, place), codegen
 
 
-@exact_loop
-def prefetch_row(Y, row):
-    """Ask for a row of Y, each cache line that holds a part of it."""
-    start = Y.ctypes.data + row * Y.strides[0]
-    for line in range(start - start % 64, start + Y.shape[1] * Y.itemsize, 64):
-        _prefetch(line)
+def _line_reader(module):
+    """Return the function of a module that asks for the cache lines between two addresses."""
+    from llvmlite import ir
 
-
-@exact_loop
-def prefetch_entry(values, place):
-    """Ask for an entry of a vector."""
-    _prefetch(values.ctypes.data + place * values.itemsize)
+    name, nothing, word, long = "mdaml.prefetch", ir.VoidType(), ir.IntType(32), ir.IntType(64)
+    if name in module.globals:
+        return module.globals[name]
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(nothing, [byte, word, word, word])
+    hint = ir.Function(module, kind, "llvm.prefetch.p0")
+    reader = ir.Function(module, ir.FunctionType(nothing, [long, long]), name)
+    reader.linkage = "internal"
+    reader.attributes.add("noinline")
+    start, stop = reader.args
+    before, loop, after = map(reader.append_basic_block, ("before", "loop", "after"))
+    builder = ir.IRBuilder(before)
+    first = builder.and_(start, long(-_LINE))
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    line = builder.phi(long)
+    line.add_incoming(first, before)
+    arguments = word(0), word(2), word(1)  # to read, keep in the second cache, data
+    builder.call(hint, [builder.inttoptr(line, byte), *arguments])
+    following = builder.add(line, long(_LINE))
+    line.add_incoming(following, loop)
+    builder.cbranch(builder.icmp_unsigned("<", following, stop), loop, after)
+    ir.IRBuilder(after).ret_void()
+    return reader

@@ -95,6 +95,7 @@ def _triplet_slopes(
     far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
     near_pairs, by_pair = np.empty(widths[0], np.intp), len(losses) == len(pairs)
     one_each = len(pair_weights) > 1
+    no_hints = np.int64(0)  # as other callers of subtract_rows have it: compiled once
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
         pair_sq_dists_loop(offset, stop, Y, ahead, scales, pairs, sq_dists)
@@ -133,7 +134,7 @@ def _triplet_slopes(
                 slopes[offset + n] = pulls[n]
         if len(product) > 0:
             row = pairs[offset, 0] if shift < 0 else g - shift
-            subtract_rows(offset, stop, Y, 0, pairs, slopes, degree, product, row)
+            subtract_rows(offset, stop, Y, no_hints, pairs, slopes, degree, product, row)
 
 
 def triplet_half_scatter(
