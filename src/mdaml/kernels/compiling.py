@@ -102,9 +102,13 @@ def can_wait(loop: Callable[..., _Untyped], cost: int) -> bool:
 
 def _njit(fastmath: frozenset[str], **options: object) -> Callable[[_Untyped], _Untyped]:
     def make(numba: _Untyped) -> Callable[[_Untyped], _Untyped]:
-        # A wrapper to be called from C is never needed, and takes time to compile.
+        # Never needed, and more to compile: a wrapper to be called from C, tests for division by 0.
         compiled = numba.njit(
-            nogil=True, fastmath=set(fastmath) or False, no_cfunc_wrapper=True, **options
+            nogil=True,
+            fastmath=set(fastmath) or False,
+            error_model="numpy",
+            no_cfunc_wrapper=True,
+            **options,
         )
         return lambda function: _without_collector(_with_cache(compiled(function)))
 
@@ -201,7 +205,10 @@ inner_step: _Untyped = partial(Loop, make=_njit(_FAST, inline="always"))
 integer_loop: _Untyped = partial(IntegerLoop, make=_njit(_FAST))
 # Sums stay in the order written: where a term is added to many entries, vector units need no other.
 # Reordered ones came out differently from compiled code and from the same code out of its cache.
-ordered_loop: _Untyped = partial(Loop, make=_njit(frozenset({"contract", "nsz", "nnan"})))
+# Called by other loops only: a wrapper for Python would be more to compile.
+ordered_loop: _Untyped = partial(
+    Loop, make=_njit(frozenset({"contract", "nsz", "nnan"}), no_cpython_wrapper=True)
+)
 # Nothing is reordered: for logarithms and comparisons. Loops over integers take the first kind all
 # the same: Numba compiles what they call, such as np.empty, once for each kind.
 exact_loop: _Untyped = partial(Loop, make=_njit(frozenset()))

@@ -5,7 +5,7 @@ import numpy as np
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import exact_loop, fast_loop
 from mdaml.kernels.prefetch import pairs_ahead, prefetch
-from mdaml.kernels.threads import GRAIN, share
+from mdaml.kernels.threads import GRAIN, share, with_memory
 
 
 def center_sq_dists(Y: FloatArray, centers: FloatArray) -> FloatArray:
@@ -45,19 +45,20 @@ def sequential_weights(
     """
     args = (weights, powers, pairs_ahead(powers) > 0, costs, *graph, losses, order, eta)
     work = weights.shape[1] * (len(graph[1]) + 60 * len(weights))
+    loop = with_memory(_sequential_weights, lambda: (np.empty(weights.shape[1]),))
     if work // (len(colors) - 1) < 2 * GRAIN:
-        _sequential_weights(0, len(order), 0, *args)
+        loop(0, len(order), 0, *args)
         return
     for start, stop in zip(colors[:-1].tolist(), colors[1:].tolist(), strict=True):
-        share(_sequential_weights, stop - start, work * (stop - start) // len(order), start, *args)
+        share(loop, stop - start, work * (stop - start) // len(order), start, *args)
 
 
 @exact_loop
 def _sequential_weights(
-    begin, end, start, weights, powers, large, costs, indptr, samples, pairs, losses, order, eta
-):
+    begin, end, start, weights, powers, large, costs, indptr, samples, pairs, losses, order, eta,
+    cost,
+):  # fmt: skip
     n_modes = weights.shape[1]
-    cost = np.empty(n_modes)
     for position in range(start + begin, start + end):
         i = order[position]
         if large and position + 2 < start + end:
@@ -80,20 +81,19 @@ def _sequential_weights(
         # cost nothing share all the weight.
         total = 0.0
         for k in range(n_modes):
-            cost[k] = lowest / cost[k] if cost[k] > lowest else 1.0
-        if eta == 3.0:  # the paper's value needs no logarithm
-            for k in range(n_modes):
-                cost[k] = np.sqrt(cost[k])
+            ratio = lowest / cost[k] if cost[k] > lowest else 1.0
+            if eta == 3.0:  # the paper's value needs no logarithm
+                cost[k] = np.sqrt(ratio)
                 total += cost[k]
-            for k in range(n_modes):
+            else:
+                cost[k] = np.log(ratio) / (eta - 1.0)
+                total += np.exp(cost[k])
+        log_total = np.log(total)
+        for k in range(n_modes):
+            if eta == 3.0:
                 weight = cost[k] / total
                 weights[i, k] = weight
                 powers[i, k] = weight * weight * weight
-        else:
-            for k in range(n_modes):
-                cost[k] = np.log(cost[k]) / (eta - 1.0)
-                total += np.exp(cost[k])
-            log_total = np.log(total)
-            for k in range(n_modes):
+            else:
                 weights[i, k] = np.exp(cost[k] - log_total)
                 powers[i, k] = np.exp(eta * (cost[k] - log_total))

@@ -61,6 +61,17 @@ def share(loop: Callable[..., None], n_items: int, cost: int, *args: object) -> 
         other.result()
 
 
+def with_memory(
+    loop: Callable[..., None], make: Callable[[], tuple[object, ...]]
+) -> Callable[..., None]:
+    """Return the loop with new arrays behind its arguments in every call, for every thread its own.
+
+    Arrays that are made in a loop would have to be compiled with it.
+    """
+    compiled = suited_to(loop, GRAIN)
+    return lambda *args: compiled(*args, *make())
+
+
 def side_by_side(
     call: Callable[..., Result], items: Sequence[tuple[object, ...]], n_at_once: int
 ) -> Iterator[Result]:

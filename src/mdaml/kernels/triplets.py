@@ -22,7 +22,7 @@ from mdaml.kernels.pairs import (
     with_degrees,
 )
 from mdaml.kernels.prefetch import pairs_ahead
-from mdaml.kernels.threads import share
+from mdaml.kernels.threads import share, with_memory
 
 Lists = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 
@@ -53,7 +53,7 @@ def triplet_gradient(
     slopes, losses = np.empty(len(pairs)), np.zeros(len(groups) - 1)
     cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, 1.0, slopes, losses)
-    share(_triplet_slopes, len(losses), cost, *args, degree, product, -1)
+    share(_slopes_loop(lists, slopes), len(losses), cost, *args, degree, product, -1)
     return float(losses.sum()), with_degrees(Y, pairs, slopes, degree, product)
 
 
@@ -75,26 +75,35 @@ def _write_slopes(Y, scales, lists, pair_weights, margin, slopes, losses):
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, margin, slopes, losses)
     cost = len(pairs) * Y.shape[1] + 3 * n_triplets
     nothing = np.empty((0, Y.shape[1]), Y.dtype)
-    share(_triplet_slopes, len(groups) - 1, cost, *args, np.empty(0), nothing, -1)
+    loop = _slopes_loop(lists, slopes)
+    share(loop, len(groups) - 1, cost, *args, np.empty(0), nothing, -1)
     return slopes
+
+
+def _slopes_loop(lists, slopes):
+    """Return the next loop with memory for one anchor at a time."""
+    n_pairs, n_far, _ = lists[4].tolist()
+
+    def make():
+        distances = np.empty(n_pairs), *np.empty((2, n_far + 8))
+        return *distances, np.empty(n_pairs, slopes.dtype), np.empty(n_pairs, np.intp)
+
+    return with_memory(_triplet_slopes, make)
 
 
 @fast_loop
 def _triplet_slopes(
     begin, end, Y, ahead, scales, lists, pair_weights, margin, slopes, losses, degree, product,
-    shift,
+    shift, sq_dists, far_dists, far_slopes, pulls, near_pairs,
 ):  # fmt: skip
     """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty.
 
     Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on. Losses
-    are those of the groups, or of the near pairs if there are as many as pairs. Slopes are not kept
-    if ``slopes`` is empty.
+    are those of the groups, or of the near pairs if there are as many as pairs; they are zero
+    before. Slopes are not kept if ``slopes`` is empty. The last five arrays are for one anchor.
     """
-    pairs, starts, far, groups, widths = lists
-    sq_dists, pulls = np.empty(widths[0]), np.empty(widths[0], slopes.dtype)
-    far_dists, far_slopes = np.empty(widths[1] + 8), np.empty(widths[1] + 8)
-    near_pairs, by_pair = np.empty(widths[0], np.intp), len(losses) == len(pairs)
-    one_each = len(pair_weights) > 1
+    pairs, starts, far, groups, _ = lists
+    by_pair, one_each = len(losses) == len(pairs), len(pair_weights) > 1
     no_hints = np.int64(0)  # as other callers of subtract_rows have it: compiled once
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
@@ -146,11 +155,11 @@ def triplet_half_scatter(
     """
     pairs, _, _, groups, (_, _, n_triplets) = lists
     degree, slopes = np.zeros(len(Y)), np.empty(len(pairs), Y.dtype)
-    losses = np.zeros(len(groups) - 1)
+    losses, loop = np.zeros(len(groups) - 1), _slopes_loop(lists, slopes)
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, 1.0, slopes, losses, degree)
 
     def make_rows(begin, end, rows):
-        _triplet_slopes(begin, end, *args, rows, begin)
+        loop(begin, end, *args, rows, begin)
 
     cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
     half = sum_by_anchors(make_rows, Y, pairs, groups, cost)
@@ -162,18 +171,25 @@ def triplet_losses_along(
     Y: FloatArray, scales: FloatArray, lists: Lists, pair_weights: FloatArray
 ) -> FloatArray:
     """Weighted loss for each of four scalings of the columns of Y, from one pass over the pairs."""
-    pairs, _, _, groups, (_, _, n_triplets) = lists
+    pairs, _, _, groups, widths = lists
+    n_pairs, n_far, n_triplets = widths.tolist()
     losses = np.zeros((len(groups) - 1, 4))
     cost = 4 * len(pairs) * Y.shape[1] + 8 * n_triplets
     args = (Y, pairs_ahead(Y), scales, lists, pair_weights, losses)
-    share(_triplet_losses_along, len(losses), cost, *args)
+
+    def make():
+        return np.empty((4, n_pairs)), np.empty((4, n_far + 8))
+
+    share(with_memory(_triplet_losses_along, make), len(losses), cost, *args)
     return losses.sum(axis=0)
 
 
 @fast_loop
-def _triplet_losses_along(begin, end, Y, ahead, scales, lists, pair_weights, losses):
-    pairs, starts, far, groups, widths = lists
-    sq_dists, far_dists = np.empty((4, widths[0])), np.empty((4, widths[1] + 8))
+def _triplet_losses_along(
+    begin, end, Y, ahead, scales, lists, pair_weights, losses, sq_dists, far_dists
+):
+    """Losses of each group for four scalings; the last arrays are for what belongs to one."""
+    pairs, starts, far, groups, _ = lists
     one_each = len(pair_weights) > 1
     for g in range(begin, end):
         offset, stop = groups[g], groups[g + 1]
@@ -213,7 +229,7 @@ def _find_near(begin, end, starts, out):
     return n_near
 
 
-@fast_loop
+@inner_step
 def _gather(sq_dists, far, first, n_far, offset, out):
     """Copy the distances of a list of far pairs, so that loops over it vectorise; their number.
 
