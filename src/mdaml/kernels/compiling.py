@@ -200,12 +200,14 @@ def _warn_once(error: Exception) -> None:
 # NaN: all input was checked to be finite.
 _FAST = frozenset({"reassoc", "contract", "nsz", "nnan"})
 fast_loop: _Untyped = partial(Loop, make=_njit(_FAST))
+# Called by other loops only: a wrapper for Python would be more to compile.
+inner_loop: _Untyped = partial(Loop, make=_njit(_FAST, no_cpython_wrapper=True))
 # A step of one other loop, compiled as a part of it: by itself it would be optimised twice.
 inner_step: _Untyped = partial(Loop, make=_njit(_FAST, inline="always"))
 integer_loop: _Untyped = partial(IntegerLoop, make=_njit(_FAST))
 # Sums stay in the order written: where a term is added to many entries, vector units need no other.
 # Reordered ones came out differently from compiled code and from the same code out of its cache.
-# Called by other loops only: a wrapper for Python would be more to compile.
+# Called by other loops only, as the second kind.
 ordered_loop: _Untyped = partial(
     Loop, make=_njit(frozenset({"contract", "nsz", "nnan"}), no_cpython_wrapper=True)
 )

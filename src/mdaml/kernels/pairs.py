@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop, ordered_loop, suited_to
+from mdaml.kernels.compiling import fast_loop, inner_loop, ordered_loop, suited_to
 from mdaml.kernels.prefetch import pairs_ahead, prefetch
 from mdaml.kernels.products import blocks, rows_per_block, weighted_gram
 from mdaml.kernels.threads import share
@@ -110,7 +110,7 @@ def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
         out[p - begin] = total
 
 
-@fast_loop
+@inner_loop
 def four_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
     """Squared distances of the pairs begin to end for each of four scalings, (n, 4)."""
     for p in range(begin, end):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mdaml._typing import FloatArray, IntArray
-from mdaml.kernels.compiling import fast_loop, inner_step
+from mdaml.kernels.compiling import fast_loop, inner_loop, inner_step
 from mdaml.kernels.pairs import (
     diagonal_part,
     four_sq_dists_loop,
@@ -229,7 +229,7 @@ def _find_near(begin, end, starts, out):
     return n_near
 
 
-@inner_step
+@inner_loop
 def _gather(sq_dists, far, first, n_far, offset, out):
     """Copy the distances of a list of far pairs, so that loops over it vectorise; their number.
 
