@@ -9,7 +9,7 @@ import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
 from mdaml.kernels.compiling import fast_loop, inner_step
-from mdaml.kernels.threads import share
+from mdaml.kernels.threads import share, with_memory
 
 _QUERIES, _CANDIDATES = 128, 512  # a block of half a megabyte stays in the cache
 
@@ -50,11 +50,23 @@ def nearest(
     sq_dists = np.full((end - begin, n_nearest), np.inf)
     half_norms = 0.5 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
 
+    # Not np.finfo, which takes long.
+    rounding = 2.0 * (8.0 + Z.shape[1]) * (2.0**-52 if Z.itemsize == 8 else 2.0**-23)
+    largest = np.maximum.reduceat(half_norms, np.arange(0, len(Z), _CANDIDATES)).tolist()
+    n_bests = n_nearest + same  # one more, if a sample may meet itself
+
+    def make():
+        return np.empty(_CANDIDATES), np.empty(_CANDIDATES + 1, np.intp), np.empty(n_bests)
+
+    loop = with_memory(_keep_nearest, make)
+    wanted = _wanted(bounds, len(Z), same)
+
     def search(first_block, last_block):
         blocks = _blocks(first_block, last_block, Z, bounds, begin, end, same)
-        for (q0, q1), candidates, products in blocks:
+        for (q0, q1), (c0, c1), products in blocks:
             lists = found[q0 - begin : q1 - begin], sq_dists[q0 - begin : q1 - begin]
-            _keep_nearest(q0, q1, *candidates, products, Z, half_norms, bounds, rows, same, *lists)
+            top = max(largest[c0 // _CANDIDATES : (c1 - 1) // _CANDIDATES + 1])
+            loop(q0, q1, c0, c1, products, Z, half_norms, top, rounding, wanted, rows, *lists)
 
     _share_blocks(search, Z, bounds, end - begin, same)
     return found, sq_dists
@@ -149,29 +161,25 @@ def _blocks(first_block, last_block, Z, bounds, begin, end, same):
             yield (q0, q1), (c0, c1), products
 
 
+def _wanted(bounds, n, same):
+    """Two ranges of places for each sample: its class, or what comes before and after it."""
+    first, last = np.ascontiguousarray(bounds, np.int64).T
+    nothing, all_places = np.zeros_like(first), np.full_like(first, n)
+    parts = (first, last, nothing, nothing) if same else (nothing, first, last, all_places)
+    return np.stack(parts, axis=1)
+
+
 @fast_loop
 def _keep_nearest(
-    q0, q1, c0, c1, products, Z, half_norms, bounds, rows, same, found, sq_dists
+    q0, q1, c0, c1, products, Z, half_norms, largest, rounding, wanted, rows, found, sq_dists,
+    memory, close, bests,
 ):  # fmt: skip
     n_nearest = found.shape[1]
-    # Not np.finfo, which takes long to compile.
-    rounding = (8.0 + Z.shape[1]) * (2.0**-52 if Z.itemsize == 8 else 2.0**-23)
-    largest = half_norms[c0]
-    for c in range(c0 + 1, c1):
-        largest = half_norms[c] if half_norms[c] > largest else largest
-    bests = np.empty(n_nearest + same)  # one more, if a sample may meet itself
-    memory, close = np.empty(c1 - c0), np.empty(c1 - c0 + 1, np.intp)
     for q in range(q0, q1):
         places, dists = found[q - q0], sq_dists[q - q0]
-        unsure = 2.0 * rounding * (half_norms[q] + largest)
-        for part in range(2):
-            # Own class, or what comes before and after it.
-            if same:
-                low, high = bounds[q, 0], bounds[q, 1] if part == 0 else 0
-            elif part == 0:
-                low, high = c0, bounds[q, 0]
-            else:
-                low, high = bounds[q, 1], c1
+        unsure = rounding * (half_norms[q] + largest)
+        for part in range(0, 4, 2):
+            low, high = wanted[q, part], wanted[q, part + 1]
             low, high = c0 if low < c0 else low, c1 if high > c1 else high
             if low >= high:
                 continue
@@ -184,10 +192,12 @@ def _keep_nearest(
             most = 0.5 * dists[n_nearest - 1] - half_norms[q] + unsure
             if most == np.inf:
                 most = _lowest_of_groups(near, bests) + 2.0 * unsure
-            for e in close[: _find_close(near, most, close)]:
+            for n in range(_find_close(near, most, close)):
+                e = close[n]
                 if near[e] <= most and low + e != q:
                     _insert(Z, q, low + e, rows, places, dists)
-                    most = min(most, 0.5 * dists[n_nearest - 1] - half_norms[q] + unsure)
+                    lower = 0.5 * dists[n_nearest - 1] - half_norms[q] + unsure
+                    most = lower if lower < most else most
 
 
 @inner_step
