@@ -88,7 +88,7 @@ def _sequential_weights(
             else:
                 cost[k] = np.log(ratio) / (eta - 1.0)
                 total += np.exp(cost[k])
-        log_total = np.log(total)
+        log_total = 0.0 if eta == 3.0 else np.log(total)
         for k in range(n_modes):
             if eta == 3.0:
                 weight = cost[k] / total
