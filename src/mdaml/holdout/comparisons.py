@@ -13,6 +13,7 @@ from mdaml.kernels.pairs import pair_sq_dists
 # Multiples of the mean margin. The logistic loss is taken at the best of them, so that no scale of
 # a metric can win. Zero is among them: there every comparison loses log 2.
 _SCALES = np.concatenate([[0.0], 2.0 ** np.arange(-8.0, 8.5, 0.5)])
+_USUAL = int(np.argmin(np.abs(_SCALES - 2.0)))  # where the search for the best of them begins
 
 
 class Judged(NamedTuple):
@@ -101,7 +102,19 @@ def scaled_losses(
     codes = np.zeros(len(margins), np.int64) if codes is None else codes
     masses, sizes = np.bincount(codes, weights), np.bincount(codes, weights * np.abs(margins))
     units = np.where(sizes > 0.0, sizes, 1.0) / np.where(masses > 0.0, masses, 1.0)
-    losses = np.logaddexp(0.0, -np.multiply.outer(_SCALES, margins / units[codes]))  # (n_scales, n)
-    totals = np.array([np.bincount(codes, weights * row) for row in losses])
-    best: FloatArray = losses[totals.argmin(axis=0)[codes], np.arange(len(margins))]
+
+    def lose(places: IntArray) -> tuple[FloatArray, FloatArray]:
+        losses: FloatArray = np.logaddexp(0.0, -(_SCALES[places] / units)[codes] * margins)
+        return losses, np.bincount(codes, weights * losses)
+
+    # The sum of a person is convex in the scale: downhill from anywhere is the lowest of all.
+    places = np.full(len(units), _USUAL)
+    best, totals = lose(places)
+    for step in (-1, 1):
+        moves = np.ones(len(places), bool)
+        while (moves := moves & (places + step >= 0) & (places + step < len(_SCALES))).any():
+            losses, found = lose(places + step * moves)
+            moves &= (found < totals) | ((found == totals) & (step < 0))  # the first of equals
+            places = places + step * moves
+            best, totals = np.where(moves[codes], losses, best), np.where(moves, found, totals)
     return best

@@ -14,9 +14,11 @@ their number, and candidates behind the end need not be made.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
 from mdaml._typing import BoolArray, FloatArray, IntArray
@@ -209,10 +211,20 @@ def _p_values(leads: FloatArray, units: IntArray, weights: FloatArray | None) ->
         sums = _unit_sums(sums, blocks, None)
     lengths = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))
     sums = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0.0)
-    signs = np.random.default_rng(0).integers(0, 2, (_N_SIGNS, sums.shape[1])) * 2.0 - 1.0
-    by_chance = (signs @ sums.T).max(axis=1)  # (_N_SIGNS,)
+    by_chance = (_random_signs(sums.shape[1]) @ sums.T).max(axis=1)  # (_N_SIGNS,)
     n_above = (by_chance >= sums.sum(axis=1)[:, None] - 1e-12).sum(axis=1)
     return (1.0 + n_above) / (1.0 + _N_SIGNS)
+
+
+@lru_cache(maxsize=8)
+def _draw_signs(n_units: int) -> npt.NDArray[np.int8]:
+    """Return random signs, always the same ones; at most one megabyte."""
+    drawn = np.random.default_rng(0).integers(0, 2, (_N_SIGNS, n_units))
+    return (2 * drawn - 1).astype(np.int8)
+
+
+def _random_signs(n_units: int) -> FloatArray:
+    return _draw_signs(n_units).astype(np.float64)
 
 
 def _is_below(scores: FloatArray, highest: FloatArray, units: IntArray) -> bool:
