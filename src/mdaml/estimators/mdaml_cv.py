@@ -32,6 +32,7 @@ from mdaml.holdout.rule import (
     Gain,
     explain_more_than_swapping,
     find_leaders,
+    find_trailing,
     measure_gain,
     prefer_first,
     warn_of_kept_start,
@@ -221,7 +222,7 @@ class MDaMLCV(WeakLearner):
         with one_blas_thread():
             if isinstance(supervision, Classes):
                 own.setdefault("shrinkage", 0.0)
-                parts = folds_of_classes(samples, supervision, device, own, rng)
+                parts = folds_of_classes(samples, supervision, device, own, rng, _MOST_PARTNERS)
                 if not parts and groups is None:
                     del own["shrinkage"]  # MDaML keeps the start, and says so
                 candidates, n_first = FROM_LABELS, _N_FIRST_OF_LABELS
@@ -241,7 +242,7 @@ class MDaMLCV(WeakLearner):
             device=self.device,
             random_state=int(rng.randint(2**31 - 1)),
         )
-        model._fit(X, samples, supervision, persons)
+        model._fit(X, samples, supervision, persons, measured=gain)
         self._store(
             X,
             model.components_,
@@ -261,6 +262,17 @@ class MDaMLCV(WeakLearner):
         )
 
 
+_FIRST_PARTNERS = [  # of the candidates from labels that begin at the same start
+    params.get("partners", PRESETS["labels"].partners)
+    for params in FROM_LABELS
+    if "start" not in params and params.get("partners") != "random"
+]
+_MOST_PARTNERS = (
+    max(partners.n_similar for partners in _FIRST_PARTNERS),
+    max(partners.n_dissimilar for partners in _FIRST_PARTNERS),
+)
+
+
 def _list_candidates(goal: str, supervision: Constraints, samples: FloatArray) -> list[Params]:
     """Return the candidates for comparisons, without anchors below those that MDaML would try.
 
@@ -276,9 +288,10 @@ def search(
 ) -> tuple[list[Params], list[list[FloatArray]], Gain | None]:
     """Return the candidates, the chosen one first, their scores by splits, and the gain of it.
 
-    All are tried on the first ``n_first`` parts. The worst are left out early, and every step goes
-    on from where the one before ended. The last candidate is the start, which is kept unless
-    another leads it by more than chance.
+    All are tried on the first part, and on the others of the first ``n_first`` those that are not
+    far behind. The worst are left out early, and every step goes on from where the one before
+    ended. The last candidate is the start, which is kept unless another leads it by more than
+    chance.
     """
     if not parts:
         return [{}], [[]], None  # too little to hold anything out
@@ -286,12 +299,16 @@ def search(
     tried = [params for params in candidates if params.get("n_modes", 1) <= n_samples]
     tried += [] if THE_START in tried else [THE_START]
     first, rest = parts[:n_first], parts[n_first:]
-    begun = _begin_all(first, tried)
+    begun = _begin_all(first[:1], tried)
     tried = [params for params, run in zip(tried, begun, strict=True) if run is not None]
     runs = [run for run in begun if run is not None]
-    scores = [_scores(first, run) for run in runs]
+    scores = [_scores(first[:1], run) for run in runs]
     start = tried.index(THE_START)
-    best_first = _ranked(scores, [c for c in range(len(tried)) if c != start])
+    left = _find_promising(first[0], scores, start)
+    for c, more in zip(left, _begin_all(first[1:], [tried[c] for c in left]), strict=True):
+        if more is not None:
+            runs[c], scores[c] = runs[c] + more, scores[c] + _scores(first[1:], more)
+    best_first = _ranked(scores, [c for c in left if c != start and len(runs[c]) == len(first)])
     kept = list(dict.fromkeys([0, *best_first[:_N_KEPT], start]))
 
     def go_on(c: int) -> list[Any] | None:
@@ -325,6 +342,15 @@ def search(
     return [tried[c] for c in order], [scores[c] for c in order], gain
 
 
+def _find_promising(part: Fold, scores: Sequence[list[FloatArray]], start: int) -> list[int]:
+    """Return the candidates that may be among the best, by one part; the defaults and the start."""
+    units = np.unique(part.units, return_inverse=True)[1]
+    learned = [c for c in range(len(scores)) if c != start]
+    behind = find_trailing(np.array([scores[c][0] for c in learned]), _N_KEPT, units)
+    promising = [c for c, trails in zip(learned, behind, strict=True) if c == 0 or not trails]
+    return sorted([*promising, start])
+
+
 def _choose(
     parts: Sequence[Fold], scores: Sequence[list[FloatArray]], start: int, learned: Sequence[int]
 ) -> tuple[int, Gain]:
@@ -349,13 +375,16 @@ def _choose(
 
 def _begin_all(parts: Sequence[Fold], tried: Sequence[Params]) -> list[list[Any] | None]:
     """Return the first rounds of all candidates on some parts, None where one cannot be fitted."""
-    runs: list[list[Any] | None] = []
+    if not parts:
+        return [[] for _ in tried]
+    # The start second: it wants the same neighbours as the first, which are not kept for long.
+    order = sorted(range(len(tried)), key=lambda c: (c > 0, tried[c] != THE_START))
+    calls, runs = [(parts, tried[c]) for c in order], dict[int, list[Any] | None]()
     report("candidates", 0, len(tried))
-    begun = side_by_side(_begin, [(parts, params) for params in tried], parts[0].n_at_once)
-    for run in begun:
-        runs.append(run)
+    for c, run in zip(order, side_by_side(_begin, calls, parts[0].n_at_once), strict=True):
+        runs[c] = run
         report("candidates", len(runs), len(tried))
-    return runs
+    return [runs[c] for c in range(len(tried))]
 
 
 def _begin(parts: Sequence[Fold], params: Params) -> list[Any] | None:

@@ -1,6 +1,8 @@
 """Held-out parts for choosing the parameters of MDaML, and fits that can be continued."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -36,6 +38,7 @@ _STARTS: Params = {
     "DMLMJ": DMLMJ(random_state=0),
 }
 THE_START = {"shrinkage": 1.0}
+Made = TypeVar("Made")
 
 
 def other_start(
@@ -66,7 +69,11 @@ def other_start(
 
 @dataclass(frozen=True)
 class Fold:
-    """One split: samples and supervision to learn from, and how to score a metric."""
+    """One split: samples and supervision to learn from, and how to score a metric.
+
+    Candidates that come to the same parameters, such as an anchor that is given and the same one
+    chosen, are one run, and every run is scored once.
+    """
 
     X: FloatArray
     store: Store
@@ -77,6 +84,7 @@ class Fold:
     seed: int
     device: str | None = None
     compares: bool = False  # whether the score is which comparisons hold
+    made: dict[Hashable, tuple[object, object]] = field(default_factory=dict, compare=False)
 
     @property
     def n_at_once(self) -> int:
@@ -100,16 +108,34 @@ class Fold:
         )
         if posed.spec.anchors:
             posed, _ = posed.choose(self.store)
-        rng = np.random.RandomState(self.seed)
-        return posed.problem.start(self.store, rng).advance(_ROUNDS)
+
+        def start() -> Run:
+            rng = np.random.RandomState(self.seed)
+            return posed.problem.start(self.store, rng).advance(_ROUNDS)
+
+        spec = posed.spec
+        return self._once((spec.rounds_key, spec.shrinkage), start)
 
     def go_on(self, run: Run) -> Run:
         """Make further rounds; neighbours are searched again."""
-        return (run.redraw() if run.n_redraws else run).advance(_ROUNDS)
+
+        def go_on() -> Run:
+            return (run.redraw() if run.n_redraws else run).advance(_ROUNDS)
+
+        return self._once(("on", id(run)), go_on, run)
 
     def right(self, run: Run) -> FloatArray:
         """Return what the metric of a candidate gets right."""
-        return np.asarray(self.score(run.metric), np.float64)
+        return self._once(
+            ("right", id(run)), lambda: np.asarray(self.score(run.metric), np.float64), run
+        )
+
+    def _once(self, key: Hashable, make: Callable[[], Made], alive: object = None) -> Made:
+        """Return what was made for a key, or make it; ``alive`` has its id in the key."""
+        if key not in self.made:
+            self.made[key] = make(), alive
+        made: Any = self.made[key][0]
+        return made
 
     def change(self, run: Run, changed: Params) -> Run:
         """Make further rounds with another ridge, or take another shrinkage."""
@@ -123,11 +149,13 @@ def folds_of_classes(
     device: str | None,
     params: Params,
     rng: np.random.RandomState,
+    ahead: tuple[int, int] = (0, 0),
 ) -> list[Fold]:
     """Hold out a fifth of each class, five times; samples without a label are not used.
 
     Of many samples once: a single part of them tells candidates apart as well as five of a few.
-    Equal rows are held out together.
+    Equal rows are held out together. ``ahead`` is how many neighbours, of the same class and of
+    others, candidates want at most: these are searched at once.
     """
     rows, of, n_parts = classes.rows, classes.of, _N_PARTS_OF_LABELS
     if len(rows) > _MAX_ROWS:
@@ -140,7 +168,7 @@ def folds_of_classes(
         out = rows[split.test_points]
         score = share_score(samples, y, X[out], of[split.test_points], device)
         supervision = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
-        store = SharedStore(make_store(samples, device))
+        store = SharedStore(make_store(samples, device), ahead=ahead if device is None else (0, 0))
         seed = rng.randint(2**31 - 1)
         parts.append(Fold(samples, store, supervision, score, split.units, params, seed, device))
     return parts

@@ -30,6 +30,7 @@ LEVEL, LEVEL_OF_LABELS = 0.05, 0.2
 # Share of comparisons that hold before learning: fewer hint at near and far swapped.
 SWAPPED = 0.4
 _LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
+_FAR_BEHIND = 3.0  # standard errors after which a candidate is given up
 _N_SIGNS = 2_000
 _MOST_BLOCKS = 512  # units beyond so many are added up at random: the test hardly changes
 _END = 0.975  # quantile at the end of an interval of 95 %
@@ -231,6 +232,23 @@ def _is_below(scores: FloatArray, highest: FloatArray, units: IntArray) -> bool:
     """Return whether scores are lower than others by more than a standard error."""
     gaps = _unit_sums((highest - scores)[None], units, None)[0]
     return bool(gaps.mean() > gaps.std(ddof=1) / len(gaps) ** 0.5)
+
+
+def find_trailing(
+    scores: FloatArray, n_kept: int, units: IntArray, weights: FloatArray | None = None
+) -> BoolArray:
+    """Return which candidates are so far behind that more cases would hardly bring them back.
+
+    Those are behind the ``n_kept``-th best by more than three standard errors over the units. Among
+    the best on more cases of the same kind they would be about once in ten thousand times.
+    ``scores`` has a row for each candidate; otherwise as for :func:`find_leaders`.
+    """
+    means = np.average(scores, axis=1, weights=weights)
+    last_kept = np.argsort(-means, kind="stable")[min(n_kept, len(scores)) - 1]
+    gaps = _unit_sums(scores[last_kept] - scores, units, weights)
+    chance = np.sqrt(np.square(gaps).sum(axis=1))
+    trailing: BoolArray = gaps.sum(axis=1) > _FAR_BEHIND * chance
+    return trailing
 
 
 def prefer_first(scores: FloatArray, allowed: BoolArray | None = None) -> int:

@@ -195,6 +195,11 @@ class Run:
             alternation = resolve_weight(alternation, self.F, self.modes)
         return self._next_pass(alternation=alternation)
 
+    def with_shrinkage(self, shrinkage: float) -> "Run":
+        """Return the run with another shrinkage, which no round depends on, in the same pass."""
+        spec = replace(self.spec, shrinkage=shrinkage)
+        return replace(self, alternation=replace(self.alternation, spec=spec))
+
     def weigh_alike(self, persons: Persons) -> "Run":
         """Return the run with one error for all persons, estimated from the last pass."""
         losses, violated = answer_losses(self.alternation, self.F, self.modes, self.comparisons)
@@ -221,8 +226,12 @@ class Run:
         return replace(run, passes=(*self.passes, Pass(term=run._error_term(reliable))))
 
     def complete(self) -> "Run":
-        """Make all passes of a whole fit: rounds, neighbours drawn again, persons weighed."""
-        run, persons = self.advance(self.spec.max_iter), self.problem.persons
+        """Make all passes of a whole fit: rounds, neighbours drawn again, persons weighed.
+
+        A run that was left in its first pass goes on from there.
+        """
+        left, persons = self.spec.max_iter - self.passes[-1].n_told, self.problem.persons
+        run = self.advance(left)
         for _ in range(self.n_redraws):
             if run.is_stopped:
                 break

@@ -1,8 +1,10 @@
 """The parameters of a fit after all checks, with every "auto" resolved."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, fields
 from typing import Literal
+
+import numpy as np
 
 from mdaml._typing import FloatArray
 from mdaml.constraints.labels import Pairing
@@ -50,3 +52,25 @@ class Spec:
     max_inner_iter: int = 5
     tol: float = 1e-4
     callback: Callback | None = None
+
+    @property
+    def rounds_key(self) -> tuple[Hashable, ...]:
+        """What the rounds of a run depend on: those with equal keys are the same, bit by bit.
+
+        That is everything but what was chosen from, what is measured, and the shrinkage.
+        """
+        return tuple(
+            _hashable(getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in _NOT_OF_ROUNDS
+        )
+
+
+_NOT_OF_ROUNDS = ("anchors", "is_measured", "shrinkage", "shrinkages")
+
+
+def _hashable(value: object) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    assert isinstance(value, Hashable)
+    return value

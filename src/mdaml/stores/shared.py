@@ -44,15 +44,23 @@ class SharedStore:
 
     Equal requests get equal answers, so no result depends on what was asked before: neighbours
     under a metric, comparisons grouped and coloured, principal axes, and the first weights in the
-    modes.
+    modes. Under the first metric of all, where most fits begin, at least as many neighbours are
+    searched as ``ahead`` says, of the same class and of others; fits that want fewer get the
+    nearest of them. That is for an exact search only, of which fewer are the first of more.
     """
 
-    def __init__(self, store: Any, memory: dict[str, _Recent] | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Any,
+        memory: dict[str, _Recent] | None = None,
+        ahead: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._store, self._ahead = store, ahead
         self._memory = memory or {
             "weights": _Recent(_N_WEIGHTS),
             "neighbors": _Recent(_N_OTHERS),
             "compared": _Recent(_N_OTHERS),
+            "ahead": _Recent(1),
         }
 
     def __getattr__(self, name: str) -> Any:
@@ -67,15 +75,25 @@ class SharedStore:
         )
         key = tuple(id(part) for part in parts)
         made = self._memory["compared"].once(key, lambda: self._store.compare(supervision), parts)
-        return SharedStore(made, self._memory)
+        return SharedStore(made, self._memory, self._ahead)
 
     def nearest(
         self, F: FloatArray, classes: Classes, n_similar: int, n_dissimilar: int
     ) -> tuple[IntArray, IntArray]:
-        key = (F.shape, F.tobytes(), id(classes), n_similar, n_dissimilar)
-        return self._memory["neighbors"].once(
-            key, lambda: self._store.nearest(F, classes, n_similar, n_dissimilar), classes
-        )
+        under = (F.shape, F.tobytes(), id(classes))
+
+        def search() -> tuple[IntArray, IntArray]:
+            most = max(n_similar, self._ahead[0]), max(n_dissimilar, self._ahead[1])
+            ahead = self._memory["ahead"]
+            if not any(self._ahead) or (ahead.made and (*under, *most) not in ahead.made):
+                return self._store.nearest(F, classes, n_similar, n_dissimilar)
+            near, far = ahead.once(
+                (*under, *most), lambda: self._store.nearest(F, classes, *most), classes
+            )
+            return near[:, :n_similar].copy(), far[:, :n_dissimilar].copy()
+
+        key = (*under, n_similar, n_dissimilar)
+        return self._memory["neighbors"].once(key, search, classes)
 
     def _drawn(self, name: str, *args: Any) -> Any:
         """Return what the store draws, and leave the generator as if it had been drawn now."""
