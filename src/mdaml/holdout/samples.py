@@ -37,10 +37,8 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     """
     rng = np.random.RandomState(0)  # the same labels always give the same share
     rows, of = classes.rows, classes.of
-    tried = spec.shrinkages or (spec.shrinkage,)
+    tried = list_shares(spec, len(rows))
     if len(rows) > MOST_ROWS:
-        # Fewer samples want to be nearer to the start: they can only tell whether to leave it.
-        tried = tried[:1]
         some = np.sort(rng.permutation(len(rows))[:MOST_ROWS])
         rows, of = rows[some], of[some]
     order = np.argsort(rows)
@@ -65,6 +63,16 @@ def choose_shrinkage(spec: Spec, store: Store, classes: Classes) -> tuple[Spec, 
     if chosen:
         gain = replace(gain, tried=tried, scores=tuple(map(float, scores[1:].mean(axis=1))))
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
+
+
+def list_shares(spec: Spec, n_rows: int) -> tuple[float, ...]:
+    """Return the shares to choose from with so many labelled samples, or the one that is given.
+
+    Of many samples some take part. Fewer want to be nearer to the start: they can only tell
+    whether to leave it.
+    """
+    tried = spec.shrinkages or (spec.shrinkage,)
+    return tried[:1] if n_rows > MOST_ROWS else tried
 
 
 def _try_split(

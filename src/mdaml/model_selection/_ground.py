@@ -11,22 +11,26 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
 from mdaml._typing import Array, FloatArray, IntArray, Matrix
-from mdaml._validation import check_random_state, has_unit_rows
+from mdaml._validation import has_unit_rows
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import EVERY_FORM, Supervision, check_supervision
 from mdaml.constraints.labels import Classes, find_labelled
 from mdaml.estimators import MDaML
 from mdaml.estimators.posing import Posed, choose_row, place, pose
 from mdaml.estimators.presets import Partners, as_partners
-from mdaml.holdout.samples import Score, vote_score
+from mdaml.holdout.rule import Gain
+from mdaml.holdout.samples import Score, list_shares, vote_score
 from mdaml.holdout.split import Split
 from mdaml.model_selection._gallery import Cases, metric_of
+from mdaml.model_selection._runs import Runs
 from mdaml.model_selection.scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
 from mdaml.neighbors.search import is_for_gpu
+from mdaml.solver.run import Run
 from mdaml.solver.spec import Spec
 from mdaml.stores.choice import n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStores
 
+FIRST_ROUNDS = 2
 _MANY_SAMPLES = 20_000
 _MOST_VOTED_ON = 3_000  # samples of a split, after first rounds
 
@@ -127,12 +131,21 @@ class Ground:
         return n_fits_at_once(model.device, (len(self.split.train_points), self.task.X.shape[1]))
 
     @cached_property
-    def choices(self) -> dict[Any, Spec]:
-        """What was chosen for the first rounds, by what there was to choose from."""
+    def choices(self) -> dict[Any, tuple[Spec, Gain | None]]:
+        """What was chosen, by the parameters, and for first rounds by what to choose from."""
         return {}
 
+    @cached_property
+    def runs(self) -> Runs:
+        """The runs that were made."""
+        return Runs()
+
     def fit(self, model: BaseEstimator, *, is_short: bool = False) -> BaseEstimator:
-        """Fit a candidate; those of MDaML share samples, neighbours and first modes."""
+        """Fit a candidate, or make its first rounds.
+
+        Candidates of MDaML share samples, neighbours, first modes and equal runs, and go on from
+        their first rounds. Of others those rounds are set in their parameters.
+        """
         if type(model) is not MDaML:
             return fit(model, *self.sides[0])
         samples, given = self._checked
@@ -142,25 +155,62 @@ class Ground:
         posed = replace(posed, spec=replace(posed.spec, is_measured=chosen))
         store = place(model, samples, posed.spec, posed.supervision, shared=self.stores)
         with store.threads():  # after the fit, too: threads of BLAS are slow to wake
-            posed, gain = self._share_choice(posed, store) if is_short else posed.choose(store)
-            run = posed.problem.start(store, check_random_state(model.random_state))
-            model._keep(self.sides[0][0], posed, run.complete(), gain)
+            spec, gain = (self._share_choice if is_short else self._choose)(posed, store)
+            posed = replace(posed, spec=spec)
+            run = self._run(posed, store, model.random_state, is_short=is_short)
+            model._keep(self.sides[0][0], posed, run, gain)
         return model
 
-    def _share_choice(self, posed: Posed, store: Any) -> tuple[Posed, None]:
+    def _run(self, posed: Posed, store: Any, seed: object, *, is_short: bool) -> Run:
+        """Return a whole run, or its first rounds.
+
+        From labels these are all that come before neighbours are searched again. Groups that were
+        found in comparisons are learned from by short passes instead.
+        """
+        problem, spec = posed.problem, posed.spec
+        if not is_short:
+            return self.runs.make(problem, store, seed)
+        if spec.neighbors and self.task.has_labels:
+            return self.runs.make(problem, store, seed, spec.max_iter)
+        n_rounds = min(FIRST_ROUNDS, spec.max_iter)
+        if spec.neighbors and isinstance(posed.supervision, Classes):
+            short = replace(problem, spec=replace(spec, max_iter=n_rounds))
+            return self.runs.make(short, store, seed)
+        return self.runs.make(problem, store, seed, n_rounds)
+
+    def _choose(self, posed: Posed, store: Any) -> tuple[Spec, Gain | None]:
+        """Choose the anchor or the shrinkage of a candidate, once for the same parameters."""
+        spec = posed.spec
+        if not (spec.anchors or spec.shrinkages) or spec.callback is not None:
+            made, gain = posed.choose(store)
+            return made.spec, gain
+        is_found = isinstance(posed.supervision, Classes)  # groups in comparisons
+        key = spec.rounds_key, spec.anchors, spec.shrinkages, is_found
+        if key not in self.choices:
+            made, gain = posed.choose(store)
+            self.choices[key] = made.spec, gain
+        return self.choices[key]
+
+    def _share_choice(self, posed: Posed, store: Any) -> tuple[Spec, None]:
         """Take the anchor or the shrinkage of the first candidate that had as many to choose from.
 
         For first rounds, which only tell who is fitted to the end: a choice takes longer than they.
         Whether that candidate would keep the start does not matter to the others.
         """
-        key = posed.spec.anchors, posed.spec.shrinkages
+        spec = posed.spec
+        tried = spec.anchors
+        if isinstance(posed.supervision, Classes):
+            tried = list_shares(spec, len(posed.supervision.rows))
+        short = replace(spec, anchors=(), shrinkages=())
+        if not (spec.anchors or spec.shrinkages):
+            return short, None
+        if len(tried) == 1:  # only whether to keep the start is left to be chosen
+            return replace(short, **{"anchor" if spec.anchors else "shrinkage": tried[0]}), None
+        key = spec.anchors, spec.shrinkages
         if key not in self.choices:
-            self.choices[key] = posed.choose(store)[0].spec
-        first = self.choices[key]
-        spec = replace(posed.spec, anchors=(), shrinkages=())
-        if any(key):
-            spec = replace(spec, anchor=first.anchor, shrinkage=first.shrinkage)
-        return replace(posed, spec=spec), None
+            self.choices[key] = self._choose(posed, store)
+        first = self.choices[key][0]
+        return replace(short, anchor=first.anchor, shrinkage=first.shrinkage), None
 
     @cached_property
     def _checked(self) -> tuple[FloatArray, Supervision]:
@@ -209,7 +259,7 @@ class Ground:
 
     def forget(self) -> None:
         """Free what can be made again."""
-        for name in ("sides", "stores", "choices", "_checked", "_votes", "_some_rows"):
+        for name in ("sides", "stores", "choices", "runs", "_checked", "_votes", "_some_rows"):
             self.__dict__.pop(name, None)
 
 

@@ -24,9 +24,8 @@ from mdaml.estimators.posing import choose_row
 from mdaml.holdout.split import Split
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
-from mdaml.model_selection._ground import Attempt, Ground, Params, Task, partners_of
+from mdaml.model_selection._ground import FIRST_ROUNDS, Attempt, Ground, Params, Task, partners_of
 
-FIRST_ROUNDS = 2
 _KEPT = 1 / 5
 _KEPT_AT_LEAST = 3
 _MOST_MEMORY = 2**29  # bytes of all splits that are kept at a time
@@ -133,8 +132,8 @@ def _try(
 ) -> Attempt:
     """Fit and score one candidate on one split, to the end or for its first rounds only.
 
-    Those that go on are fitted anew, not from where they stopped: the metric to start from is also
-    the anchor, and another anchor would be another problem than the final fit solves.
+    Those that go on make the rounds that are left, unless they chose another anchor than for the
+    first rounds, or are in a pipeline: these are fitted anew.
     """
     start = perf_counter()
     try:
@@ -153,11 +152,11 @@ def _try(
 
 
 def _make(task: Task, params: Params, *, is_short: bool) -> BaseEstimator:
-    """Return the candidate, or one that makes only its first rounds."""
+    """Return the candidate, or one in a pipeline that makes only its first rounds."""
     candidate = task.candidate(params)
-    if not is_short:
-        return candidate
     metric = metric_of(candidate)
+    if not is_short or metric is candidate:
+        return candidate
     if task.has_refresh(metric):
         metric.set_params(partners=replace(partners_of(metric), n_refresh=0))
         return candidate
