@@ -1,6 +1,6 @@
 """A search and its splits: what is fitted there, and how it is scored."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,8 @@ from mdaml.estimators.posing import Posed, choose_row, place, pose
 from mdaml.estimators.presets import Partners, as_partners
 from mdaml.holdout.rule import Gain
 from mdaml.holdout.samples import Score, list_shares, vote_score
-from mdaml.holdout.split import Split
+from mdaml.holdout.split import Split, find_questions
+from mdaml.holdout.units import COPY, same_rows
 from mdaml.model_selection._gallery import Cases, metric_of
 from mdaml.model_selection._runs import Runs
 from mdaml.model_selection.scoring import BY_CONSTRAINTS, BY_LABELS, Scorer
@@ -31,6 +32,7 @@ from mdaml.stores.choice import n_fits_at_once
 from mdaml.stores.shared import SharedClasses, SharedStores
 
 FIRST_ROUNDS = 2
+_FEWEST_UNITS = 8  # points; of fewer every question counts by itself
 _MANY_SAMPLES = 20_000
 _MOST_VOTED_ON = 3_000  # samples of a split, after first rounds
 
@@ -46,6 +48,9 @@ class Attempt:
     cases: Cases | None = None  # of which the score is the mean, where that is known
 
 
+NOT_TRIED = Attempt(np.nan, np.nan)
+
+
 @dataclass(frozen=True)
 class Task:
     """Samples, and labels or constraints: what is searched for, and how it is judged."""
@@ -54,6 +59,15 @@ class Task:
     X: Matrix
     truth: Any  # (n_samples,) labels, or Constraints
     scoring: str | Scorer
+
+    @cached_property
+    def row_numbers(self) -> IntArray:
+        """The same number for rows of X that are the same, where they are numbers."""
+        samples = np.empty((self.X.shape[0], 0)) if hasattr(self.X, "tocsr") else np.asarray(self.X)
+        is_number = samples.dtype.kind in "fiub" and samples.ndim == 2 and samples.size > 0
+        if not is_number or not np.isfinite(samples).all():
+            return np.arange(self.X.shape[0])
+        return same_rows(samples.astype(np.float64, copy=False), COPY)
 
     @property
     def has_labels(self) -> bool:
@@ -269,6 +283,33 @@ def fit(estimator: BaseEstimator, X: Matrix, truth: Constraints | Array) -> Base
         return estimator.fit(X, truth)
     name = f"{estimator.steps[-1][0]}__constraints" if isinstance(estimator, Pipeline) else ""
     return estimator.fit(X, **{name or "constraints": truth})
+
+
+def number_units(task: Task, splits: Sequence[Split], cases: Sequence[Cases]) -> IntArray:
+    """Return which cases of some splits belong together: those about one point or, of few, question.
+
+    Labels and nearest items are about points, however few these are.
+    """
+    rows = [split.test_points[own.points] for split, own in zip(splits, cases, strict=True)]
+    numbers = task.row_numbers
+    units: IntArray = np.unique(numbers[np.concatenate(rows)], return_inverse=True)[1]
+    if int(units.max()) + 1 >= _FEWEST_UNITS or task.scoring not in ("comparisons", "pair_auc"):
+        return units
+    asked, n = [], 0
+    for split in splits:
+        questions = find_questions(split.held_out, numbers[split.test_points])
+        asked.append(n + questions[_of_cases(task, split)])
+        n += int(questions.max()) + 1
+    return np.unique(np.concatenate(asked), return_inverse=True)[1]
+
+
+def _of_cases(task: Task, split: Split) -> IntArray:
+    """Return which held-out constraints are cases: dissimilar pairs, or all that are no pairs."""
+    held_out = split.held_out
+    first, n_pairs = len(held_out.triplets), len(held_out.pairs)
+    if task.scoring == "pair_auc" or n_pairs == held_out.n_constraints:
+        return first + np.flatnonzero(held_out.pair_labels <= 0)
+    return np.delete(np.arange(held_out.n_constraints), slice(first, first + n_pairs))
 
 
 def take_rows(X: Matrix, rows: Array) -> Matrix:

@@ -23,7 +23,7 @@ from mdaml.holdout.split import Split
 from mdaml.model_selection._gallery import metric_of
 from mdaml.model_selection._ground import Task, fit
 from mdaml.model_selection._split import ConstraintKFold, PointKFold
-from mdaml.model_selection._start import compare_with_start, number_rows, score_start, start_of
+from mdaml.model_selection._start import compare_with_start, score_start, start_of
 from mdaml.model_selection._trials import check_data, seeded, summary, try_all
 from mdaml.model_selection.scoring import Scorer, check_scoring
 
@@ -247,7 +247,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         parts = (None, truth) if task.has_labels else (truth, None)
         if isinstance(cv, Integral):
             kind: Any = PointKFold if task.has_labels else ConstraintKFold
-            cv = kind(cv, random_state=seed).split(*parts, groups=number_rows(task.X))
+            cv = kind(cv, random_state=seed).split(*parts, groups=task.row_numbers)
         elif hasattr(cv, "split"):
             cv = cv.split(*parts) if task.has_labels else cv.split(truth)
         wanted = "MetricSearchCV(cv=...) must be a number of folds, a splitter such as PointKFold"

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
-from mdaml._typing import BoolArray, FloatArray, IntArray, Matrix
+from mdaml._typing import BoolArray, FloatArray
 from mdaml.constraints import Constraints
 from mdaml.estimators import Euclidean, MDaML
 from mdaml.holdout.anchor import ask_if_swapped
@@ -19,12 +19,9 @@ from mdaml.holdout.rule import (
     find_leaders,
     measure_gain,
 )
-from mdaml.holdout.split import Split, find_questions
-from mdaml.holdout.units import COPY, same_rows
-from mdaml.model_selection._gallery import Cases, metric_of
-from mdaml.model_selection._ground import Attempt, Task, fit
-
-_FEWEST_UNITS = 8  # points; of fewer every question counts by itself
+from mdaml.holdout.split import Split
+from mdaml.model_selection._gallery import metric_of
+from mdaml.model_selection._ground import Attempt, Task, fit, number_units
 
 
 def start_of(estimator: BaseEstimator) -> BaseEstimator:
@@ -72,7 +69,7 @@ def compare_with_start(
         old, new = (np.array([attempt.score for attempt in own]) for own in (start, trials[best]))
         gain = measure_gain("score", old, new, np.arange(len(start)))
         return not gain.low > 0.0, None
-    units = _number_units(task, splits, cases)
+    units = number_units(task, splits, cases)
     weights = None
     if cases[0].weights is not None:
         weights = np.concatenate([own.weights for own in cases if own.weights is not None])
@@ -89,51 +86,15 @@ def compare_with_start(
     return not leads.any(), replace(gain, is_beyond_chance=bool(leads[best]))
 
 
-def _number_units(task: Task, splits: Sequence[Split], cases: Sequence[Cases]) -> IntArray:
-    """Return which cases of all splits belong together: those about one point or, of few, question.
-
-    Labels and nearest items are about points, however few these are.
-    """
-    numbers = number_rows(task.X)
-    rows = [split.test_points[own.points] for split, own in zip(splits, cases, strict=True)]
-    units: IntArray = np.unique(numbers[np.concatenate(rows)], return_inverse=True)[1]
-    if int(units.max()) + 1 >= _FEWEST_UNITS or task.scoring not in ("comparisons", "pair_auc"):
-        return units
-    asked, n = [], 0
-    for split in splits:
-        questions = find_questions(split.held_out, numbers[split.test_points])
-        asked.append(n + questions[_of_cases(task, split)])
-        n += int(questions.max()) + 1
-    return np.unique(np.concatenate(asked), return_inverse=True)[1]
-
-
-def _of_cases(task: Task, split: Split) -> IntArray:
-    """Return which held-out constraints are cases: dissimilar pairs, or all that are no pairs."""
-    held_out = split.held_out
-    first, n_pairs = len(held_out.triplets), len(held_out.pairs)
-    if task.scoring == "pair_auc" or n_pairs == held_out.n_constraints:
-        return first + np.flatnonzero(held_out.pair_labels <= 0)
-    return np.delete(np.arange(held_out.n_constraints), slice(first, first + n_pairs))
-
-
 def _join_cases(attempts: Sequence[Attempt], start: Sequence[Attempt]) -> FloatArray:
     """Return the scores of all cases, over the splits."""
     joined = []
     for attempt, before in zip(attempts, start, strict=True):
-        assert attempt.cases is not None
         assert before.cases is not None
-        scores = attempt.cases.scores.astype(np.float64)
+        own = before.cases if attempt.cases is None else attempt.cases
+        scores = own.scores.astype(np.float64)
         if len(scores) < len(before.cases.scores):  # after first rounds, of some samples
             some, scores = scores, before.cases.scores.astype(np.float64)
-            scores[np.searchsorted(before.cases.points, attempt.cases.points)] = some
+            scores[np.searchsorted(before.cases.points, own.points)] = some
         joined.append(scores)
     return np.concatenate(joined)
-
-
-def number_rows(X: Matrix) -> IntArray:
-    """Return the same number for rows that are the same, where they are numbers."""
-    samples = np.empty((X.shape[0], 0)) if hasattr(X, "tocsr") else np.asarray(X)
-    is_number = samples.dtype.kind in "fiub" and samples.ndim == 2 and samples.size > 0
-    if not is_number or not np.isfinite(samples).all():
-        return np.arange(X.shape[0])
-    return same_rows(samples.astype(np.float64, copy=False), COPY)

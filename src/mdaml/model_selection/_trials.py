@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from numbers import Integral
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length
@@ -21,10 +22,20 @@ from mdaml.constraints.arguments import EVERY_FORM, check_forms, constraints_of
 from mdaml.constraints.labels import check_labels, to_labels
 from mdaml.constraints.names import get_index
 from mdaml.estimators.posing import choose_row
+from mdaml.holdout.rule import find_trailing
 from mdaml.holdout.split import Split
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection._gallery import metric_of
-from mdaml.model_selection._ground import FIRST_ROUNDS, Attempt, Ground, Params, Task, partners_of
+from mdaml.model_selection._ground import (
+    FIRST_ROUNDS,
+    NOT_TRIED,
+    Attempt,
+    Ground,
+    Params,
+    Task,
+    number_units,
+    partners_of,
+)
 
 _KEPT = 1 / 5
 _KEPT_AT_LEAST = 3
@@ -60,17 +71,23 @@ def try_all(
 ) -> tuple[list[list[Attempt]], BoolArray]:
     """Return the trials of every candidate on every split, and which of them are finished.
 
-    In stages, all make a few rounds, and only the best are fitted to the end, anew.
+    In stages, all make a few rounds on the first split and, unless they are far behind by then, on
+    the others; only the best are fitted to the end. Where one was not tried its score is NaN.
     """
     n_kept = max(_KEPT_AT_LEAST, int(np.ceil(_KEPT * len(candidates))))
     grounds = [Ground(task, split) for split in splits]
     if not in_stages or len(candidates) <= n_kept:
         whole = [[(ground, params) for ground in grounds] for params in candidates]
         return _run(whole, n_jobs), np.ones(len(candidates), bool)
-    short = [[(ground, params, True) for ground in grounds] for params in candidates]
-    trials = _run(short, n_jobs)
-    means = [np.mean([trial.score for trial in row]) for row in trials]
-    best = np.sort(np.argsort(-np.array(means), kind="stable")[:n_kept])
+    trials = _run([[(grounds[0], params, True)] for params in candidates], n_jobs)
+    left = np.flatnonzero(~_find_trailing(task, splits[0], trials, n_kept))
+    short = [[(ground, candidates[c], True) for ground in grounds[1:]] for c in left]
+    for c, row in zip(left, _run(short, n_jobs), strict=True):
+        trials[c] += row
+    means = np.array([np.mean([trial.score for trial in trials[c]]) for c in left])
+    best = np.sort(left[np.argsort(-means, kind="stable")[:n_kept]])
+    for row in trials:
+        row += [NOT_TRIED] * (len(splits) - len(row))
     rest = [
         [
             (ground, candidates[c], False, trial.seconds)
@@ -83,11 +100,23 @@ def try_all(
     return trials, np.isin(np.arange(len(candidates)), best)
 
 
+def _find_trailing(
+    task: Task, split: Split, trials: Sequence[Sequence[Attempt]], n_kept: int
+) -> BoolArray:
+    """Return which candidates are given up after their first rounds on the first split."""
+    cases = [trial.cases for trial, *_ in trials if trial.cases is not None]
+    if not cases:  # a function that scores as a whole does not tell by how much chance decides
+        return np.zeros(len(trials), bool)
+    units = number_units(task, [split], cases[:1])
+    scores = np.array([own.scores for own in cases], np.float64)
+    return find_trailing(scores, n_kept, units, cases[0].weights)
+
+
 def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list[list[Attempt]]:
-    """Return the trials of calls, one row for each candidate; a job is one split."""
+    """Return the trials of calls, one row for each candidate; a job is one split, or part of it."""
     by_split = [list(column) for column in zip(*calls, strict=True)]
-    limit = current_limit()  # which other processes do not see
-    jobs = (delayed(_try_each)(column, limit) for column in by_split)
+    if not by_split:
+        return [[] for _ in calls]
     if n_jobs in (None, 1):
         # Not a job for each split: here every fit can be reported.
         total = sum(map(len, by_split))
@@ -102,12 +131,27 @@ def _run(calls: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None) -> list
             if len(by_split) * _n_bytes(ground.task.X) > _MOST_MEMORY:
                 ground.forget()
     else:
-        columns = []
-        with parallel_config("loky", inner_max_num_threads=1):
-            for column in Parallel(n_jobs, return_as="generator")(jobs):
-                columns.append(column)
-                report("splits", len(columns), len(by_split))
+        columns = _run_in_jobs(by_split, n_jobs)
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _run_in_jobs(
+    by_split: Sequence[Sequence[tuple[Any, ...]]], n_jobs: int | None
+) -> list[list[Attempt]]:
+    """Return the trials of each split, made in other processes; those of a single one in parts."""
+    parts = list(by_split)
+    if len(by_split) == 1:
+        n_parts = min(effective_n_jobs(n_jobs), len(by_split[0]))
+        cuts = [len(by_split[0]) * part // n_parts for part in range(n_parts + 1)]
+        parts = [by_split[0][begin:end] for begin, end in pairwise(cuts)]
+    limit = current_limit()  # which other processes do not see
+    jobs = (delayed(_try_each)(part, limit) for part in parts)
+    made: list[list[Attempt]] = []
+    with parallel_config("loky", inner_max_num_threads=1):
+        for part in Parallel(n_jobs, return_as="generator")(jobs):
+            made.append(part)
+            report("splits", len(made), len(parts))
+    return made if len(by_split) > 1 else [[attempt for part in made for attempt in part]]
 
 
 def _try_quietly(*call: Any) -> Attempt:
@@ -188,18 +232,19 @@ def summary(
 ) -> Params:
     """Return ``cv_results_``: scores, their ranks, and times."""
     scores = np.array([[trial.score for trial in row] for row in trials])
-    mean = scores.mean(axis=1)
-    # Those of two rounds rank behind all others; ranks of scores are at most their number.
-    rank = rankdata(-mean[finished], method="min")
-    ranks = np.empty(len(mean), np.int32)
-    ranks[finished] = rank
-    ranks[~finished] = len(rank) + rankdata(-mean[~finished], method="min")
+    mean = np.nanmean(scores, axis=1)
+    # Those of two rounds rank behind all others, and last those that were not tried everywhere.
+    ranks, behind = np.empty(len(mean), np.int32), 0
+    everywhere = ~np.isnan(scores).any(axis=1)
+    for group in (finished, ~finished & everywhere, ~everywhere):
+        ranks[group] = behind + rankdata(-mean[group], method="min")
+        behind += int(group.sum())
     return {
         "params": candidates,
         **{f"split{n}_test_score": column for n, column in enumerate(scores.T)},
         "mean_test_score": mean,
-        "std_test_score": scores.std(axis=1),
+        "std_test_score": np.nanstd(scores, axis=1),
         "rank_test_score": ranks,
-        "mean_fit_time": np.array([np.mean([trial.seconds for trial in row]) for row in trials]),
+        "mean_fit_time": np.nanmean([[trial.seconds for trial in row] for row in trials], axis=1),
         "finished": finished,
     }
