@@ -45,6 +45,7 @@ Params = dict[str, Any]  # of MDaML; "start" names another method whose metric i
 
 # Parts on which all candidates are tried. One part of the comparisons has many of them.
 _N_FIRST_OF_LABELS, _N_FIRST_OF_COMPARISONS = 2, 1
+_N_SECOND = 4  # of those that go on to the second part
 _N_KEPT = 2
 _STRONG_RIDGE = 0.1
 _SHRINKAGES = (0.25, 0.5, 0.75)
@@ -288,10 +289,9 @@ def search(
 ) -> tuple[list[Params], list[list[FloatArray]], Gain | None]:
     """Return the candidates, the chosen one first, their scores by splits, and the gain of it.
 
-    All are tried on the first part, and on the others of the first ``n_first`` those that are not
-    far behind. The worst are left out early, and every step goes on from where the one before
-    ended. The last candidate is the start, which is kept unless another leads it by more than
-    chance.
+    All are tried on the first part, the best four on the others of the first ``n_first``, and the
+    best two on all; every step goes on from where the one before ended. The last candidate is the
+    start, which is kept unless another leads it by more than chance.
     """
     if not parts:
         return [{}], [[]], None  # too little to hold anything out
@@ -304,7 +304,8 @@ def search(
     runs = [run for run in begun if run is not None]
     scores = [_scores(first[:1], run) for run in runs]
     start = tried.index(THE_START)
-    left = _find_promising(first[0], scores, start)
+    learned = [c for c in range(len(tried)) if c != start]
+    left = list(dict.fromkeys([0, start, *_ranked(scores, learned)[:_N_SECOND]]))
     for c, more in zip(left, _begin_all(first[1:], [tried[c] for c in left]), strict=True):
         if more is not None:
             runs[c], scores[c] = runs[c] + more, scores[c] + _scores(first[1:], more)
@@ -329,12 +330,9 @@ def search(
     if isinstance(parts[0].supervision, Classes):
         best = _ranked(scores, learned)[0]
         for change in ({"ridge": _STRONG_RIDGE}, *({"shrinkage": back} for back in _SHRINKAGES)):
-            changed = [
-                part.change(run, change) for part, run in zip(parts, runs[best], strict=True)
-            ]
             tried.append({**tried[best], **change})
-            scores.append(_scores(parts, changed))
-            learned.append(len(tried) - 1)
+            scores.append(_change(parts, runs[best], scores[best], change))
+            learned += [len(tried) - 1] if len(scores[-1]) == len(parts) else []
     chosen, gain = _choose(parts, scores, start, learned)
     finalists = _ranked(scores, [*learned, start])
     others = _ranked(scores, [c for c in range(len(tried)) if c not in finalists])
@@ -342,13 +340,17 @@ def search(
     return [tried[c] for c in order], [scores[c] for c in order], gain
 
 
-def _find_promising(part: Fold, scores: Sequence[list[FloatArray]], start: int) -> list[int]:
-    """Return the candidates that may be among the best, by one part; the defaults and the start."""
-    units = np.unique(part.units, return_inverse=True)[1]
-    learned = [c for c in range(len(scores)) if c != start]
-    behind = find_trailing(np.array([scores[c][0] for c in learned]), _N_KEPT, units)
-    promising = [c for c, trails in zip(learned, behind, strict=True) if c == 0 or not trails]
-    return sorted([*promising, start])
+def _change(
+    parts: Sequence[Fold], runs: Sequence[Any], scores: Sequence[FloatArray], change: Params
+) -> list[FloatArray]:
+    """Return the scores of a candidate that is changed; of one part if it is far behind there."""
+    made = [parts[0].change(runs[0], change)]
+    first = parts[0].right(made[0])
+    units = np.unique(parts[0].units, return_inverse=True)[1]
+    if find_trailing(np.array([scores[0], first]), 1, units)[1]:
+        return [first]
+    made += [part.change(run, change) for part, run in zip(parts[1:], runs[1:], strict=True)]
+    return _scores(parts, made)
 
 
 def _choose(

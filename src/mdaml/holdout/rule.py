@@ -30,7 +30,7 @@ LEVEL, LEVEL_OF_LABELS = 0.05, 0.2
 # Share of comparisons that hold before learning: fewer hint at near and far swapped.
 SWAPPED = 0.4
 _LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
-_FAR_BEHIND = 3.0  # standard errors after which a candidate is given up
+_FAR_BEHIND = 2.0  # standard errors after which a candidate is given up
 _N_SIGNS = 2_000
 _MOST_BLOCKS = 512  # units beyond so many are added up at random: the test hardly changes
 _END = 0.975  # quantile at the end of an interval of 95 %
@@ -239,8 +239,8 @@ def find_trailing(
 ) -> BoolArray:
     """Return which candidates are so far behind that more cases would hardly bring them back.
 
-    Those are behind the ``n_kept``-th best by more than three standard errors over the units. Among
-    the best on more cases of the same kind they would be about once in ten thousand times.
+    Those are behind the ``n_kept``-th best by more than two standard errors over the units. With
+    as many more cases of the same kind, one of them would pass it about once in 400 times.
     ``scores`` has a row for each candidate; otherwise as for :func:`find_leaders`.
     """
     means = np.average(scores, axis=1, weights=weights)
