@@ -113,7 +113,8 @@ def report():
         print(
             f"{kind}: {len(pairs)} searches, the same choice in {same:.0%}; score "
             f"{100 * np.mean([both[True]['score'] for both in pairs]):.2f} with all tried, "
-            f"{gains.mean():+.3f} ± {gains.std() / len(gains) ** 0.5:.3f} points with some given up; "
+            f"{gains.mean():+.3f} ± {gains.std() / len(gains) ** 0.5:.3f} points with some given "
+            f"up, worst {gains.min():+.2f}; "
             f"candidates times splits {sums['n_tried'][0]} and {sums['n_tried'][1]}; "
             f"processor {sums['processor'][0]:.0f} and {sums['processor'][1]:.0f} s"
         )

@@ -6,8 +6,16 @@ import pytest
 from mdaml import Constraints
 from mdaml.constraints.forms.answers import ANSWER
 from mdaml.datasets import make_triplets
+from mdaml.holdout import comparisons
 from mdaml.holdout.comparisons import scaled_losses
-from mdaml.holdout.rule import LEVEL, find_leaders, measure_gain, prefer_first, walk_from_start
+from mdaml.holdout.rule import (
+    LEVEL,
+    find_leaders,
+    find_trailing,
+    measure_gain,
+    prefer_first,
+    walk_from_start,
+)
 from mdaml.holdout.samples import deal_samples
 from mdaml.holdout.split import find_questions, hold_out_points, same_points
 from mdaml.stores.memory import MemoryStore
@@ -276,3 +284,36 @@ def test_no_scale_of_a_metric_wins():
     assert weights @ losses < np.log(2.0) * weights.sum()
     # One that is mostly wrong cannot do worse than say nothing, nor better.
     np.testing.assert_allclose(scaled_losses(-np.abs(margins), weights), np.log(2.0))
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.3, 0.6, 1.0])
+def test_losses_are_those_of_the_best_of_all_scales(wrong):
+    rng = np.random.default_rng(11)
+    margins = rng.gamma(1.0, size=200) * np.where(rng.random(200) < wrong, -1.0, 1.0)
+    weights = rng.uniform(0.5, 2.0, 200)
+    scales = comparisons._SCALES / np.average(np.abs(margins), weights=weights)
+    totals = [weights @ np.logaddexp(0.0, -scale * margins) for scale in scales]
+    np.testing.assert_allclose(weights @ scaled_losses(margins, weights), min(totals), rtol=1e-12)
+
+
+def test_those_far_behind_are_given_up_and_never_as_many_as_are_kept():
+    rng = np.random.default_rng(12)
+    scores = (rng.random((6, 400)) < np.array([[0.5, 0.8, 0.79, 0.2, 0.78, 0.77]]).T) * 1.0
+    units = np.arange(400)
+    np.testing.assert_array_equal(find_trailing(scores, 2, units), [1, 0, 0, 1, 0, 0])
+    assert not find_trailing(scores, 6, units).any()
+    assert not find_trailing(scores[:, :4], 2, units[:4]).any()  # of four cases none is sure
+    # Repeated cases of a unit say as much as one.
+    np.testing.assert_array_equal(
+        find_trailing(np.repeat(scores, 3, axis=1), 2, np.repeat(units, 3)), [1, 0, 0, 1, 0, 0]
+    )
+
+
+@pytest.mark.slow
+def test_one_as_good_as_those_kept_is_given_up_rarely():
+    rng = np.random.default_rng(13)
+    given_up = [
+        find_trailing((rng.random((8, 150)) < 0.8) * 1.0, 3, np.arange(150)).mean()
+        for _ in range(400)
+    ]
+    assert np.mean(given_up) < 0.05

@@ -200,8 +200,9 @@ def test_a_candidate_that_is_best_everywhere_is_found(winner):
     assert tried[0] == best
     assert np.mean(scores[0]) == 0.9
     assert gain.is_beyond_chance is (best != module.THE_START)
-    # All on two splits; the best two, the defaults and the start on the third.
-    assert [part.n_begun for part in parts] == [len(FROM_LABELS), len(FROM_LABELS), 3]
+    # All on one split; the best four and the start on two, of which the best two, the defaults and
+    # the start on the third.
+    assert [part.n_begun for part in parts] == [len(FROM_LABELS), 5, 3]
 
 
 def test_a_start_that_fails_on_a_later_split_is_left_out():

@@ -23,6 +23,7 @@ from mdaml.model_selection import (
     PointKFold,
     Split,
     _ground,
+    _runs,
     _trials,
     hit_rate_at_k,
     knn_accuracy,
@@ -122,26 +123,65 @@ def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
     np.testing.assert_array_equal(last[0], X)
 
 
-def test_second_stage_fits_the_finalists_anew(answers, monkeypatch):
+def test_second_stage_goes_on_from_the_first_rounds(answers, monkeypatch):
     X, said = answers
-    made = []
-    original = _ground.Ground.fit
+    made, rounds = [], []
+    fit, start, advance = _ground.Ground.fit, _runs.Problem.start, _runs.Run.advance
 
     def watch(ground, model, **how):
-        made.append((model, ground.sides[0][0]))
-        return original(ground, model, **how)
+        made.append((ground.sides[0][0].tobytes(), model.triplet_weight, model.max_iter))
+        return fit(ground, model, **how)
 
     monkeypatch.setattr(_ground.Ground, "fit", watch)
+    monkeypatch.setattr(
+        _runs.Problem, "start", lambda self, *a: rounds.append(self) or start(self, *a)
+    )
+    monkeypatch.setattr(_runs.Run, "advance", lambda self, n: rounds.append(n) or advance(self, n))
     cv = PointKFold(2, random_state=0)
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
-    MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
+    estimator = MDaML(1, anchor=0.1)
+    MetricSearchCV(estimator, grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
     assert len(made) == 2 * (4 + 3)
-    rounds = {}
-    for model, samples in made:
-        # Where a candidate starts is also what its metric is held near.
-        assert model.init_metric == "auto"
-        rounds.setdefault((samples.tobytes(), model.triplet_weight), []).append(model.max_iter)
-    assert sorted(rounds.values(), key=len) == [[2]] * 2 + [[2, "auto"]] * 6
+    assert len(set(made)) == 2 * 4  # parameters are those of the candidates
+    assert sum(isinstance(each, _runs.Problem) for each in rounds) == 2 * 4
+    assert rounds.count(2) == 2 * 4
+    assert rounds.count(8) == 2 * 3
+
+
+def test_candidates_with_the_same_rounds_are_one_run(balance, monkeypatch):
+    X, y = balance
+    begun = []
+    start = _runs.Problem.start
+    monkeypatch.setattr(
+        _runs.Problem, "start", lambda self, *a: begun.append(self) or start(self, *a)
+    )
+    grid = {"n_modes": [1, 2], "shrinkage": [0.0, 0.3, 0.6, 1.0]}
+    search = MetricSearchCV(MDaML(), grid, cv=2, random_state=0, refit=False)
+    scores = search.fit(X, y).cv_results_["mean_test_score"]
+    assert len(begun) == 2 * 2 * 2  # splits, modes, and to learn or to keep the start
+    begun.clear()
+    monkeypatch.setattr(_runs, "_MOST_BYTES", 0)
+    np.testing.assert_array_equal(search.fit(X, y).cv_results_["mean_test_score"], scores)
+    assert len(begun) == 2 * 8
+
+
+def test_those_far_behind_on_the_first_split_are_not_tried_on_others(answers):
+    X, _ = answers
+    said, _ = make_triplets(X, n_triplets=3000, components=np.eye(5)[:2], random_state=1)
+    grid = {"anchor": [1e4, 0.03, 0.01, 1e3, 0.02]}
+    results = MetricSearchCV(MDaML(), grid, cv=3, random_state=0).fit(X, triplets=said).cv_results_
+    scores = np.array([results[f"split{n}_test_score"] for n in range(3)])
+    given_up = np.array([True, False, False, True, False])
+    np.testing.assert_array_equal(np.isnan(scores[1:]), [given_up] * 2)
+    np.testing.assert_array_equal(results["finished"], ~given_up)
+    np.testing.assert_array_equal(results["mean_test_score"][given_up], scores[0, given_up])
+    assert results["rank_test_score"][given_up].min() == 4
+    assert np.all(results["mean_fit_time"] > 0)
+    # A function that scores as a whole does not say by how much chance decides.
+    by_function = MetricSearchCV(
+        MDaML(), grid, cv=3, scoring=lambda model, X, said: model.score_constraints(X, said)
+    )
+    assert not np.isnan(by_function.fit(X, triplets=said).cv_results_["split2_test_score"]).any()
 
 
 @pytest.mark.slow
@@ -189,8 +229,13 @@ def test_first_rounds_share_one_choice_and_finalists_make_their_own(answers, mon
     monkeypatch.setattr(_ground.Posed, "choose", lambda *a: chosen.append(a) or choose(*a))
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     cv = PointKFold(2, random_state=0)
-    MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
-    assert len(chosen) == 2 * (1 + 3)
+    search = MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False)
+    search.fit(X, constraints=said)
+    # The first one on each split, and those finalists of which it is none.
+    others = search.cv_results_["finished"][1:].sum()
+    assert len(chosen) == 2 * (1 + others)
+    asked = {(id(posed.supervision), posed.spec.rounds_key) for posed, _ in chosen}
+    assert len(asked) == len(chosen)
 
 
 def test_after_first_rounds_some_of_many_held_out_samples_are_scored(balance, monkeypatch):
@@ -381,7 +426,8 @@ def test_jobs_do_not_matter(answers, seeded, monkeypatch):
     monkeypatch.setattr(_trials, "parallel_config", lambda *_, **__: parallel_config("threading"))
     X, said = answers
     assert_same_search(clone(seeded).set_params(n_jobs=2).fit(X, constraints=said), seeded)
-    assert len(sent) == 2 * 2  # a job is a split, in two stages
+    # A job is a split, or half of a single one: the first one and the others, and the finalists.
+    assert len(sent) == 2 + 2 + 2
 
 
 @pytest.mark.slow

@@ -129,6 +129,23 @@ def test_a_whole_run_is_rounds_and_neighbours_drawn_again():
     assert list(by_hand.finish().pass_starts) == [0, 7]
 
 
+@pytest.mark.parametrize("form", ["labels", "triplets"])
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_a_run_that_was_left_in_its_first_pass_is_completed_from_there(form, n_rounds):
+    run = begin("labels" if form == "labels" else "comparisons", form, max_iter=4)
+    assert_same(run.advance(n_rounds).complete().finish(), run.complete().finish())
+
+
+def test_runs_with_equal_keys_differ_in_the_shrinkage_alone():
+    one, other = (begin("labels", "labels", shrinkage=share) for share in (0.0, 0.5))
+    assert one.problem.spec.rounds_key == other.problem.spec.rounds_key
+    assert_same(one.complete().with_shrinkage(0.5).finish(), other.complete().finish())
+    for cells in ({"ridge": 1.0}, {"keep_start": True}, {"metric": np.eye(X.shape[1])}):
+        assert begin("labels", "labels", **cells).problem.spec.rounds_key != (
+            one.problem.spec.rounds_key
+        )
+
+
 def test_other_cells_do_not_move_the_anchor_with_the_metric():
     """The anchor belongs to the problem, never to where a run stands."""
     run = begin().advance(3)

@@ -127,6 +127,22 @@ def test_generators_are_left_as_if_all_had_been_drawn(data):
     np.testing.assert_array_equal(ours.weights, theirs.weights)
 
 
+def test_neighbors_for_several_fits_are_those_of_separate_searches(data, monkeypatch):
+    X, labels, _ = data
+    classes, searched = Classes.from_labels("test", labels["y"]), []
+    nearest = MemoryStore.nearest
+    monkeypatch.setattr(MemoryStore, "nearest", lambda *a: searched.append(a[3:]) or nearest(*a))
+    ahead = SharedStore(MemoryStore.of(X), ahead=(6, 7))
+    identity, other = np.eye(4), np.diag([1.0, 2.0, 3.0, 4.0])
+    wanted = [(identity, 5, 5), (identity, 3, 7), (other, 5, 5), (identity, 8, 2), (identity, 6, 1)]
+    for F, n_similar, n_dissimilar in wanted:
+        found = ahead.nearest(F, classes, n_similar, n_dissimilar)
+        alone = nearest(MemoryStore.of(X), F, classes, n_similar, n_dissimilar)
+        for one, two in zip(found, alone, strict=True):
+            np.testing.assert_array_equal(one, two)
+    assert searched == [(6, 7), (5, 5), (8, 2)]  # more than was expected is searched by itself
+
+
 def test_only_the_last_results_are_kept():
     recent, made = _Recent(2), []
     for key in (1, 2, 1, 3, 1, 2):
