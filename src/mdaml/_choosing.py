@@ -5,7 +5,7 @@ from typing import TypeVar
 # What somebody has, wants, and should use.
 CHOICES = (
     ("a class for each row", "neighbours of the same class", "MDaML()"),
-    ("a class for each row, time for ten fits", "the same, tuned", "MDaMLCV()"),
+    ("a class for each row, time for five fits", "the same, tuned", "MDaMLCV()"),
     ("comparisons, pairs, rankings, votes", "to predict further answers", "MDaML()"),
     ("1500 comparisons of things of several kinds", "the same", "LocalMDaML()"),
     ("comparisons", "search, k-NN or clusters", 'MDaML(goal="neighbors")'),

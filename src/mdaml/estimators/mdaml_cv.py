@@ -43,7 +43,8 @@ from mdaml.stores.choice import find_device
 
 Params = dict[str, Any]  # of MDaML; "start" names another method whose metric is the start
 
-# Parts on which all candidates are tried. One part of the comparisons has many of them.
+# Parts on which candidates are tried before the best go on: all of them on the first part, the best
+# four on the second. One part of the comparisons has many of them.
 _N_FIRST_OF_LABELS, _N_FIRST_OF_COMPARISONS = 2, 1
 _N_SECOND = 4  # of those that go on to the second part
 _N_KEPT = 2
@@ -143,14 +144,13 @@ class MDaMLCV(WeakLearner):
 
     Notes
     -----
-    **Cost**: about ten fits of :class:`MDaML`, in the memory of one fit. All candidates run two
-    rounds on two splits (one split for comparisons). The best two and the defaults of
-    :class:`MDaML` then continue on all splits, three or, with labels, five, with neighbours
-    searched again. With labels,
-    the best of all is also tried with a stronger ridge, and moved part of the way back to its
-    start. Every step continues from where the previous one ended. The search uses at most 20 000
-    samples; of more labelled samples it holds out a single part, 4000. Candidates share samples,
-    neighbours and first modes.
+    **Cost**: about five fits of :class:`MDaML`, in the memory of one fit. All candidates run two
+    rounds on one split; with labels the best four and the defaults of :class:`MDaML` do so on a
+    second one. The best two and the defaults then continue on all splits, three or, with labels,
+    five, with neighbours searched again. With labels, the best of all is also tried with a stronger
+    ridge, and moved part of the way back to its start. Every step continues from where the previous
+    one ended. The search uses at most 20 000 samples; of more labelled samples it holds out a
+    single part, 4000. Candidates share samples, neighbours, first modes and equal runs.
 
     References
     ----------

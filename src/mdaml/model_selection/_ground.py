@@ -286,7 +286,7 @@ def fit(estimator: BaseEstimator, X: Matrix, truth: Constraints | Array) -> Base
 
 
 def number_units(task: Task, splits: Sequence[Split], cases: Sequence[Cases]) -> IntArray:
-    """Return which cases of some splits belong together: those about one point or, of few, question.
+    """Return which cases of splits belong together: those about one point or, of few, question.
 
     Labels and nearest items are about points, however few these are.
     """

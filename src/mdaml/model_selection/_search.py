@@ -59,9 +59,10 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         Finally fit the best candidate to everything, from scratch.
     warm_start : bool, default=True
         For :class:`~mdaml.MDaML`: all candidates run two rounds, with the anchor or shrinkage that
-        the first one chooses, and only the best fifth (at least three) are fitted to the end. If
-        False, all are fitted to the end. So are all candidates of other estimators, and of MDaML
-        with at most 20 000 labelled samples and neighbours as partners, which runs few rounds.
+        the first one chooses. Those far behind on the first split are given up, and only the best
+        fifth (at least three) are fitted to the end. If False, all are fitted to the end. So are
+        all candidates of other estimators, and of MDaML with at most 20 000 labelled samples and
+        neighbours as partners, which runs few rounds.
     verbose : int, default=0
         1 shows a progress bar in a terminal or a notebook.
     random_state : int, Generator, RandomState or None, default=None
@@ -91,6 +92,7 @@ class MetricSearchCV(Scores, MetaEstimatorMixin, TransformerMixin, BaseEstimator
         In the order of the grid: ``params``, ``split0_test_score`` and so on, ``mean_test_score``,
         ``std_test_score``, ``rank_test_score`` (1 is best), ``mean_fit_time`` in seconds, and
         ``finished``: False if a candidate ran only two rounds. Those rank behind the finished ones.
+        Scores are NaN on splits where a candidate that was far behind was not tried.
     n_splits_ : int
         Number of splits.
     components_, n_features_in_, feature_names_in_
