@@ -1,6 +1,6 @@
 """Candidates that are given up early: does a search choose worse without them?
 
-Both searches run twice on 19 sets of at most 800 rows, five splits each: as they are, and with
+Both searches run twice on 19 sets of at most 800 rows, three splits each: as they are, and with
 every candidate tried on all splits for its first rounds. ``MDaMLCV`` chooses from labels,
 ``MetricSearchCV`` among ten candidates from triplets drawn from the same labels, one in ten wrong,
 in two and in five splits. The score is 3-NN on rows that were held out, or the share of triplets of
@@ -30,13 +30,12 @@ from mdaml.holdout import rule
 from mdaml.model_selection import MetricSearchCV
 
 RECORDS = Path(__file__).parents[1] / "results" / "giving_up.jsonl"
-HERE = Path(__file__).parent
 SETS = (
     *("sonar", "balance", "autompg", "vehicle", "german", "segment", "letter", "waveform"),
     *("spambase", "wine", "breast_cancer"),
     *("bupa", "heart", "ionosphere", "magic", "movement_libras", "penbased", "satimage", "vowel"),
 )
-N_ROWS, N_SPLITS, PER_ROW = 800, 5, 20
+N_ROWS, N_SPLITS, PER_ROW = 800, 3, 20
 ANCHORS = [0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0]
 SEARCHES = ("labels", "triplets, 2 splits", "triplets, 5 splits")
 

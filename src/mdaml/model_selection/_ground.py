@@ -1,8 +1,10 @@
 """A search and its splits: what is fitted there, and how it is scored."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -76,8 +78,18 @@ class Task:
 
     def candidate(self, params: Params) -> BaseEstimator:
         """Return a new estimator with some parameters."""
-        copies = {name: clone(value, safe=False) for name, value in params.items()}
-        return clone(self.estimator).set_params(**copies)
+        if id(params) not in self._made:
+            copies = {name: clone(value, safe=False) for name, value in params.items()}
+            self._made[id(params)] = clone(self.estimator).set_params(**copies), params
+        made = self._made[id(params)][0]
+        # To clone takes long beside a short fit. A seed is the only parameter that a fit changes.
+        is_plain = type(made) is MDaML and isinstance(made.random_state, Integral)
+        return copy(made) if is_plain else clone(made)
+
+    @cached_property
+    def _made(self) -> dict[int, tuple[BaseEstimator, Params]]:
+        """Candidates that were made, by the id of their parameters."""
+        return {}
 
     def can_pause(self, params: Params) -> bool:
         """Return whether a candidate can be fitted for some rounds and go on later."""
@@ -219,7 +231,9 @@ class Ground:
         if not (spec.anchors or spec.shrinkages):
             return short, None
         if len(tried) == 1:  # only whether to keep the start is left to be chosen
-            return replace(short, **{"anchor" if spec.anchors else "shrinkage": tried[0]}), None
+            if spec.anchors:
+                return replace(short, anchor=tried[0]), None
+            return replace(short, shrinkage=tried[0]), None
         key = spec.anchors, spec.shrinkages
         if key not in self.choices:
             self.choices[key] = self._choose(posed, store)

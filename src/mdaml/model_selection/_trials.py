@@ -80,12 +80,13 @@ def try_all(
         whole = [[(ground, params) for ground in grounds] for params in candidates]
         return _run(whole, n_jobs), np.ones(len(candidates), bool)
     trials = _run([[(grounds[0], params, True)] for params in candidates], n_jobs)
-    left = np.flatnonzero(~_find_trailing(task, splits[0], trials, n_kept))
+    trailing = _find_trailing(task, splits[0], trials, n_kept)
+    left = [c for c in range(len(candidates)) if not trailing[c]]
     short = [[(ground, candidates[c], True) for ground in grounds[1:]] for c in left]
     for c, row in zip(left, _run(short, n_jobs), strict=True):
         trials[c] += row
     means = np.array([np.mean([trial.score for trial in trials[c]]) for c in left])
-    best = np.sort(left[np.argsort(-means, kind="stable")[:n_kept]])
+    best = np.sort(np.array(left)[np.argsort(-means, kind="stable")[:n_kept]])
     for row in trials:
         row += [NOT_TRIED] * (len(splits) - len(row))
     rest = [
