@@ -179,7 +179,7 @@ def test_those_far_behind_on_the_first_split_are_not_tried_on_others(answers):
     assert np.all(results["mean_fit_time"] > 0)
     # A function that scores as a whole does not say by how much chance decides.
     by_function = MetricSearchCV(
-        MDaML(), grid, cv=3, scoring=lambda model, X, said: model.score_constraints(X, said)
+        MDaML(), grid, cv=3, scoring=lambda model, X, said: model.score_triplets(X, said.triplets)
     )
     assert not np.isnan(by_function.fit(X, triplets=said).cv_results_["split2_test_score"]).any()
 
