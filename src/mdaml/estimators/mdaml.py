@@ -289,17 +289,13 @@ class MDaML(WeakLearner):
         samples: FloatArray,
         supervision: Supervision,
         persons: Persons | None = None,
-        *,
         measured: Gain | None = None,
     ) -> None:
-        """Learn; ``measured`` is the gain where a search knows it and nothing is to be chosen."""
         unit_rows = has_unit_rows(samples)
         posed = pose(self, samples.shape, supervision, unit_rows=unit_rows, persons=persons)
-        store = place(self, samples, posed.spec, posed.problem.supervision)
-        rng = check_random_state(self.random_state)
-        with store.threads():
-            is_known = measured is not None and not (posed.spec.anchors or posed.spec.shrinkages)
-            posed, gain = (posed, measured) if is_known else posed.choose(store)
+        rng, taught = check_random_state(self.random_state), posed.problem.supervision
+        with (store := place(self, samples, posed.spec, taught)).threads():
+            posed, gain = posed.choose(store, measured)
             run = posed.problem.start(store, rng).complete()
             self._keep(X, posed, run, gain)
             warn_of_input(self, samples, supervision, posed)

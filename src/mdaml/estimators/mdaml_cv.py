@@ -20,6 +20,7 @@ from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.mdaml_folds import (
     THE_START,
     Fold,
+    change_all,
     folds_of_classes,
     folds_of_constraints,
     other_start,
@@ -32,7 +33,6 @@ from mdaml.holdout.rule import (
     Gain,
     explain_more_than_swapping,
     find_leaders,
-    find_trailing,
     measure_gain,
     prefer_first,
     warn_of_kept_start,
@@ -223,7 +223,7 @@ class MDaMLCV(WeakLearner):
         with one_blas_thread():
             if isinstance(supervision, Classes):
                 own.setdefault("shrinkage", 0.0)
-                parts = folds_of_classes(samples, supervision, device, own, rng, _MOST_PARTNERS)
+                parts = folds_of_classes(samples, supervision, device, own, rng, FROM_LABELS)
                 if not parts and groups is None:
                     del own["shrinkage"]  # MDaML keeps the start, and says so
                 candidates, n_first = FROM_LABELS, _N_FIRST_OF_LABELS
@@ -261,17 +261,6 @@ class MDaMLCV(WeakLearner):
             history_=model.history_,
             n_iter_=model.n_iter_,
         )
-
-
-_FIRST_PARTNERS = [  # of the candidates from labels that begin at the same start
-    params.get("partners", PRESETS["labels"].partners)
-    for params in FROM_LABELS
-    if "start" not in params and params.get("partners") != "random"
-]
-_MOST_PARTNERS = (
-    max(partners.n_similar for partners in _FIRST_PARTNERS),
-    max(partners.n_dissimilar for partners in _FIRST_PARTNERS),
-)
 
 
 def _list_candidates(goal: str, supervision: Constraints, samples: FloatArray) -> list[Params]:
@@ -331,26 +320,13 @@ def search(
         best = _ranked(scores, learned)[0]
         for change in ({"ridge": _STRONG_RIDGE}, *({"shrinkage": back} for back in _SHRINKAGES)):
             tried.append({**tried[best], **change})
-            scores.append(_change(parts, runs[best], scores[best], change))
+            scores.append(change_all(parts, runs[best], scores[best], change))
             learned += [len(tried) - 1] if len(scores[-1]) == len(parts) else []
     chosen, gain = _choose(parts, scores, start, learned)
     finalists = _ranked(scores, [*learned, start])
     others = _ranked(scores, [c for c in range(len(tried)) if c not in finalists])
     order = dict.fromkeys([chosen, *finalists, *others])
     return [tried[c] for c in order], [scores[c] for c in order], gain
-
-
-def _change(
-    parts: Sequence[Fold], runs: Sequence[Any], scores: Sequence[FloatArray], change: Params
-) -> list[FloatArray]:
-    """Return the scores of a candidate that is changed; of one part if it is far behind there."""
-    made = [parts[0].change(runs[0], change)]
-    first = parts[0].right(made[0])
-    units = np.unique(parts[0].units, return_inverse=True)[1]
-    if find_trailing(np.array([scores[0], first]), 1, units)[1]:
-        return [first]
-    made += [part.change(run, change) for part, run in zip(parts[1:], runs[1:], strict=True)]
-    return _scores(parts, made)
 
 
 def _choose(

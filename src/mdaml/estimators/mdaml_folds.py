@@ -1,6 +1,6 @@
 """Held-out parts for choosing the parameters of MDaML, and fits that can be continued."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,7 +18,9 @@ from mdaml.estimators.gmml import GMML
 from mdaml.estimators.lfda import LFDA
 from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import pose
+from mdaml.estimators.presets import PRESETS, Partners
 from mdaml.holdout.comparisons import HeldOutComparisons, are_right
+from mdaml.holdout.rule import find_trailing
 from mdaml.holdout.samples import Score, hold_out_samples, share_score
 from mdaml.holdout.split import Split, hold_out_points, same_points
 from mdaml.holdout.units import COPY, same_rows
@@ -143,20 +145,44 @@ class Fold:
         return run.advance(_ROUNDS) if "ridge" in changed else run
 
 
+def change_all(
+    parts: Sequence[Fold], runs: Sequence[Run], scores: Sequence[FloatArray], changed: Params
+) -> list[FloatArray]:
+    """Return the scores of a candidate that is changed; of one part if it is far behind there."""
+    first = parts[0].right(parts[0].change(runs[0], changed))
+    units = np.unique(parts[0].units, return_inverse=True)[1]
+    if find_trailing(np.array([scores[0], first]), 1, units)[1]:
+        return [first]
+    others = zip(parts[1:], runs[1:], strict=True)
+    return [first, *(part.right(part.change(run, changed)) for part, run in others)]
+
+
+def _most_partners(candidates: Sequence[Params]) -> tuple[int, int]:
+    """Return how many neighbours candidates want at most, under the start that they share."""
+    wanted = [
+        params.get("partners", PRESETS["labels"].partners)
+        for params in candidates
+        if "start" not in params
+    ]
+    numbers = [(w.n_similar, w.n_dissimilar) for w in wanted if isinstance(w, Partners)]
+    similar, dissimilar = zip((0, 0), *numbers, strict=True)
+    return max(similar), max(dissimilar)
+
+
 def folds_of_classes(
     X: FloatArray,
     classes: Classes,
     device: str | None,
     params: Params,
     rng: np.random.RandomState,
-    ahead: tuple[int, int] = (0, 0),
+    candidates: Sequence[Params] = (),
 ) -> list[Fold]:
     """Hold out a fifth of each class, five times; samples without a label are not used.
 
     Of many samples once: a single part of them tells candidates apart as well as five of a few.
-    Equal rows are held out together. ``ahead`` is how many neighbours, of the same class and of
-    others, candidates want at most: these are searched at once.
+    Equal rows are held out together. Neighbours are searched at once for all ``candidates``.
     """
+    ahead = (0, 0) if device else _most_partners(candidates)
     rows, of, n_parts = classes.rows, classes.of, _N_PARTS_OF_LABELS
     if len(rows) > _MAX_ROWS:
         some = np.sort(rng.permutation(len(rows))[:_MAX_ROWS])
@@ -168,7 +194,7 @@ def folds_of_classes(
         out = rows[split.test_points]
         score = share_score(samples, y, X[out], of[split.test_points], device)
         supervision = SharedClasses.of_classes(Classes.from_labels("MDaMLCV", y))
-        store = SharedStore(make_store(samples, device), ahead=ahead if device is None else (0, 0))
+        store = SharedStore(make_store(samples, device), ahead=ahead)
         seed = rng.randint(2**31 - 1)
         parts.append(Fold(samples, store, supervision, score, split.units, params, seed, device))
     return parts

@@ -54,10 +54,15 @@ class Posed:
         """Return the learned attributes of an estimator that say what was posed."""
         return {"preset_": self.row, "supervision_": self.described}
 
-    def choose(self, store: Store) -> tuple["Posed", Gain | None]:
-        """Choose on held-out points or samples what is left to be chosen; return what is gained."""
+    def choose(self, store: Store, measured: Gain | None = None) -> tuple["Posed", Gain | None]:
+        """Choose on held-out points or samples what is left to be chosen; return what is gained.
+
+        ``measured`` is the gain that a search has measured: enough if nothing is to be chosen.
+        """
         if not self.spec.is_measured:
             return self, None
+        if measured is not None and not (self.spec.anchors or self.spec.shrinkages):
+            return self, measured
         if isinstance(self.supervision, Classes):
             spec, gain = choose_shrinkage(self.spec, store, self.supervision)
         else:
