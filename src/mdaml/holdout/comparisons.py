@@ -105,7 +105,7 @@ def scaled_losses(
 
     def lose(places: IntArray) -> tuple[FloatArray, FloatArray]:
         losses: FloatArray = np.logaddexp(0.0, -(_SCALES[places] / units)[codes] * margins)
-        return losses, np.bincount(codes, weights * losses)
+        return losses, np.bincount(codes, weights * losses).astype(np.float64, copy=False)
 
     # The sum of a person is convex in the scale: downhill from anywhere is the lowest of all.
     places = np.full(len(units), _USUAL)
