@@ -473,7 +473,7 @@ def test_gold_must_fit_the_form():
     asked = ask_many(Plan(form="same", catch=0.5), 10, gold, ids=8)
     assert {tuple(q["expected"]) for q in asked if q["source"] == "catch"} == {(1,)}
     gold = Constraints.from_picks([0], [[1, 2, 3, 4]], [[3]], n_points=8)
-    with pytest.raises(ValueError, match="that about '0' shows 4 with 1 picked"):
+    with pytest.raises(ValueError, match="the one about '0' shows 4 with 1 picked"):
         Composer(Plan(form="pick", pick=2, show=4), list("01234567"), gold)
 
 

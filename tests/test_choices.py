@@ -718,6 +718,7 @@ OTHERS = {
     "mdaml.people._mixture.best_scale": "a line search",
     "mdaml.retrieval._candidates.choose_n_negatives": "by the size of the data",
     "mdaml.retrieval._scores._choose_similarities": "by what the model says",
+    "mdaml.model_selection._ground._choose": "calls that of the anchor or of the shrinkage",
     "mdaml.model_selection._search._best": "what MetricSearchCV found",
     "mdaml.solver.start._best_multiple": "a line search",
     "mdaml.solver.start.best_step": "a line search",

@@ -179,11 +179,14 @@ def load_model(
     from mdaml.persistence import load
 
     check_file(path)
-    if path.name.lower().endswith(VECTOR_SUFFIXES):
-        text = f"{path} cannot be loaded: it is a table. The model comes first, then its data."
-        raise CommandError(text, code=WORK_FAILED)
     with convert_errors(code=WORK_FAILED):
-        model: BaseEstimator = load(path)
+        try:
+            model: BaseEstimator = load(path)
+        except ValueError:
+            if not path.name.lower().endswith(VECTOR_SUFFIXES):
+                raise
+            text = f"{path} cannot be loaded: it is a table. The model comes first, then its data."
+            raise CommandError(text, code=WORK_FAILED) from None
     known = model._preparation() if hasattr(model, "_preparation") else None
     metrics = list_metrics(model)
     names, *_ = (vars(metric).pop("feature_names_in_", None) for metric in metrics)
