@@ -50,8 +50,9 @@ bench-peers: .venv/.test  ## ours against the peers, each library in an environm
 	$(BIN)/python benchmarks/peers/compare.py
 
 .PHONY: docs docs-check
+# All pages are read anew: a search in a site of which only some were would not find the others.
 docs: .venv/.docs         ## the site, gallery included, into docs/_build/html; warnings are errors
-	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
+	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 # Chromium of the system if there is one, otherwise: .venv/bin/playwright install chromium
 docs-check: .venv/.docs-check docs  ## look at every page in a browser, wide and narrow, light and dark: errors, links, contrast, search
