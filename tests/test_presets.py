@@ -23,7 +23,6 @@ from mdaml import (
     limit_memory,
     load,
 )
-from mdaml._memory import current_limit
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.constraints.labels import Classes
 from mdaml.datasets import make_multimodal, make_triplets
@@ -33,6 +32,7 @@ from mdaml.estimators.summary import list_values
 from mdaml.kernels.threads import side_by_side
 from mdaml.model_selection import MetricSearchCV, _trials
 from mdaml.solver.spec import Spec
+from mdaml.stores.choice import current_limit
 
 N, D = 80, 5
 RNG = np.random.default_rng(0)

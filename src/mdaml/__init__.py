@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from mdaml import plot as plot
     from mdaml import retrieval as retrieval
     from mdaml import verification as verification
-    from mdaml._memory import limit_memory
     from mdaml.constraints import Constraints
     from mdaml.estimators import *  # noqa: F403 (one list of the methods: that of estimators)
     from mdaml.estimators.pipelines import FoldedMetric, fold_pipeline
     from mdaml.estimators.presets import PRESETS, Partners, Preset
     from mdaml.inspection import audit, suggest_queries
     from mdaml.persistence import load
+    from mdaml.stores.choice import limit_memory
     from mdaml.verification import PairVerifier
 
 __version__: str
@@ -39,7 +39,7 @@ if not TYPE_CHECKING:  # a type checker would take any misspelt name for one of 
             "__version__": "mdaml._version",  # what finds it loads a parser of e-mails
             "FoldedMetric": "mdaml.estimators.pipelines",
             **dict.fromkeys(("PRESETS", "Partners", "Preset"), "mdaml.estimators.presets"),
-            "limit_memory": "mdaml._memory",
+            "limit_memory": "mdaml.stores.choice",
             "fold_pipeline": "mdaml.estimators.pipelines",
             "PairVerifier": "mdaml.verification",
             "audit": "mdaml.inspection",

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mdaml._memory import current_limit
 from mdaml._typing import ArrayLike, FloatArray, IntArray, Params
 from mdaml._validation import check_random_state
 from mdaml.basis import Basis
@@ -18,7 +17,7 @@ from mdaml.estimators import LocalMDaML, MDaML
 from mdaml.estimators.local_learning import compare_classes, learn
 from mdaml.estimators.local_rounds import compared_rows, few_comparisons
 from mdaml.estimators.posing import Posed, pose
-from mdaml.stores.choice import check_limit, find_device, fit_size, must_spare
+from mdaml.stores.choice import check_limit, current_limit, find_device, fit_size, must_spare
 from mdaml.stores.dask.cluster import Cluster, check_client
 from mdaml.stores.dask.plan import cut_rows
 from mdaml.stores.dask.rows import Rows

@@ -10,7 +10,6 @@ members (held-out comparisons of the synthetic data in docs/scaling.md: 0.93 ins
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -141,10 +140,6 @@ class Choice:
         numbers = None if gain is None else gain.as_dict()
         return cls(spec.anchor, spec.shrinkage, spec.keep_start, numbers, n_comparisons)
 
-    def attributes(self) -> Params:
-        """Return the learned attributes of an estimator."""
-        return {"start_kept_": self.keep_start, "gain_": self.gain}
-
     def apply(self, spec: Spec) -> Spec:
         """Return parameters in which nothing is left to be chosen."""
         if spec.anchors:
@@ -157,7 +152,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Past:
-    """What a model knows before a chunk."""
+    """What a model knows before a chunk; it keeps it, and its own attributes count."""
 
     F: FloatArray  # (d, r) factor of the metric
     centers: FloatArray  # (K, d), not centred
@@ -215,16 +210,6 @@ class Past:
             )
 
 
-class Stream(NamedTuple):
-    """What a model keeps of earlier chunks, beside its learned attributes."""
-
-    F: FloatArray
-    reservoir: Reservoir
-    choice: Choice
-    n_lost: int
-    labelled: LabelledRows
-
-
 def due_at(n_seen: int, n_chosen: int, n_lost: int) -> float:
     """Return the number of comparisons seen at which a choice is made anew.
 
@@ -241,32 +226,24 @@ def past_of(model: BaseEstimator) -> Past:
                 f"partial_fit cannot go on with this {type(model).__name__}: it has no {name}, so "
                 "that the weight of a new chunk beside the old ones is unknown. Fit it anew."
             )
-    d = model.n_features_in_
-    kept = getattr(model, "_stream", None)
-    if kept is None:
-        F = model.components_.T.astype(np.float64)
-        if len(model.components_) < d and model.n_components in (None, d):
-            M = F @ F.T  # directions that were cut off can come back
-            F = np.linalg.cholesky(M + 1e-6 * np.trace(M) / d * np.eye(d))
-        chosen = Choice(
-            model.anchor_,
-            model.shrinkage_,
-            getattr(model, "start_kept_", False),  # files of the first candidate lack both
-            getattr(model, "gain_", None),
-            model.n_comparisons_seen_,
-        )
-        dtype, n_lost = model.components_.dtype, model.n_comparisons_seen_
-        nothing = Reservoir.empty(d, dtype), LabelledRows.empty(d, dtype)
-        kept = Stream(F, nothing[0], chosen, n_lost, nothing[1])
-    return Past(
-        kept.F,
-        model.centers_,
-        model.n_comparisons_seen_,
-        kept.reservoir,
-        kept.choice,
-        kept.n_lost,
-        kept.labelled,
+    d, centers, n_seen = model.n_features_in_, model.centers_, model.n_comparisons_seen_
+    kept: Past | None = getattr(model, "_stream", None)
+    if kept is not None:
+        return replace(kept, centers=centers, n_comparisons=n_seen)
+    F = model.components_.T.astype(np.float64)
+    if len(model.components_) < d and model.n_components in (None, d):
+        M = F @ F.T  # directions that were cut off can come back
+        F = np.linalg.cholesky(M + 1e-6 * np.trace(M) / d * np.eye(d))
+    chosen = Choice(
+        model.anchor_,
+        model.shrinkage_,
+        getattr(model, "start_kept_", False),  # files of the first candidate lack both
+        getattr(model, "gain_", None),
+        n_seen,
     )
+    dtype = model.components_.dtype
+    nothing = Reservoir.empty(d, dtype), LabelledRows.empty(d, dtype)
+    return Past(F, centers, n_seen, nothing[0], chosen, n_seen, nothing[1])
 
 
 def learn_chunk(model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, given: Params) -> None:
@@ -305,7 +282,7 @@ def _keep_sample(
     draws = np.random.default_rng([seed, model.n_comparisons_seen_])  # not the same every time
     reservoir = past.reservoir.updated(samples, comparisons, draws)
     labelled = past.labelled if y is None else past.labelled.updated(samples, y, draws)
-    model._stream = Stream(past.F, reservoir, past.choice, past.n_lost, labelled)
+    model._stream = replace(past, reservoir=reservoir, labelled=labelled)
 
 
 def _refine(
@@ -362,8 +339,8 @@ def _refine(
     learned["n_samples_seen_"] = model.n_samples_seen_ + len(samples)
     learned["n_comparisons_seen_"] = n_seen
     L = F.T.copy() if spec.keep_start else principal_components(F)
-    learned |= choice.attributes() | {"anchor_": choice.anchor}
-    learned |= posed.attributes()
+    learned |= {"start_kept_": choice.keep_start, "gain_": choice.gain}
+    learned |= {"anchor_": choice.anchor} | posed.attributes()
     model._store(None, L, store.mean.dtype, **learned)
     warn_if_needed(model, spec, fit)
     if choice is not past.choice:

@@ -14,7 +14,7 @@ from mdaml._validation import warn
 from mdaml.basis import Basis, mean_sq_dist
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.labels import Classes
-from mdaml.estimators.chunks import Stream, begin_sample, due_at, past_of
+from mdaml.estimators.chunks import Past, begin_sample, due_at, past_of
 from mdaml.estimators.local_handover import basis_of
 from mdaml.estimators.local_learning import RENAMED, compare_classes, try_places
 from mdaml.estimators.local_rounds import (
@@ -36,7 +36,7 @@ _OF_A_CHUNK = ("n_samples_seen_", "n_comparisons_seen_", "triplets_", "compariso
 class LocalStream:
     """What is kept of earlier chunks, beside the model."""
 
-    of_metric: Stream  # what MDaML keeps, on conditioned columns
+    of_metric: Past  # what MDaML keeps, on conditioned columns
     conditioner: FloatArray | None  # of these columns
     n_tried: int  # comparisons seen when places were last tried
 
@@ -90,8 +90,7 @@ def _try_again(model: Any, linear: Learned) -> Learned:
     for name in (*_OF_A_CHUNK, "comparison_weights_"):
         setattr(metric, name, getattr(linear.metric, name))
     columns = learned.basis.transform(rows, learned.conditioner)
-    kept = replace(reservoir, rows=columns)
-    metric._stream = Stream(past.F, kept, past.choice, 0, past.labelled)
+    metric._stream = replace(past, reservoir=replace(reservoir, rows=columns), n_lost=0)
     return replace(learned, tried=choice.tried, gain=choice.gain)
 
 

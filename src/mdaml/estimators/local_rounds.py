@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mdaml._memory import current_limit
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings
 from mdaml.basis import (
@@ -28,7 +27,7 @@ from mdaml.estimators.presets import PRESETS
 from mdaml.holdout.anchor import choose_anchor
 from mdaml.kernels.products import Product, blocks, rows_times
 from mdaml.solver.start import ANCHOR_SQ_DIST
-from mdaml.stores.choice import find_device
+from mdaml.stores.choice import current_limit, find_device
 from mdaml.stores.shared import SharedStores
 
 # What "auto" stands for, and is chosen from; see docs/places.md.

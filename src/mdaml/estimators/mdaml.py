@@ -7,13 +7,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._choosing import show_choices
-from mdaml._typing import ArrayLike, FloatArray
+from mdaml._typing import ArrayLike, FloatArray, Params
 from mdaml._validation import check_random_state, has_unit_rows
 from mdaml.constraints.arguments import Supervision
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.base import principal_components
-from mdaml.estimators.chunks import Choice, learn_chunk
 from mdaml.estimators.learners import WeakLearner
 from mdaml.estimators.mdaml_warnings import warn_if_needed, warn_of_gain, warn_of_input
 from mdaml.estimators.posing import Posed, place, pose
@@ -305,7 +304,7 @@ class MDaML(WeakLearner):
         """Store what was learned, and warn of what went wrong on the way."""
         fit, spec, supervision, mean = run.finish(), posed.spec, posed.supervision, run.store.mean
         learned = fit.attributes(supervision, mean) | posed.attributes()
-        learned |= Choice.of(spec, gain, fit.comparisons.n_constraints).attributes()
+        learned |= {"start_kept_": spec.keep_start, "gain_": gain and gain.as_dict()}
         # Not turned to its principal axes: a start that is kept comes back bit for bit.
         L = fit.F.T.copy() if spec.keep_start else principal_components(fit.F)
         self._store(X, L, mean.dtype, **learned)
@@ -365,15 +364,11 @@ class MDaML(WeakLearner):
         >>> model.n_samples_seen_ == len(X)
         True
         """
-        given = {
-            "triplets": triplets,
-            "pairs": pairs,
-            "pair_labels": pair_labels,
-            "quadruplets": quadruplets,
-            "constraints": constraints,
-            "constraint_weight": constraint_weight,
-        }
-        learn_chunk(self, X, y, given)
+        from mdaml.estimators.chunks import learn_chunk  # fits in one call need none of it
+
+        given: Params = {"triplets": triplets, "pairs": pairs, "pair_labels": pair_labels}
+        given |= {"quadruplets": quadruplets, "constraints": constraints}
+        learn_chunk(self, X, y, given | {"constraint_weight": constraint_weight})
         return self
 
     def summary(self) -> str:

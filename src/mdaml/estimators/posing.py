@@ -6,7 +6,6 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from mdaml._memory import current_limit
 from mdaml._typing import ArrayLike, FloatArray, Matrix, Params
 from mdaml._validation import (
     check_callback,
@@ -29,7 +28,7 @@ from mdaml.holdout.samples import choose_shrinkage
 from mdaml.solver.run import Problem
 from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
-from mdaml.stores.choice import FitSize, find_device, fit_size, make_store
+from mdaml.stores.choice import FitSize, current_limit, find_device, fit_size, make_store
 from mdaml.stores.shared import SharedStore, SharedStores
 
 GOALS = ("auto", "comparisons", "neighbors", "paper")

@@ -13,7 +13,6 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_consistent_length
 
-from mdaml._memory import current_limit, limit_memory
 from mdaml._progress import mute, report
 from mdaml._typing import Array, ArrayLike, BoolArray, Matrix
 from mdaml._validation import ignore_warnings
@@ -36,6 +35,7 @@ from mdaml.model_selection._ground import (
     number_units,
     partners_of,
 )
+from mdaml.stores.choice import current_limit, limit_memory
 
 _KEPT = 1 / 5
 _KEPT_AT_LEAST = 3
