@@ -113,7 +113,7 @@ def posed(row, **params):
     return pose(MDaML(goal=goal, **params), X.shape, supervision)
 
 
-@pytest.mark.filterwarnings("ignore:n_modes=.* has next to no effect:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* has (next to )?no effect:UserWarning")
 @pytest.mark.parametrize(
     ("given", "wanted", "follows"),
     ARGUMENTS,
@@ -167,7 +167,7 @@ def test_the_weight_and_the_ridge_follow_modes_and_eta_where_these_are_the_unit(
     assert posed("paper, labels", n_modes=10).spec.ridge == pytest.approx(1e-4 * (3 / 10) ** 3)
     given = posed("paper, labels", n_modes=10, ridge=1e-4)
     assert given.spec.ridge == 1e-4  # as it is
-    assert posed("comparisons", eta=2.0).spec.triplet_weight == 6.0
+    assert posed("comparisons", n_modes=1, eta=2.0).spec.triplet_weight == 6.0
 
 
 def test_the_paper_is_the_row_of_the_paper_with_its_arguments():
@@ -202,13 +202,31 @@ def test_the_paper_starts_at_the_identity_and_lowers_eq_7():
     assert model.history_[-1] == pytest.approx(end, rel=1e-8)
 
 
-def test_modes_that_weigh_nothing_are_warned_of_with_what_to_do():
-    with pytest.warns(UserWarning, match=r"n_modes=4 has next to no effect.*MDaML\.paper.*neighbo"):
-        posed("comparisons", n_modes=4)
+@pytest.mark.parametrize("given", [{"n_modes": 4}, {"eta": 2.0}], ids=["n_modes", "eta"])
+def test_modes_that_weigh_nothing_are_warned_of_with_what_to_do(given):
+    ((name, value),) = given.items()
+    message = rf"{name}={value} has next to no effect.*MDaML\.paper\({name}={value}\).*neighbors"
+    with pytest.warns(UserWarning, match=message):
+        posed("comparisons", **given)
     for row in ("labels", "neighbors", "paper, comparisons", "given, comparisons"):
-        posed(row, n_modes=4)
+        posed(row, **given)
     posed("comparisons", n_modes=1)
-    posed("comparisons", n_modes=4, shrinkage=1.0)  # the start was asked for
+    posed("comparisons", shrinkage=1.0, **given)  # the start was asked for
+
+
+def test_modes_of_a_row_of_ones_own_that_weigh_nothing_are_warned_of():
+    row = replace(PRESETS["comparisons"], n_modes=3)
+    with pytest.warns(UserWarning, match=r"n_modes=3 has next to no effect: in the preset 'given'"):
+        pose(MDaML(goal=row), X.shape, COMPARISONS)
+    pose(MDaML(goal=replace(row, floor=0.5)), X.shape, COMPARISONS)
+
+
+def test_partners_of_comparisons_are_warned_of():
+    for row in ("comparisons", "paper, comparisons"):
+        with pytest.warns(UserWarning, match="partners has no effect.*comparisons were passed"):
+            posed(row, partners="random")
+    for row in ("labels", "neighbors"):  # of groups that are found in comparisons, partners matter
+        posed(row, partners="random")
 
 
 def test_a_row_may_be_given_as_its_fields():
@@ -262,6 +280,7 @@ def test_presets_and_partners_are_set_and_shown_like_other_parameters():
     assert "Partners" in model._repr_html_()
 
 
+@pytest.mark.filterwarnings("ignore:partners has no effect:UserWarning")
 @pytest.mark.parametrize("said", [{"y": Y}, {"triplets": TRIPLETS}], ids=["labels", "triplets"])
 def test_a_saved_model_means_the_same_when_it_is_fitted_again(said, tmp_path):
     model = model_of_all().fit(X, **said)
@@ -354,7 +373,7 @@ def sources(model):
 
 
 def test_the_summary_tells_given_chosen_and_preset_values_apart():
-    model = MDaML(eta=2.5, random_state=0).fit(X, triplets=TRIPLETS)
+    model = MDaML(1, eta=2.5, random_state=0).fit(X, triplets=TRIPLETS)
     found = sources(model)
     assert found["eta"] == "given"
     assert found["ridge"] == found["floor"] == "preset comparisons"

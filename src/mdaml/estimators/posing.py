@@ -93,8 +93,8 @@ def pose(
         row, preset, supervision = "groups", presets.PRESETS["groups"], groups
         described += f", which became {len(groups.size)} groups"
     spec = _resolve(model, preset, shape, supervision, unit_rows)
-    if not isinstance(supervision, Classes):
-        _warn_of_idle_modes(model, row, spec)
+    if not (isinstance(supervision, Classes) or spec.keep_start):
+        _warn_of_idle(model, row, preset, spec)
     return Posed(spec, supervision, persons, row, described)
 
 
@@ -343,12 +343,22 @@ def _check_max_iter(model: BaseEstimator, preset: presets.Preset) -> int:
     return preset.max_iter
 
 
-def _warn_of_idle_modes(model: BaseEstimator, row: str, spec: Spec) -> None:
-    """Warn of modes that were asked for but cannot change the weight of any comparison."""
-    if is_auto(model.n_modes) or spec.n_modes == 1 or spec.floor < 1.0 or spec.keep_start:
+def _warn_of_idle(model: BaseEstimator, row: str, preset: presets.Preset, spec: Spec) -> None:
+    """Warn of what was asked for but cannot change what is learned from comparisons."""
+    if not (is_auto(model.partners) or preset.find_groups):
+        warn(
+            "partners has no effect: it says how triplets are drawn from labels, and comparisons "
+            "were passed. Leave it out, or pass labels instead."
+        )
+    if spec.floor < 1.0:
         return
-    warn(
-        f"n_modes={spec.n_modes} has next to no effect: in the preset {row!r} every comparison "
-        "keeps its whole weight, whatever the modes. Leave n_modes to be chosen; or let modes "
-        f"decide by MDaML.paper(n_modes={spec.n_modes}), or by goal='neighbors'."
-    )
+    counts = not is_auto(model.n_modes)
+    asked = {"n_modes": spec.n_modes > 1 and (counts or row == "given")}
+    asked |= {"eta": not (counts or is_auto(model.eta))}
+    for name in [name for name, is_asked in asked.items() if is_asked][:1]:
+        value = getattr(spec, name)
+        warn(
+            f"{name}={value} has next to no effect: in the preset {row!r} every comparison "
+            f"keeps its whole weight, whatever the modes. Leave {name} to be chosen; or let modes "
+            f"decide by MDaML.paper({name}={value}), or by goal='neighbors'."
+        )
