@@ -1,5 +1,7 @@
 """Constraints of every form as comparisons of two pairs, as pairs, or as near and far partners."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mdaml._typing import BoolArray, FloatArray, IntArray, Rng
@@ -49,17 +51,28 @@ def to_pair_sets(supervision: Constraints) -> tuple[PairSet, PairSet]:
     """
     of_triplets, of_pairs, of_quadruplets = split_weights(supervision)
     sets = []
-    for last, sign, pair in ((1, 1, [0, 1]), (2, -1, [2, 3])):
-        kind = supervision.pair_labels == sign
-        rows = [
-            supervision.triplets[:, [0, last]],
-            supervision.pairs[kind],
-            supervision.quadruplets[:, pair],
-        ]
+    for kind, *rows in _split_sides(supervision):
         weights = np.concatenate([of_triplets, of_pairs[kind], of_quadruplets])
         weights = weights * (len(weights) / max(weights.sum(), 1e-100))
         sets.append(PairSet.from_pairs(np.concatenate(rows), supervision.n_points, weights))
     return sets[0], sets[1]
+
+
+def _split_sides(
+    supervision: Constraints,
+) -> Iterator[tuple[BoolArray, IntArray, IntArray, IntArray]]:
+    """Yield which pairs are near, and near pairs of triplets, pairs and quadruplets; then far."""
+    for last, sign, members in ((1, 1, [0, 1]), (2, -1, [2, 3])):
+        kind = supervision.pair_labels == sign
+        of_triplets = supervision.triplets[:, [0, last]]
+        yield kind, of_triplets, supervision.pairs[kind], supervision.quadruplets[:, members]
+
+
+def kinds_of(supervision: Constraints) -> IntArray:
+    """Return the kind of each constraint: triplet, similar pair, dissimilar pair, quadruplet."""
+    of_pairs = np.where(supervision.pair_labels > 0, 1, 2)
+    numbers = len(supervision.triplets), len(supervision.quadruplets)
+    return np.concatenate([np.full(numbers[0], 0), of_pairs, np.full(numbers[1], 3)])
 
 
 def _match_kinds(
@@ -198,11 +211,7 @@ def _closest(Y: FloatArray, partners: IntArray) -> FloatArray:
 def _partners(supervision: Constraints) -> tuple[IntArray, IntArray]:
     """Return (point, partner) in near pairs, and in far pairs."""
     both = []
-    for last, sign, members in ((1, 1, [0, 1]), (2, -1, [2, 3])):
-        pairs = [
-            supervision.pairs[supervision.pair_labels == sign],
-            supervision.quadruplets[:, members],
-        ]
-        mutual = np.concatenate(pairs)
-        both.append(np.concatenate([supervision.triplets[:, [0, last]], mutual, mutual[:, ::-1]]))
+    for _, of_triplets, *others in _split_sides(supervision):
+        mutual = np.concatenate(others)
+        both.append(np.concatenate([of_triplets, mutual, mutual[:, ::-1]]))
     return both[0], both[1]

@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mdaml._typing import FloatArray, IntArray
 from mdaml._validation import has_unit_rows, warn
 from mdaml.constraints.arguments import Supervision
+from mdaml.constraints.matching import split_weights
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.posing import Posed
 from mdaml.holdout.comparisons import are_right
@@ -185,10 +186,8 @@ def _some(
     step = max(1, supervision.n_constraints // _N_CHECKED)
     if step > 1:
         supervision = supervision.select(np.arange(0, supervision.n_constraints, step))
-    compared, weights = supervision.comparisons(), supervision.weights
-    if len(supervision.pairs):  # which are no comparisons
-        first = len(supervision.triplets)
-        weights = np.delete(weights, slice(first, first + len(supervision.pairs)))
+    compared = supervision.comparisons()
+    weights = np.concatenate(split_weights(supervision)[::2])  # pairs are no comparisons
     if len(X) <= compared.size:
         return X, compared[:, :2].copy(), compared[:, 2:].copy(), weights
     named, places = np.unique(compared, return_inverse=True)  # map only those that are named

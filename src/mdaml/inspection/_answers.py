@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mdaml._typing import FloatArray, IntArray
+from mdaml.constraints.matching import kinds_of
 from mdaml.constraints.value import Constraints
 from mdaml.kernels.pairs import pair_sq_dists
 
@@ -29,13 +30,8 @@ def columns_of(supervision: Constraints) -> Columns:
     for given in (abc, ab, abcd):
         members[begin : begin + len(given), : given.shape[1]] = given
         begin += len(given)
-    kinds = [
-        np.zeros(len(abc), int),
-        np.where(supervision.pair_labels > 0, 1, 2),
-        np.full(len(abcd), 3),
-    ]
     return Columns(
-        np.concatenate(kinds),
+        kinds_of(supervision),
         members,
         np.concatenate([abc[:, [0, 1]], ab, abcd[:, :2]]),
         np.concatenate([abc[:, [0, 2]], np.full_like(ab, NOBODY), abcd[:, 2:]]),

@@ -7,6 +7,7 @@ import numpy as np
 from mdaml._typing import ArrayLike, BoolArray, IntArray
 from mdaml._validation import check_integer, check_random_state
 from mdaml.constraints import Constraints
+from mdaml.constraints.matching import kinds_of
 from mdaml.holdout.split import Split, deal, find_questions
 
 
@@ -93,7 +94,7 @@ class ConstraintKFold:
         check_constraints(constraints)
         check_integer(self, "n_splits", self.n_splits, 2)
         # Numbered by first appearance, the order in which they are dealt without shuffling.
-        group, kind = find_questions(constraints, groups), _kinds(constraints)
+        group, kind = find_questions(constraints, groups), kinds_of(constraints)
         size, first = np.bincount(group), np.unique(group, return_index=True)[1]
         if len(size) < self.n_splits:
             raise ValueError(
@@ -224,17 +225,6 @@ def check_constraints(constraints: object) -> None:
             f"constraints must be mdaml.Constraints, got {type(constraints).__name__}. Make them "
             "of arrays: Constraints(triplets=..., n_points=len(X))."
         )
-
-
-def _kinds(constraints: Constraints) -> IntArray:
-    """Return the kind of each constraint: triplet, similar pair, dissimilar pair, quadruplet."""
-    return np.concatenate(
-        [
-            np.full(len(constraints.triplets), 0),
-            np.where(constraints.pair_labels > 0, 1, 2),
-            np.full(len(constraints.quadruplets), 3),
-        ]
-    )
 
 
 def _strata(constraints: Constraints | None, y: ArrayLike | None) -> IntArray:

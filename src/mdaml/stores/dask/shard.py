@@ -113,12 +113,8 @@ def group_comparisons(supervision: Constraints, begin: int, end: int) -> Grouped
     rows = np.concatenate([np.arange(begin, end), near_rows, far_rows])
     place = np.empty(supervision.n_points, np.int32)
     place[rows] = np.arange(len(rows))
-    if len(supervision.quadruplets):
-        local = Constraints.of_quadruplets(
-            place[supervision.quadruplets], supervision.weights, len(rows)
-        )
-    else:
-        local = Constraints.of_triplets(place[supervision.triplets], len(rows))
+    members = {name: place[getattr(supervision, name)] for name in ("triplets", "quadruplets")}
+    local = supervision._replaced(**members, n_points=len(rows))
     return Grouped(near_rows, far_rows, local, group(local, len(rows)))
 
 
