@@ -160,6 +160,11 @@ def kernel_times(X, T, arguments, rank):
         ridge=1e-4,
         rank=rank,
         max_inner_iter=arguments.steps,
+        n_similar=10,
+        n_dissimilar=10,
+        pairing="grid",
+        max_iter=10,
+        tol=1e-4,
     )
     rng = np.random.RandomState(0)
     modes = once("mixture start (once)", lambda: start_modes(spec, store, rng))

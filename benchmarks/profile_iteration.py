@@ -85,6 +85,11 @@ def build(n_features, supervision, dtype):
         ridge=1e-4,
         weights=rng.dirichlet(np.ones(K), N),
         max_inner_iter=N_INNER,
+        n_similar=10,
+        n_dissimilar=10,
+        pairing="grid",
+        max_iter=10,
+        tol=1e-4,
     )
     problem = Alternation(store, FullRank(), spec)
     state = problem.start(np.eye(n_features), start_modes(spec, store, rng))

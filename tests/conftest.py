@@ -21,13 +21,13 @@ import hypothesis
 import literal
 import numpy as np
 import pytest
+from suite.specs import make_spec
 
 from mdaml.constraints.value import Constraints
 from mdaml.kernels import modes, products, threads
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.modes import Modes
 from mdaml.solver.objective import Anchor
-from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
 from mdaml.stores.arrays import SampleWeights
 from mdaml.stores.blocks import BlockStore
@@ -204,7 +204,7 @@ def _local_problem(given, *, store=MemoryStore, rank=None, in_index_order=False,
         turns = replace(made.turns, order=places[:-1], colors=places)
         vars(made)["turns"] = turns  # found once and kept
     options |= given.options | {"floor": given.floor}
-    spec = Spec(given.weights.shape[1], rank=rank, **options)
+    spec = make_spec(given.weights.shape[1], rank=rank, **options)
     start = start_metric(spec, made, np.random.RandomState(0))
     anchor = start.anchor if given.anchor is None else _anchor_of(given)
     weights = SampleWeights(given.weights, given.weights**given.eta)

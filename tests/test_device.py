@@ -13,6 +13,7 @@ import torch
 from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 from suite.models import make_mdaml
+from suite.specs import make_spec
 
 from mdaml import MDaML, limit_memory
 from mdaml.constraints import Constraints, sample_triplets
@@ -22,7 +23,6 @@ from mdaml.neighbors import device as neighbors
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.geometry import geodesic
 from mdaml.solver.spaces import LowRank
-from mdaml.solver.spec import Spec
 from mdaml.solver.start import leading_factor, low_rank_part, start_metric, start_modes
 from mdaml.stores.arrays import Measures
 from mdaml.stores.choice import find_device
@@ -98,7 +98,9 @@ class Twins:
 
     def alternations(self, rank, eta=3.0, **options):
         """Return the alternation over either store, with its start."""
-        spec = Spec(3, eta, 500.0, 1e-3, rank, weights=self.shares, max_inner_iter=5, **options)
+        spec = make_spec(
+            3, eta, 500.0, 1e-3, rank, weights=self.shares, max_inner_iter=5, **options
+        )
         for store in (self.here, self.there):
             start = start_metric(spec, store, np.random.RandomState(0))
             alternation = Alternation(store, start.space, spec, start.anchor)

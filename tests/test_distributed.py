@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite.clusters import Serial
 from suite.models import make_mdaml
+from suite.specs import make_spec
 
 from mdaml import GMML, Constraints, MDaML, limit_memory
 from mdaml.constraints.labels import Classes
@@ -21,7 +22,6 @@ from mdaml.distributed import _kind, fit
 from mdaml.estimators.posing import Posed
 from mdaml.neighbors.shards import Members, grow_cells
 from mdaml.neighbors.trees import improve
-from mdaml.solver.spec import Spec
 from mdaml.stores.dask import cluster as cluster_module
 from mdaml.stores.dask.cluster import Cluster
 from mdaml.stores.dask.plan import cut_rows
@@ -297,7 +297,7 @@ def test_workers_are_told_how_much_they_keep():
 def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
     rows = SimpleNamespace(n_samples=100_000, n_features=100, dtype=np.dtype(np.float32))
     said = Constraints.of_triplets(np.arange(30_000).reshape(-1, 3), 100_000)
-    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
+    posed = Posed(make_spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
 
     def kind(limit, n_shards=4):
         with limit_memory(limit):
@@ -314,7 +314,7 @@ def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
 def test_workers_compute_on_a_device_if_it_is_asked_for():
     rows = SimpleNamespace(n_samples=1000, n_features=10, dtype=np.dtype(np.float32))
     said = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000)
-    posed = Posed(Spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
+    posed = Posed(make_spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
     for limit in (None, "1 GB"):
         with limit_memory(limit):
             assert _kind(MDaML(device="cpu"), rows, posed, 2) == "cpu"

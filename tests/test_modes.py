@@ -4,10 +4,10 @@ import literal
 import numpy as np
 import pytest
 from sklearn.mixture import GaussianMixture
+from suite.specs import make_spec
 
 from mdaml.kernels.modes import sequential_weights
 from mdaml.solver.modes import Modes, clustering_scatter, update_centers, update_weights
-from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_modes
 from mdaml.stores import memory, mixture
 from mdaml.stores.arrays import SampleWeights
@@ -59,7 +59,7 @@ def update_without_pairs(costs, eta):
 
 def modes_of(store, weights, eta):
     """The modes that a fit starts from, with given first weights."""
-    spec = Spec(weights.shape[1], eta, triplet_weight=1.0, ridge=0.0, weights=weights)
+    spec = make_spec(weights.shape[1], eta, triplet_weight=1.0, ridge=0.0, weights=weights)
     return start_modes(spec, store, np.random.RandomState(0))
 
 

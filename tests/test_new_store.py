@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 from suite.models import make_mdaml
+from suite.specs import make_spec
 
 from mdaml.constraints import sample_triplets
 from mdaml.constraints.value import Constraints
 from mdaml.datasets import make_triplets
 from mdaml.solver.run import Problem
-from mdaml.solver.spec import Spec
 from mdaml.solver.store import Store
 from mdaml.stores.memory import MemoryStore
 
@@ -51,7 +51,7 @@ def test_solver_asks_a_store_for_its_protocol_only(rank, same):
     said, _ = make_triplets(X, n_triplets=200, components=np.eye(4)[:1], random_state=0)
     weight = 6.0 * 4 / (rank or 4) if "anchor" in options else 8100.0
     scaled = rank is None and "anchor" not in options
-    spec = Spec(**options, triplet_weight=weight, ridge=1e-4, rank=rank, scale_metric=scaled)
+    spec = make_spec(**options, triplet_weight=weight, ridge=1e-4, rank=rank, scale_metric=scaled)
     store = LoggingStore(MemoryStore.of(X))
     constraints = Constraints.of_triplets(said, len(X))
     fit = Problem(spec, constraints).solve(store, np.random.RandomState(0))
@@ -68,7 +68,7 @@ def test_a_step_takes_fewer_than_two_passes_however_far_apart_classes_lie(anchor
     X = distance * rng.normal(size=(6, 8))[y] + rng.normal(size=(240, 8))
     said = Constraints.of_triplets(sample_triplets(y, 3, 3, random_state=0), len(X))
     store = LoggingStore(MemoryStore.of(X))
-    spec = Spec(n_modes=1, eta=1.1, triplet_weight=6.0, ridge=1e-4, anchor=anchor, floor=1.0)
+    spec = make_spec(n_modes=1, eta=1.1, triplet_weight=6.0, ridge=1e-4, anchor=anchor, floor=1.0)
     Problem(replace(spec, max_iter=2), said).solve(store, np.random.RandomState(0))
     passes = store.calls.count("loss_and_half") + store.calls.count("losses_along")
     assert 2 * spec.max_inner_iter <= passes < 2 * 2 * spec.max_inner_iter

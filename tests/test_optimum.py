@@ -6,12 +6,12 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.preprocessing import StandardScaler
 from suite.models import make_mdaml
+from suite.specs import make_spec
 
 from mdaml import MDaML
 from mdaml.constraints import Constraints, sample_triplets
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.modes import Modes
-from mdaml.solver.spec import Spec
 from mdaml.solver.start import start_metric
 from mdaml.stores.memory import MemoryStore
 
@@ -56,7 +56,7 @@ def test_a_default_number_of_rounds_ends_near_the_optimum(problem):
 @pytest.fixture
 def alternation(problem):
     X, triplets = problem
-    spec = Spec(n_modes=1, eta=1.1, triplet_weight=6.0, ridge=1e-4, anchor=0.1, floor=1.0)
+    spec = make_spec(n_modes=1, eta=1.1, triplet_weight=6.0, ridge=1e-4, anchor=0.1, floor=1.0)
     store = MemoryStore.of(X).compare(Constraints.of_triplets(triplets, len(X)))
     start = start_metric(spec, store, np.random.RandomState(0))
     modes = Modes(np.zeros((1, X.shape[1])), store.given_weights(np.ones((len(X), 1)), 1.1))

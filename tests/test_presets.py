@@ -4,7 +4,7 @@ import json
 import pickle
 import zipfile
 from contextvars import Context, copy_context
-from dataclasses import asdict, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from inspect import signature
 from threading import Barrier, Thread
 
@@ -12,6 +12,7 @@ import literal
 import numpy as np
 import pytest
 from sklearn.base import clone
+from suite.specs import make_spec
 
 from mdaml import (
     PRESETS,
@@ -178,7 +179,9 @@ def test_the_paper_is_the_row_of_the_paper_with_its_arguments():
         == MDaML(**options, goal="paper", max_iter=3, random_state=5).get_params()
     )
     spec = pose(model, X.shape, LABELS).spec
-    wanted = Spec(4, 2.0, 1.0, 1e-3, neighbors=False, n_similar=10, n_dissimilar=10, max_iter=3)
+    wanted = make_spec(
+        4, 2.0, 1.0, 1e-3, neighbors=False, n_similar=10, n_dissimilar=10, max_iter=3
+    )
     assert differences(spec, wanted) == {"is_measured"}
 
 
@@ -227,6 +230,13 @@ def test_partners_of_comparisons_are_warned_of():
             posed(row, partners="random")
     for row in ("labels", "neighbors"):  # of groups that are found in comparisons, partners matter
         posed(row, partners="random")
+
+
+def test_numbers_of_the_table_stand_nowhere_else():
+    usual = {field.name: field.default for field in fields(Spec) if field.default is not MISSING}
+    numbers = {name: x for name, x in usual.items() if type(x) in (int, float)}
+    assert {name: x for name, x in numbers.items() if x != 0} == {}
+    assert {"n_similar", "max_iter", "max_inner_iter", "tol"}.isdisjoint(usual)
 
 
 def test_a_row_may_be_given_as_its_fields():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from suite.clusters import Serial
+from suite.specs import make_spec
 
 from mdaml import PRESETS, MDaML
 from mdaml.constraints.labels import Classes
@@ -14,7 +15,6 @@ from mdaml.estimators.posing import pose
 from mdaml.solver import start
 from mdaml.solver.conjugate_gradient import Status
 from mdaml.solver.run import Problem
-from mdaml.solver.spec import Spec
 from mdaml.stores.blocks import BlockStore
 from mdaml.stores.dask.store import DaskStore
 from mdaml.stores.memory import MemoryStore
@@ -30,10 +30,10 @@ SUPERVISION = {
     "quadruplets": Constraints.of_quadruplets(TRIPLETS[:, [0, 1, 0, 2]], np.ones(400), 60),
 }
 SPECS = {
-    "labels": Spec(3, 3.0, 27000.0, 1e-4, scale_metric=True, n_refresh=1),
-    "comparisons": Spec(1, 1.1, 6.0, 1e-4, anchor=0.1, floor=1.0),
-    "neighbors": Spec(4, 1.1, 6.0, 1e-4, anchor=0.1, floor=0.05, mean_weight=True),
-    "paper": Spec(3, 3.0, 8100.0, 1e-4, neighbors=False, n_similar=10, n_dissimilar=10),
+    "labels": make_spec(3, 3.0, 27000.0, 1e-4, scale_metric=True, n_refresh=1),
+    "comparisons": make_spec(1, 1.1, 6.0, 1e-4, anchor=0.1, floor=1.0),
+    "neighbors": make_spec(4, 1.1, 6.0, 1e-4, anchor=0.1, floor=0.05, mean_weight=True),
+    "paper": make_spec(3, 3.0, 8100.0, 1e-4, neighbors=False, n_similar=10, n_dissimilar=10),
 }
 
 

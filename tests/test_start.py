@@ -6,6 +6,7 @@ import numpy as np
 import oracles
 import pytest
 from suite.models import make_mdaml
+from suite.specs import make_spec
 
 from mdaml import MDaML
 from mdaml.constraints import Constraints, sample_triplets
@@ -13,7 +14,6 @@ from mdaml.datasets import make_multimodal, make_triplets
 from mdaml.solver import start as start_module
 from mdaml.solver.alternation import Alternation
 from mdaml.solver.run import Problem
-from mdaml.solver.spec import Spec
 from mdaml.solver.start import (
     ANCHOR_SQ_DIST,
     BETTER,
@@ -192,7 +192,7 @@ def test_a_whitened_start_is_the_ridged_inverse_covariance_at_the_distances_of_t
 
 
 def spec(**options):
-    return Spec(1, eta=3.0, triplet_weight=1.0, ridge=0.0, **options)
+    return make_spec(1, eta=3.0, triplet_weight=1.0, ridge=0.0, **options)
 
 
 def test_of_low_rank_it_is_the_principal_axes_with_squared_distances_of_ten_margins(store):
@@ -341,7 +341,7 @@ def test_of_low_rank_a_very_strong_anchor_leaves_the_metric_of_the_anchor_in_a_s
 def test_an_anchor_of_zero_is_eq_7_to_the_last_bit(many_features, rank):
     X, T = many_features[0][:, :6], many_features[1]
     said = Constraints.of_triplets(T, len(X))
-    eq_7 = Spec(2, 3.0, 2400.0, 1e-4, rank, scale_metric=rank is None)
+    eq_7 = make_spec(2, 3.0, 2400.0, 1e-4, rank, scale_metric=rank is None)
     fit = Problem(eq_7, said).solve(MemoryStore.of(X), np.random.RandomState(0))
     options = {"n_components": rank, "random_state": 0}
     model = make_mdaml("eq. 7", 2, **options).fit(X, triplets=T)

@@ -17,7 +17,6 @@ from mdaml._validation import (
     warn,
 )
 from mdaml.constraints.arguments import Supervision, weighable
-from mdaml.constraints.groups import find_groups
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
@@ -122,6 +121,8 @@ def describe_supervision(supervision: Supervision) -> str:
 
 def groups_of(supervision: Constraints) -> Classes | None:
     """Return the groups that comparisons follow, if any, as classes."""
+    from mdaml.constraints.groups import find_groups  # few fits look for them
+
     groups = find_groups(supervision)
     return None if groups is None else Classes.from_labels("MDaML", groups)
 
@@ -233,9 +234,9 @@ def amount_anchors(
     given = (supervision.triplets, supervision.pairs, supervision.quadruplets)
     first = np.concatenate([part[:, 0] for part in given])
     n_compared = np.count_nonzero(np.bincount(first, minlength=1))
-    least = 0.03 * (2.0 * n_features / n_compared) ** 4
+    least = presets.LEAST_ANCHOR * (2.0 * n_features / n_compared) ** 4
     if isinstance(cell, str):
-        few = 0.5 * (n_features**2 / (2.0 * supervision.n_constraints)) ** 1.5
+        few = presets.ANCHOR_OF_FEW * (n_features**2 / (2.0 * supervision.n_constraints)) ** 1.5
         wanted = presets.STRONG_ANCHOR if unit_rows else max(presets.USUAL_ANCHOR, few)
         return (min(max(wanted, least), presets.STRONG_ANCHOR),)
     return tuple(anchor for anchor in cell if anchor >= least) or (presets.STRONG_ANCHOR,)

@@ -182,8 +182,9 @@ PRESETS: dict[str, Preset] = {
 }
 MODES_OF_RIDGE = 3.0  # up to so many modes a ridge in units of "modes" stays as it is
 MOST_MODES, SAMPLES_PER_MODE = 32, 20  # where modes are counted
-# Anchors "by amount": see amount_anchors in posing.py.
+# Anchors "by amount", and the least of all: amount_anchors in posing.py has the formulas.
 USUAL_ANCHOR, STRONG_ANCHOR = 0.1, 10.0
+LEAST_ANCHOR, ANCHOR_OF_FEW = 0.03, 0.5
 
 
 Row = TypeVar("Row", Preset, Partners)

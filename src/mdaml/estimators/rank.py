@@ -14,7 +14,6 @@ from mdaml._validation import check_integer
 from mdaml.constraints.labels import Classes
 from mdaml.holdout.split import deal
 from mdaml.kernels.products import rows_times
-from mdaml.kernels.voting import nested_votes
 
 Rank: TypeAlias = int | Literal["auto"] | None
 # Square L for centred samples in the order of the places of their classes.
@@ -40,6 +39,8 @@ def best_rank(X: FloatArray, classes: Classes, learn: Learn, parts: list[BoolArr
     Each of ``parts`` is a mask of places to hold out; the others are learned from and vote. X holds
     the samples in the order of the places. Without parts all components are kept.
     """
+    from mdaml.kernels.voting import nested_votes  # few fits choose a rank
+
     correct: IntArray = np.zeros(X.shape[1], np.int64)
     for held_out in parts:
         kept = classes_without(classes, held_out)

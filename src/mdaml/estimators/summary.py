@@ -1,5 +1,6 @@
 """What a fit used, where each value came from, and what it gained, as text."""
 
+from inspect import signature
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -181,11 +182,12 @@ def _trace_others(model: BaseEstimator) -> list[Value]:
 def _trace_settings(model: BaseEstimator) -> list[Value]:
     """Return rank, tolerance and device, which stand in no table."""
     rank, full = model.n_components, f"{model.n_features_in_}, full rank"
+    usual = signature(type(model)).parameters
     if getattr(model, "n_places_", None):
         full = "8 and the features"
     return [
         ("n_components", full if rank is None else str(rank), _given(rank is not None)),
-        ("tol", f"{model.tol:g}", _given(model.tol != 1e-4)),
+        ("tol", f"{model.tol:g}", _given(model.tol != usual["tol"].default)),
         ("device", str(model.device or "none: NumPy"), _given(model.device is not None)),
     ]
 

@@ -1,7 +1,7 @@
 """The parameters of a fit after all checks, with every "auto" resolved."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,10 @@ Callback = Callable[[int, float], bool | None]
 
 @dataclass(frozen=True)
 class Spec:
-    """What to minimise, where to start and when to stop; nothing is checked or derived again."""
+    """What to minimise, where to start and when to stop; nothing is checked or derived again.
+
+    What is off unless it is asked for has a default here. All other numbers come from the table.
+    """
 
     # Eq. (7)
     n_modes: int  # or, if they are to be counted, the most of them
@@ -43,14 +46,15 @@ class Spec:
     # Triplets from labels
     neighbors: bool = True  # the nearest samples under the metric so far, or random ones
     n_refresh: int = 0  # times that neighbours are searched again
-    n_similar: int = 5
-    n_dissimilar: int = 5
-    pairing: Pairing = "grid"
+    _: KW_ONLY
+    n_similar: int
+    n_dissimilar: int
+    pairing: Pairing
 
     # The solver
-    max_iter: int = 10
-    max_inner_iter: int = 5
-    tol: float = 1e-4
+    max_iter: int
+    max_inner_iter: int
+    tol: float
     callback: Callback | None = None
 
     @property
