@@ -23,7 +23,7 @@ from mdaml import KISSME, Euclidean, MDaML, MDaMLCV
 from mdaml.constraints import Constraints
 from mdaml.datasets import make_triplets
 from mdaml.inspection import CATEGORIES, audit, audit_labels, suggest_queries
-from mdaml.inspection._redundancy import implied
+from mdaml.inspection._audit import implied
 from mdaml.inspection.suspicion import FlipModel, relative_margins
 from mdaml.model_selection import MetricSearchCV
 

@@ -4,6 +4,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
@@ -13,7 +14,6 @@ from mdaml.constraints.names import Names, check_ids, get_index
 from mdaml.constraints.persons import Persons, column_of
 from mdaml.inspection._answers import KINDS, Columns, columns_of, compared_sq_dists, pair_numbers
 from mdaml.inspection._persons import person_columns
-from mdaml.inspection._redundancy import implied, repeated
 from mdaml.inspection.models import (
     mapped_samples,
     metric_and_samples,
@@ -30,6 +30,7 @@ CATEGORIES = ("kept", "redundant", "violated", "suspected wrong", "ignored acros
 _KEPT, _REDUNDANT, _VIOLATED, _SUSPECTED, _IGNORED = range(5)
 _ACROSS_MODES = 0.1  # self-weight below which a pair does not share its modes
 _SUSPICIOUS = 0.5
+_BLOCK = 4096  # near pairs whose consequences are held at a time
 
 
 def audit(
@@ -279,3 +280,30 @@ def _by_member(
         if there.any():
             columns[name.format(letter)] = column if missing.any() else column.to_numpy(np.int64)
     return columns
+
+
+def repeated(keys: IntArray) -> BoolArray:
+    """Return whether a row equals an earlier one."""
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    return first[inverse.ravel()] < np.arange(len(keys))
+
+
+def implied(near: IntArray, far: IntArray) -> BoolArray:
+    """Return whether some pair p lies between: near < p and p < far are both among the rows.
+
+    ``near`` and ``far`` number pairs. All rows must hold under one distance: then they have no
+    circles, and leaving out all that are implied loses nothing.
+    """
+    n_pairs = 1 + int(max(near.max(initial=0), far.max(initial=0)))
+    shape = (n_pairs, n_pairs)
+    steps = csr_array((np.ones(len(near), np.float32), (near, far)), shape=shape)
+    out = np.zeros(len(near), bool)
+    order = np.argsort(near, kind="stable")
+    for begin in range(0, n_pairs, _BLOCK):
+        low, high = np.searchsorted(near, [begin, begin + _BLOCK], sorter=order)
+        rows = order[low:high]
+        if len(rows) == 0:
+            continue
+        twice = (steps[begin : begin + _BLOCK] @ steps).tocsr()
+        out[rows] = np.asarray(twice[near[rows] - begin, far[rows]]).ravel() > 0
+    return out
