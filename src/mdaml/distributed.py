@@ -163,7 +163,7 @@ def _fit_linear(
     shape = (rows.n_samples, rows.n_features)
     posed = pose(estimator, shape, supervision, unit_rows=rows.unit_length, persons=persons)
     most = max(_MOST_SMALL_SHARDS, rows.n_samples // _ROWS_OF_A_SHARD)
-    cuts = cut_rows(_anchors(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
+    cuts = cut_rows(_references(posed.supervision), rows.n_samples, min(cluster.n_shards, most))
     cluster.place(len(cuts) - 1)
     kind = _kind(estimator, rows, posed, len(cuts) - 1)
     store: Any = DaskStore.of(cluster, rows, cuts, kind)
@@ -220,7 +220,7 @@ def _check_supervision(n_samples: int, y: ArrayLike | None, given: Params) -> ar
     return Classes.from_labels("MDaML", labels)
 
 
-def _anchors(supervision: arguments.Supervision) -> IntArray:
+def _references(supervision: arguments.Supervision) -> IntArray:
     """Return the rows that comparisons will begin with, about as often as they will."""
     if isinstance(supervision, Classes):
         return supervision.rows[supervision.references]

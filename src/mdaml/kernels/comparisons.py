@@ -1,6 +1,6 @@
 """The loops over comparisons of any two pairs, each with a weight.
 
-Near and far pair need not share a sample, so nothing can be done anchor by anchor as in
+Near and far pair need not share a sample, so nothing can be done reference by reference as in
 :mod:`mdaml.kernels.triplets`: distances of all pairs, then losses, then slopes are passes of their
 own. Each writes what it alone owns (a pair, a comparison), and sums run in a fixed order in double
 precision: no result depends on the number of threads.

@@ -47,7 +47,7 @@ def _color(indptr, samples, color, taken):
 
 
 def count_pairs(triplets: IntArray, n_samples: int) -> int:
-    """How many distinct pairs (anchor, other) triplets have."""
+    """How many distinct pairs (reference, other) triplets have."""
     if _are_few(triplets):
         return len(np.unique(_pair_keys(triplets, n_samples)))
     return int(_pair_counts(triplets, n_samples)[-1].sum())
@@ -87,30 +87,30 @@ def _group_by_sorts(triplets, n_samples):
     order = np.argsort(near * len(keys) + far)
     far, counts = far[order], np.bincount(near, minlength=len(keys))
     first = np.cumsum(counts) - counts
-    anchors = keys // n_samples
-    groups = np.append(np.flatnonzero(np.diff(anchors, prepend=-1)), len(keys))
-    # One entry stands for a list that equals the one before it, which has the same anchor.
+    references = keys // n_samples
+    groups = np.append(np.flatnonzero(np.diff(references, prepend=-1)), len(keys))
+    # One entry stands for a list that equals the one before it, which has the same reference.
     lists = np.flatnonzero(counts)
-    alike = np.diff(anchors[lists], prepend=-1) + np.abs(np.diff(counts[lists], prepend=-1)) == 0
+    alike = np.diff(references[lists], prepend=-1) + np.abs(np.diff(counts[lists], prepend=-1)) == 0
     lengths = np.repeat(counts[lists], counts[lists])
     differs = far != far[np.arange(len(far)) - lengths]
     same = alike & ~np.logical_or.reduceat(differs, first[lists]) & (counts[lists] > 1)
     far[first[lists[same]]] = -counts[lists[same]]
     stays = ~np.repeat(same, counts[lists]) | (far < 0)
     starts = np.append(0, np.cumsum(stays))[np.append(first, len(far))]
-    pairs = np.stack([anchors, keys % n_samples], axis=1).astype(np.int32)
+    pairs = np.stack([references, keys % n_samples], axis=1).astype(np.int32)
     return pairs, starts.astype(index_type(len(order))), far[stays].astype(np.int32), groups
 
 
 def _pair_keys(triplets, n_samples):
-    """One number for each pair (anchor, other), in order of anchors: near and far of each."""
+    """One number for each pair (reference, other), in order of references: near and far of each."""
     return triplets[:, :1].astype(np.int64) * n_samples + triplets[:, 1:]
 
 
 def _pair_counts(triplets, n_samples):
-    """Triplets by anchor: themselves, order, bounds, partners of anchors, how many are distinct.
+    """Triplets by reference: themselves, order, bounds, distinct partners, and how many of these.
 
-    The triplets ``order[bounds[g]:bounds[g + 1]]`` share their anchor.
+    The triplets ``order[bounds[g]:bounds[g + 1]]`` share their reference.
     """
     triplets = triplets.view()
     triplets.flags.writeable = False  # one type of array: compiled once
@@ -211,7 +211,7 @@ def _number(major, minor, order, places):
 
 @fast_loop
 def _distinct_partners(begin, end, triplets, order, bounds, partners, n_samples, counts):
-    """Sort the distinct partners of each anchor into its own part of ``partners``."""
+    """Sort the distinct partners of each reference into its own part of ``partners``."""
     seen_by = np.empty(n_samples, np.int64)
     for i in range(n_samples):
         seen_by[i] = -1
@@ -250,17 +250,17 @@ def _sort(values, start, stop):
 def _group_triplets(
     begin, end, triplets, order, bounds, partners, n_samples, groups, pairs, starts, far, n_far
 ):
-    """List the far pairs of each near pair, sorted; of equal lists within an anchor keep the first.
+    """List the far pairs of each near pair, sorted; of equal lists of a reference keep the first.
 
     ``starts`` are all zero before.
     """
-    row_of = np.empty(n_samples, np.int64)  # row in pairs of each partner of the current anchor
+    row_of = np.empty(n_samples, np.int64)  # row in pairs of each partner of the current reference
     for g in range(begin, end):
         start, stop, row0, row1 = bounds[g], bounds[g + 1], groups[g], groups[g + 1]
-        anchor = triplets[order[start], 0]
+        reference = triplets[order[start], 0]
         for row in range(row0, row1):
             partner = partners[2 * start + row - row0]
-            pairs[row, 0], pairs[row, 1] = anchor, partner
+            pairs[row, 0], pairs[row, 1] = reference, partner
             row_of[partner] = row
         # A counting sort by near pair; ``starts`` move from where a list begins to where it ends.
         for place in range(start, stop):
@@ -280,7 +280,7 @@ def _group_triplets(
 
 @inner_step
 def _keep_distinct(begin, end, starts, far, start):
-    """Sort the lists of one anchor; write -n for a list of n that equals the one before it.
+    """Sort the lists of one reference; write -n for a list of n that equals the one before it.
 
     Lists move together. ``starts`` says before where they end, and after where they begin.
     """
@@ -309,10 +309,10 @@ def _keep_distinct(begin, end, starts, far, start):
 
 @fast_loop
 def group_lists(near, begin, indptr, others):
-    """Arrays of ``Comparisons`` that join every near partner of an anchor with every other.
+    """Arrays of ``Comparisons`` that join every near partner of a reference with every other.
 
-    Anchor ``begin + a`` has the near partners ``near[begin + a]`` (negative: none) and the far ones
-    ``others[indptr[a]:indptr[a + 1]]``.
+    Reference ``begin + a`` has the near partners ``near[begin + a]`` (negative: none) and the far
+    ones ``others[indptr[a]:indptr[a + 1]]``.
     """
     n_groups = n_pairs = n_entries = 0
     for a in range(len(indptr) - 1):
@@ -350,8 +350,8 @@ def group_lists(near, begin, indptr, others):
 
 
 @fast_loop
-def _count_near(near, anchor):
+def _count_near(near, reference):
     n_near = 0
     for n in range(near.shape[1]):
-        n_near += near[anchor, n] >= 0
+        n_near += near[reference, n] >= 0
     return n_near

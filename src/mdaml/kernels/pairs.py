@@ -82,7 +82,7 @@ def pair_sq_dists(
 def pair_sq_dists_loop(begin, end, Y, ahead, scales, pairs, out):
     """``sum_c scales[c] (y_ic - y_jc)**2`` for the pairs begin to end, in Y's precision.
 
-    Four pairs at a time, so that their rows come from memory side by side; those of an anchor are
+    Four pairs at a time, so that their rows come from memory side by side; those of a reference are
     neighbours here, so that its row is read from the first cache.
     """
     for n in range(0, end - begin - 3, 4):
@@ -153,7 +153,7 @@ def laplacian_product_loop(begin, end, Y, ahead, pairs, groups, weights, degree,
 
 @ordered_loop
 def subtract_rows(begin, end, Y, ahead, pairs, weights, degree, product, row):
-    """Subtract from a row of ``product`` the weighted rows of the partners of an anchor."""
+    """Subtract from a row of ``product`` the weighted rows of the partners of a reference."""
     real, p = Y.dtype.type, begin
     while p < end:
         if ahead > 0 and p + ahead + 4 <= len(pairs):
@@ -216,19 +216,19 @@ def laplacian_half_scatter(
     def make_rows(begin, end, rows):
         laplacian_product_loop(begin, end, Y, ahead, pairs, groups, weights, degree, rows, begin)
 
-    half = sum_by_anchors(make_rows, Y, pairs, groups, len(pairs) * Y.shape[1])
+    half = sum_by_references(make_rows, Y, pairs, groups, len(pairs) * Y.shape[1])
     half += diagonal_part(Y, pairs, weights, degree)
     return half
 
 
-def sum_by_anchors(
+def sum_by_references(
     make_rows: Callable[[int, int, FloatArray], None],
     Y: FloatArray,
     pairs: IntArray,
     groups: IntArray,
     cost: int,
 ) -> FloatArray:
-    """Sum ``Y[anchors].T @ rows`` over blocks of groups, in double precision."""
+    """Sum ``Y[references].T @ rows`` over blocks of groups, in double precision."""
     n_rows = rows_per_block(Y.shape[1], Y.dtype.itemsize)
     n_parts = min(_MAX_PARTS, len(groups) - 1)
     cuts = np.searchsorted(groups, np.linspace(0, len(pairs), n_parts + 1)).tolist()
@@ -241,8 +241,8 @@ def sum_by_anchors(
                 rows = memory[: end - begin]
                 rows[:] = 0.0
                 make_rows(begin, end, rows)
-                anchors = pairs[groups[begin:end], 0]
-                partial[part] += Y[anchors].T @ rows
+                references = pairs[groups[begin:end], 0]
+                partial[part] += Y[references].T @ rows
 
     share(add_parts, n_parts, cost)
     return partial.sum(axis=0)

@@ -1,7 +1,7 @@
 """Rows of pairs from memory: hints which ones will be needed soon, and arrays that suit the cache.
 
-The partners of an anchor lie anywhere in the data. Beyond the size of the caches each of them is a
-wait for memory; asked for some pairs ahead, these waits overlap. Rows are asked into the second
+The partners of a reference lie anywhere in the data. Beyond the size of the caches each of them is
+a wait for memory; asked for some pairs ahead, these waits overlap. Rows are asked into the second
 cache: a core waits for about twice as many lines there as for the first one. That halved the time
 of a pass over the pairs of 320 000 samples; where samples fit into the second cache it is a loss.
 

@@ -1,10 +1,10 @@
-"""The loops over triplets, anchor by anchor: the two pairs of a triplet share their first row.
+"""The loops over triplets by reference: the two pairs of a triplet share their first row.
 
 ``lists = (pairs, starts, far, groups, widths)`` as of :class:`mdaml.constraints.Comparisons`: the
 triplets with near pair p have the far pairs ``far[starts[p]:starts[p + 1]]`` or, if that is one
 negative number, those of the near pair before; the pairs ``groups[g]:groups[g + 1]`` share their
-anchor; ``widths`` says how many pairs an anchor has at most, how many triplets a near pair, and how
-many triplets there are. ``pair_weights`` are one for each pair, or one for all.
+reference; ``widths`` says how many pairs a reference has at most, how many triplets a near pair,
+and how many triplets there are. ``pair_weights`` are one for each pair, or one for all.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from mdaml.kernels.pairs import (
     pair_sq_dists_loop,
     smooth_hinge,
     subtract_rows,
-    sum_by_anchors,
+    sum_by_references,
     with_degrees,
 )
 from mdaml.kernels.prefetch import pairs_ahead
@@ -81,7 +81,7 @@ def _write_slopes(Y, scales, lists, pair_weights, margin, slopes, losses):
 
 
 def _slopes_loop(lists, slopes):
-    """Return the next loop with memory for one anchor at a time."""
+    """Return the next loop with memory for one reference at a time."""
     n_pairs, n_far, _ = lists[4].tolist()
 
     def make():
@@ -96,11 +96,11 @@ def _triplet_slopes(
     begin, end, Y, ahead, scales, lists, pair_weights, margin, slopes, losses, degree, product,
     shift, sq_dists, far_dists, far_slopes, pulls, near_pairs,
 ):  # fmt: skip
-    """Losses and slopes, anchor by anchor; and the product, unless ``product`` is empty.
+    """Losses and slopes, reference by reference; and the product, unless ``product`` is empty.
 
     Its rows are those of Y or, if ``shift`` is not negative, the groups from ``shift`` on. Losses
     are those of the groups, or of the near pairs if there are as many as pairs; they are zero
-    before. Slopes are not kept if ``slopes`` is empty. The last five arrays are for one anchor.
+    before. Slopes are not kept if ``slopes`` is empty. The last five arrays are for one reference.
     """
     pairs, starts, far, groups, _ = lists
     by_pair, one_each = len(losses) == len(pairs), len(pair_weights) > 1
@@ -162,7 +162,7 @@ def triplet_half_scatter(
         loop(begin, end, *args, rows, begin)
 
     cost = 2 * slopes.size * Y.shape[1] + 3 * n_triplets
-    half = sum_by_anchors(make_rows, Y, pairs, groups, cost)
+    half = sum_by_references(make_rows, Y, pairs, groups, cost)
     half += diagonal_part(Y, pairs, slopes, degree)
     return float(losses.sum()), half
 

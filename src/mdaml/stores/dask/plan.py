@@ -40,7 +40,7 @@ class Border:
     colors: IntArray  # where in order the colour or the round changes, and the end
     is_shared: BoolArray  # (n_own,) whether others hold an own row
     receivers: list[list[int]]  # by round: the shards that hold a row which is updated then
-    held: IntArray  # numbers in X: similar partners, then anchors with own rows as partners
+    held: IntArray  # numbers in X: similar partners, then references with own rows as partners
     incoming: IntArray  # (m, 2) near pairs of others with an own row, in the table; by shard
     outgoing: dict[int, IntArray]  # by shard: own near pairs with one of its rows
 
@@ -63,19 +63,19 @@ class Border:
         return found, len(self.order) + places[found]
 
 
-def cut_rows(anchors: IntArray, n_samples: int, n_shards: int) -> IntArray:
-    """Return where blocks of rows begin, and their end: about as many rows and anchors in each.
+def cut_rows(references: IntArray, n_samples: int, n_shards: int) -> IntArray:
+    """Return where blocks of rows begin, and their end: about as many rows and references in each.
 
-    Every block has an anchor; so there may be fewer blocks than asked for.
+    Every block has a reference; so there may be fewer blocks than asked for.
     """
-    counts: IntArray = np.bincount(anchors, minlength=n_samples)
+    counts: IntArray = np.bincount(references, minlength=n_samples)
     distinct = np.flatnonzero(counts)
     n_shards = min(n_shards, len(distinct))
-    load: FloatArray = np.cumsum(1.0 / n_samples + counts / len(anchors))
+    load: FloatArray = np.cumsum(1.0 / n_samples + counts / len(references))
     shares = np.arange(1, n_shards) / n_shards - 1e-9  # less than rounding has done to the sums
     wanted = np.searchsorted(load, load[-1] * shares) + 1
-    # Anchors before each cut: at least one more than before the cut to its left, and no more than
-    # leave one for every block to its right.
+    # References before each cut: at least one more than before the cut to its left, and no more
+    # than leave one for every block to its right.
     steps = np.arange(1, n_shards)
     before = np.searchsorted(distinct, wanted)
     before = np.maximum.accumulate(np.maximum(before - steps, 0)) + steps
@@ -114,8 +114,8 @@ def make_borders(surveys: Sequence[Survey], cuts: IntArray) -> list[Border]:
         own_turn, own_color = turn[begin:end], color[begin:end]
         order = np.lexsort([own_color, own_turn])
         new_round, new_color = (np.diff(a[order], prepend=-1) != 0 for a in (own_turn, own_color))
-        sorter, (anchors, own) = np.argsort(held[t]), crossing[t].T
-        anchors = end - begin + sorter[np.searchsorted(held[t], anchors, sorter=sorter)]
+        sorter, (references, own) = np.argsort(held[t]), crossing[t].T
+        references = end - begin + sorter[np.searchsorted(held[t], references, sorter=sorter)]
         borders.append(
             Border(
                 begin=begin,
@@ -125,7 +125,7 @@ def make_borders(surveys: Sequence[Survey], cuts: IntArray) -> list[Border]:
                 is_shared=is_shared[begin:end],
                 receivers=receivers[t],
                 held=held[t],
-                incoming=np.column_stack([anchors, own - begin]).astype(np.int32),
+                incoming=np.column_stack([references, own - begin]).astype(np.int32),
                 outgoing=outgoing[t],
             )
         )

@@ -25,7 +25,7 @@ def group(
 ) -> tuple[Comparisons, tuple[torch.Tensor, ...], tuple[torch.Tensor, torch.Tensor]]:
     """Group (n, 3) triplets, or (n, 4) near and far pairs with weights; with by_far and by_second.
 
-    The first member of a pair of triplets stays first, so that the pairs of an anchor stay
+    The first member of a pair of triplets stays first, so that the pairs of a reference stay
     together. Repeated comparisons are kept, and every sample has a group of pairs, perhaps empty.
     """
     rows = torch.tensor(given, device=device).long()
