@@ -353,9 +353,9 @@ def _warn_of_idle(model: BaseEstimator, row: str, preset: presets.Preset, spec: 
         )
     if spec.floor < 1.0:
         return
-    counts = not is_auto(model.n_modes)
-    asked = {"n_modes": spec.n_modes > 1 and (counts or row == "given")}
-    asked |= {"eta": not (counts or is_auto(model.eta))}
+    is_given = row == "given" or not is_auto(model.n_modes)
+    asked = {"n_modes": is_given and spec.n_modes > 1}
+    asked |= {"eta": not (is_given or is_auto(model.eta))}
     for name in [name for name, is_asked in asked.items() if is_asked][:1]:
         value = getattr(spec, name)
         warn(
