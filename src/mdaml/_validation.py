@@ -71,11 +71,23 @@ def check_integer(
     """Return a parameter that must be an integer in ``[low, high]``; `what` explains the bound."""
     wanted = f"at least {low}" if high is None else f"between {low} and {high}{what}"
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{_parameter(owner, name)} must be an integer {wanted}, got {value!r}.")
+        of = "of " if high is None else ""
+        raise TypeError(
+            f"{_parameter(owner, name)} must be an integer {of}{wanted}, got {value!r}."
+        )
     number = int(value)
     if number < low or (high is not None and number > high):
         raise ValueError(f"{_parameter(owner, name)} must be {wanted}, got {value}.")
     return number
+
+
+def check_count(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Return an option of a function that must be an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be at most {most}, got {value}.")
+    return int(value)
 
 
 def check_number(
@@ -221,7 +233,8 @@ def _usual_range(precision: str) -> tuple[float, float]:
 
 
 def _parameter(owner: object, name: str) -> str:
-    return f"{type(owner).__name__}({name}=...)"
+    """Return a parameter of an estimator, or of a function by its name, as messages call it."""
+    return f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
 
 
 def has_unit_rows(X: FloatArray) -> bool:

@@ -1,13 +1,13 @@
 """Synthetic data: multimodal classes, Breiman's waves, and triplets with wrong answers."""
 
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, Rng
-from mdaml._validation import check_random_state
+from mdaml._validation import check_count, check_random_state
 from mdaml.constraints.generators import random_triples
 from mdaml.constraints.labels import Classes, to_labels
 
@@ -92,11 +92,11 @@ def make_multimodal(
     >>> bool(best > plain + 0.05)
     True
     """
-    n_modes = _check_count("n_modes_per_class", n_modes_per_class, 1) * _check_count(
-        "n_classes", n_classes, 2
+    n_modes = check_count("n_modes_per_class", n_modes_per_class, 1, _MOST) * check_count(
+        "n_classes", n_classes, 2, _MOST
     )
-    _check_count("n_features", n_features, 2)
-    _check_count("n_samples", n_samples, n_modes)
+    check_count("n_features", n_features, 2, _MOST)
+    check_count("n_samples", n_samples, n_modes, _MOST)
     if not isinstance(noise, Real) or not 0 <= noise < np.inf:
         raise ValueError(f"noise must be a finite number of at least 0, got {noise!r}.")
     rng = check_random_state(random_state)
@@ -152,7 +152,7 @@ def make_waveform(
     >>> X.shape, y[:5]
     ((300, 21), array([0, 1, 0, 1, 1]))
     """
-    _check_count("n_samples", n_samples, 1)
+    check_count("n_samples", n_samples, 1, _MOST)
     rng = check_random_state(random_state)
     y = rng.randint(3, size=n_samples, dtype=np.int64)
     u = rng.uniform(size=(n_samples, 1))
@@ -229,7 +229,7 @@ def make_triplets(
     True
     """
     X = check_array(X, dtype=np.float64, input_name="X")
-    n_triplets = _check_count("n_triplets", n_triplets, 1)
+    n_triplets = check_count("n_triplets", n_triplets, 1, _MOST)
     if isinstance(wrong, bool) or not isinstance(wrong, Real) or not 0 <= wrong <= 1:
         raise ValueError(f"wrong must be a share between 0 and 1, got {wrong!r}.")
     rng = check_random_state(random_state)
@@ -310,11 +310,3 @@ def _reflection_to_u(n_features: int) -> NDArray[np.float64]:
     normal = np.eye(n_features)[0] - u
     normal /= np.linalg.norm(normal)
     return np.eye(n_features) - 2.0 * np.outer(normal, normal)
-
-
-def _check_count(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-    if value > _MOST:
-        raise ValueError(f"{name} must be at most {_MOST}, got {value}.")
-    return int(value)

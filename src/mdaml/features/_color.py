@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml.features._images import Images, Pixels, check_count, describe, missing_extra
+from mdaml._validation import check_count
+from mdaml.features._images import Images, Pixels, describe, missing_extra
 
 # Pixels converted at a time, which bounds the memory for large photographs.
 _BLOCK = 1 << 16

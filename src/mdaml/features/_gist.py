@@ -11,7 +11,8 @@ from scipy import fft
 from scipy.sparse import csr_array
 
 from mdaml._typing import FloatArray
-from mdaml.features._images import FULL_SCALE, Images, Pixels, check_count, describe
+from mdaml._validation import check_count
+from mdaml.features._images import FULL_SCALE, Images, Pixels, describe
 
 # Constants of the authors' programs. Prefilter: pixels added around the image, and the contrast
 # below which it does not amplify. Filters: the highest frequency in cycles per pixel, the ratio of

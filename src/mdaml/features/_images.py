@@ -151,12 +151,6 @@ def in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def check_count(name: str, value: int, least: int) -> None:
-    """Raise an error unless an option is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
 def missing_extra(purpose: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     """Return an error that says how to install a missing package of the extra."""
     return ModuleNotFoundError(f"{purpose} needs the images extra: {_EXTRA}", name=error.name)

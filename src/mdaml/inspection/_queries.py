@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Rng
-from mdaml._validation import check_random_state
+from mdaml._validation import check_count, check_random_state
 from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.generators import random_triples
 from mdaml.constraints.names import check_ids, get_index
@@ -90,8 +90,7 @@ def suggest_queries(
     """
     names = get_index(X) if ids is None else check_ids(ids)
     metric, X = models.metric_and_samples("suggest_queries", model, X)
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-        raise ValueError(f"suggest_queries(n=...) must be an integer of at least 1, got {n!r}.")
+    check_count("suggest_queries(n=...)", n, 1)
     Y = models.mapped_samples(metric, X)
     weights = models.mode_weights("suggest_queries", metric, Y, training_rows)
     if asked is None and weights is not None:

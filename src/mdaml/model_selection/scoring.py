@@ -5,12 +5,12 @@ in the comparisons: neighbours are searched for blocks of points at a time (``_g
 """
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mdaml._typing import ArrayLike, FloatArray
+from mdaml._validation import check_integer
 from mdaml.constraints import Constraints
 from mdaml.constraints.arguments import match_names
 from mdaml.constraints.matching import nearest_was_near, split_weights
@@ -174,7 +174,7 @@ def knn_accuracy(
     >>> knn_accuracy(Euclidean().fit(X), X, ["a", "a", "b", "b"], k=1)
     0.75
     """
-    _check_k("knn_accuracy", k)
+    check_integer("knn_accuracy", "k", k, 1)
     return _judge_votes(metric, X, y, k=k, gallery=gallery).mean
 
 
@@ -220,7 +220,7 @@ def hit_rate_at_k(
     >>> hit_rate_at_k(Euclidean().fit(X), X, ["a", "a", "b", "b"], k=2)
     0.75
     """
-    _check_k("hit_rate_at_k", k)
+    check_integer("hit_rate_at_k", "k", k, 1)
     return _judge_hits(metric, X, y, k=k, gallery=gallery).mean
 
 
@@ -340,13 +340,6 @@ def _judge_precision(
         hits = (search.gallery_codes[neighbors] == search.codes[rows, None]) & (rank <= R)
         scores[rows] = np.sum(hits * (hits.cumsum(axis=1) / rank) / R, axis=1)
     return Cases(scores[findable], search.rows[findable])
-
-
-def _check_k(name: str, k: object) -> None:
-    if isinstance(k, bool) or not isinstance(k, Integral):
-        raise TypeError(f"{name}(k=...) must be an integer of at least 1, got {k!r}.")
-    if k < 1:
-        raise ValueError(f"{name}(k=...) must be at least 1, got {k}.")
 
 
 def _of_rows(X: ArrayLike, constraints: Constraints) -> Constraints:
