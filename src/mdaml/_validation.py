@@ -81,7 +81,7 @@ def check_integer(
     return number
 
 
-def check_count(name: str, value: object, least: int, most: int | None = None) -> int:
+def check_at_least(name: str, value: object, least: int, most: int | None = None) -> int:
     """Return an option of a function that must be an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from mdaml._typing import ArrayLike, Rng
-from mdaml._validation import check_count, check_random_state
+from mdaml._validation import check_at_least, check_random_state
 from mdaml.constraints.generators import random_triples
 from mdaml.constraints.labels import Classes, to_labels
 
@@ -92,11 +92,11 @@ def make_multimodal(
     >>> bool(best > plain + 0.05)
     True
     """
-    n_modes = check_count("n_modes_per_class", n_modes_per_class, 1, _MOST) * check_count(
+    n_modes = check_at_least("n_modes_per_class", n_modes_per_class, 1, _MOST) * check_at_least(
         "n_classes", n_classes, 2, _MOST
     )
-    check_count("n_features", n_features, 2, _MOST)
-    check_count("n_samples", n_samples, n_modes, _MOST)
+    check_at_least("n_features", n_features, 2, _MOST)
+    check_at_least("n_samples", n_samples, n_modes, _MOST)
     if not isinstance(noise, Real) or not 0 <= noise < np.inf:
         raise ValueError(f"noise must be a finite number of at least 0, got {noise!r}.")
     rng = check_random_state(random_state)
@@ -152,7 +152,7 @@ def make_waveform(
     >>> X.shape, y[:5]
     ((300, 21), array([0, 1, 0, 1, 1]))
     """
-    check_count("n_samples", n_samples, 1, _MOST)
+    check_at_least("n_samples", n_samples, 1, _MOST)
     rng = check_random_state(random_state)
     y = rng.randint(3, size=n_samples, dtype=np.int64)
     u = rng.uniform(size=(n_samples, 1))
@@ -229,7 +229,7 @@ def make_triplets(
     True
     """
     X = check_array(X, dtype=np.float64, input_name="X")
-    n_triplets = check_count("n_triplets", n_triplets, 1, _MOST)
+    n_triplets = check_at_least("n_triplets", n_triplets, 1, _MOST)
     if isinstance(wrong, bool) or not isinstance(wrong, Real) or not 0 <= wrong <= 1:
         raise ValueError(f"wrong must be a share between 0 and 1, got {wrong!r}.")
     rng = check_random_state(random_state)

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_count
+from mdaml._validation import check_at_least
 from mdaml.features._images import Images, Pixels, describe, missing_extra
 
 # Pixels converted at a time, which bounds the memory for large photographs.
@@ -69,7 +69,7 @@ def lab_histogram(
     >>> a
     array([0., 0., 0., 0., 1., 0., 0., 0., 0., 0.])
     """
-    check_count("n_bins", n_bins, 1)
+    check_at_least("n_bins", n_bins, 1)
     bounds = np.asarray(ranges, float)
     if bounds.shape != (3, 2) or not np.isfinite(bounds).all() or (np.diff(bounds) <= 0).any():
         raise ValueError(f"ranges must be three pairs (low, high) with low < high, got {ranges!r}.")

@@ -11,7 +11,7 @@ from scipy import fft
 from scipy.sparse import csr_array
 
 from mdaml._typing import FloatArray
-from mdaml._validation import check_count
+from mdaml._validation import check_at_least
 from mdaml.features._images import FULL_SCALE, Images, Pixels, describe
 
 # Constants of the authors' programs. Prefilter: pixels added around the image, and the contrast
@@ -150,17 +150,17 @@ def _check_options(
     n_blocks: int,
     dtype: np.dtype[np.generic],
 ) -> None:
-    check_count("size", size, 2)
+    check_at_least("size", size, 2)
     if size % 2:
         raise ValueError(f"size must be even, got {size}.")
-    check_count("boundary", boundary, 0)
-    check_count("n_blocks", n_blocks, 1)
+    check_at_least("boundary", boundary, 0)
+    check_at_least("n_blocks", n_blocks, 1)
     if n_blocks > size:
         raise ValueError(f"n_blocks must be at most size={size}, got {n_blocks}.")
     if not n_orientations:
         raise ValueError("n_orientations must have a number for at least one scale, got none.")
     for count in n_orientations:
-        check_count("n_orientations", count, 1)
+        check_at_least("n_orientations", count, 1)
     n_values = (size + 2 * boundary) ** 2 * sum(n_orientations)
     if n_values > _MOST_VALUES:
         raise ValueError(

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from mdaml._typing import ArrayLike, BoolArray, FloatArray, IntArray
-from mdaml._validation import check_count, warn
+from mdaml._validation import check_at_least, warn
 from mdaml.constraints.labels import Classes, to_labels
 from mdaml.inspection import _crossfit
 from mdaml.inspection.models import mapped_samples, metric_and_samples, require_pandas
@@ -103,7 +103,7 @@ def audit_labels(
     np.int64(7)
     """
     pandas = require_pandas("audit_labels")
-    check_count("n_neighbors", n_neighbors, 1)
+    check_at_least("n_neighbors", n_neighbors, 1)
     if not isinstance(refit, bool) and refit != "auto":
         raise ValueError(f'refit must be True, False or "auto", got {refit!r}.')
     metric, seen = metric_and_samples("audit_labels", model, X)

@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray, Rng
-from mdaml._validation import check_count, check_random_state
+from mdaml._validation import check_at_least, check_random_state
 from mdaml.constraints.forms.triplets import check_triplets
 from mdaml.constraints.generators import random_triples
 from mdaml.constraints.names import check_ids, get_index
@@ -90,7 +90,7 @@ def suggest_queries(
     """
     names = get_index(X) if ids is None else check_ids(ids)
     metric, X = models.metric_and_samples("suggest_queries", model, X)
-    check_count("suggest_queries(n=...)", n, 1)
+    check_at_least("suggest_queries(n=...)", n, 1)
     Y = models.mapped_samples(metric, X)
     weights = models.mode_weights("suggest_queries", metric, Y, training_rows)
     if asked is None and weights is not None:
