@@ -121,7 +121,7 @@ def random_labels(seed, n=90, d=5):
 
 
 def test_random_labels_keep_the_start_more_often_than_not():
-    """At the level for labels, 0.3: a gain declined costs more than a start that is as good."""
+    """At the level for labels, 0.2: a gain declined costs more than a start that is as good."""
     kept = 0
     for seed in range(12):
         model, texts = fit_and_listen(MDaML(random_state=0), *random_labels(seed))

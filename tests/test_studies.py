@@ -14,6 +14,7 @@ sys.path.append(str(ROOT / "experiments"))  # programs, not a package
 import kinds  # noqa: E402
 import people  # noqa: E402
 import persons  # noqa: E402
+import small_sets  # noqa: E402
 from _record import resume  # noqa: E402
 
 from mdaml.experiments.records import read_records  # noqa: E402
@@ -201,6 +202,32 @@ def test_a_set_without_its_file_is_left_out_with_a_word(monkeypatch, tmp_path, c
     assert "material is left out: MDAML_DATA names no folder with human/material.npz" in said
     monkeypatch.delenv("MDAML_DATA")
     assert list(people.all_jobs()) == []
+
+
+# Small sets of labels
+
+
+@pytest.mark.parametrize("kind", small_sets.OTHER_KINDS)
+def test_small_sets_of_other_kinds_are_drawn_again_alike_and_hold_out_rows(kind):
+    X, y, X_test, y_test = small_sets.make_other(kind, 60, 0, 0.3, 3)
+    assert len(X) == len(y) == 60
+    assert 75 <= len(X_test) == len(y_test) <= 400
+    assert len(np.unique(y)) > 1
+    np.testing.assert_allclose(X.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_array_equal(X, small_sets.make_other(kind, 60, 0, 0.3, 3)[0])
+
+
+def test_small_sets_are_recorded_once_and_the_table_is_that_of_the_records():
+    keys = [small_sets.key_of(record) for record in read_records(small_sets.RECORDS)]
+    sets = small_sets.SETS + small_sets.OTHERS
+    assert len(keys) == len(set(keys)) == len(sets) * 10 * len(small_sets.METHODS)
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    names = {"first half": "decided", "second half": "confirmed", "other kinds": "other kinds"}
+    for group, name in names.items():
+        gains = [small_sets.gains_of(method, group) for method in ("MDaML()", "MDaMLCV()")]
+        cells = [f"{x:+.2f}" for each in gains for x in (each.mean(), each.min())]
+        assert f"| {name} | {len(gains[0])} | {' | '.join(cells)} |" in page
+        assert gains[1].min() > -2.0  # what MDaMLCV promises
 
 
 # Records
