@@ -283,6 +283,22 @@ def test_numbers_are_checked(data, name):
         LocalMDaML(**{name: 241}).fit(X, triplets=triplets)
 
 
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"goal": "comparison"}, r"LocalMDaML\(goal=...\) must be one of 'auto', 'comparisons'"),
+        ({"n_components": 0}, "between 1 and 11, one less than places and the features of maps"),
+        ({"n_components": 12}, "between 1 and 11, .*, got 12"),
+        ({"n_components": 24, "n_maps": 3}, "between 1 and 23, .*, got 24"),
+        ({"n_components": 8, "n_places": 0, "n_maps": 1}, "between 1 and 7, .*, got 8"),
+    ],
+)
+def test_goal_and_rank_are_checked_with_places_too(data, params, message):
+    X, _, triplets = data
+    with pytest.raises(ValueError, match=message):
+        LocalMDaML(**{"n_places": 12, "n_maps": 0, **params}).fit(X, triplets=triplets)
+
+
 # The choice
 
 

@@ -60,8 +60,9 @@ class LocalMDaML(LocalHandover):
         or 8 together with the number of places; it is 0.25 for labels, and 0.8 if ``n_places`` is
         a number.
     n_components : int or None, default=None
-        Rank of the learned map. None is rank eight, with the features beside it. A number leaves
-        the features out: as many comparisons hold, but fewer neighbours are of the same kind.
+        Rank of the learned map, below the number of columns. None is rank eight, with the features
+        beside it. A number leaves the features out: as many comparisons hold, but fewer neighbours
+        are of the same kind.
     max_iter : int or "auto", default="auto"
         As for :class:`MDaML`, in each round.
     tol : float, default=1e-4
