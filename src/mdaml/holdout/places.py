@@ -22,7 +22,7 @@ _N_PARTS = 4  # of which one is held out; of few comparisons each in turn
 FEW_COMPARISONS = 4_000
 FEWEST_POINTS = 100  # compared with others: of fewer, held-out points do not tell
 _MOST_LABELLED, _PARTS_OF_LABELS = 3_000, 3  # samples that take part, each held out once
-_OFTEN = 10  # times that a point is named, in the mean: then it can be learned by heart
+_OFTEN = 10  # times that a point is named, in the mean: then places may be overfitted to it
 _ENOUGH = 0.2  # of what is learned from has to be left without the held-out points
 
 
@@ -35,7 +35,7 @@ def choose_candidate(
     under which comparisons of held-out points lose least is taken; the first if none leads. Behind
     the first they are in an order, and one that loses more than the one before it ends the trials.
     Nothing is learned about held-out points: places could be learned of each point alone. Where
-    points are named often, new ones are easily kept far from those that were learned by heart.
+    points are named often, new ones are easily kept far from those that places are overfitted to.
     There a candidate must also lose no more than the first where both members of the far pair were
     held out. The gain is that over X as it is. None where there is too little to hold anything out.
     The same comparisons give the same choice.
