@@ -711,6 +711,7 @@ OTHERS = {
     "mdaml.estimators.posing.choose_row": "the row of the table of presets, by what was passed",
     "mdaml.inspection._answers._best_threshold": "of distances, for a report",
     "mdaml.inspection.calibration.best_f": "of thresholds, for a report",
+    "mdaml.holdout.comparisons.select": "comparisons that are named",
     "mdaml.holdout.rule.prefer_first": "among those that lead the start",
     "mdaml.io.columns.choose_columns": "reads a table",
     "mdaml.io.columns.select": "rows that are named",

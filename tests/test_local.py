@@ -283,6 +283,22 @@ def test_numbers_are_checked(data, name):
         LocalMDaML(**{name: 241}).fit(X, triplets=triplets)
 
 
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"goal": "comparison"}, r"LocalMDaML\(goal=...\) must be one of 'auto', 'comparisons'"),
+        ({"n_components": 0}, "between 1 and 11, one less than places and the features of maps"),
+        ({"n_components": 12}, "between 1 and 11, .*, got 12"),
+        ({"n_components": 24, "n_maps": 3}, "between 1 and 23, .*, got 24"),
+        ({"n_components": 8, "n_places": 0, "n_maps": 1}, "between 1 and 7, .*, got 8"),
+    ],
+)
+def test_goal_and_rank_are_checked_with_places_too(data, params, message):
+    X, _, triplets = data
+    with pytest.raises(ValueError, match=message):
+        LocalMDaML(**{"n_places": 12, "n_maps": 0, **params}).fit(X, triplets=triplets)
+
+
 # The choice
 
 
@@ -365,6 +381,44 @@ def test_a_candidate_under_which_fewer_than_half_hold_is_not_taken():
     chosen, scores, _ = choose_candidate(noise, said, [lambda _, Y=Y: Y for Y in (noise, Y)])
     assert 0.4 < scores[1] < 0.5
     assert chosen == 0
+
+
+def test_a_candidate_that_only_keeps_learned_points_apart_is_not_taken(data):
+    """To it new points are nearly the same; learned ones are far apart by their class."""
+    X, y, triplets = data
+    said = Constraints(triplets=triplets, n_points=len(X))
+    noisy = y[:, None] + np.random.default_rng(0).normal(size=(len(y), 1))
+
+    def apart(learned):
+        is_known = np.isin(np.arange(len(y)), learned.triplets)
+        return (np.where(is_known, 1.0, 0.1) * (y - 0.5))[:, None]
+
+    chosen, scores, _ = choose_candidate(X, said, [lambda _: noisy, apart])
+    assert scores[1] > scores[0]
+    assert chosen == 0
+
+
+def test_few_noisy_answers_about_few_things_get_no_places():
+    """Places kept learned points apart one by one; of new comparisons 6 points fewer held."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(180, 12))
+    y = X[:, :4].sum(axis=1) + 2.0 * rng.normal(size=180) > 0.0
+    said = sample_triplets(y, 10, 10, random_state=0)
+    said = said[np.random.default_rng(0).permutation(len(said))[:1500]]
+    model, plain = (cls(random_state=0).fit(X, triplets=said) for cls in (LocalMDaML, MDaML))
+    assert len(model.tried_) == 3
+    assert model.n_places_ == 0
+    np.testing.assert_array_equal(model.components_, plain.components_)
+
+
+def test_the_features_count_more_where_the_anchor_is_strong(data):
+    shares = []
+    for anchor in (2.5, 8.0):
+        model = LocalMDaML(n_places=12, n_maps=0, anchor=anchor, random_state=0)
+        Y = model.fit(data[0], triplets=data[2]).transform(data[0])
+        variances = Y.var(axis=0)  # features come last
+        shares.append(variances[-4:].sum() / variances[:-4].sum())
+    np.testing.assert_allclose(shares, [0.15, 0.3], rtol=1e-6)
 
 
 def test_places_that_exceed_the_limit_of_memory_are_refused_before_any_work(data, monkeypatch):

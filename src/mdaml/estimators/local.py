@@ -34,9 +34,9 @@ class LocalMDaML(LocalHandover):
     than 512, centres of k-means. The centres :math:`c_k` of the modes are samples spread over this
     space, and :math:`g_k(x) = \exp(-|u(x) - u(c_k)|^2 / w)`. The second round learns the places.
     Each round fits :class:`MDaML` of rank eight to such columns. The features are kept beside them
-    (A), with a share of 0.15 of the learned squared distances, so that neighbours stay near.
-    Euclidean distance between :math:`z(x)` is the learned distance. Without places and maps it is
-    that of MDaML.
+    (A), with a share of 0.15 of the learned squared distances, or of 0.3 if the anchor is 8 or
+    more, so that neighbours stay near. Euclidean distance between :math:`z(x)` is the learned
+    distance. Without places and maps it is that of MDaML.
 
     **Prefer it** where classes are made of several kinds, with a thousand comparisons or more.
 
@@ -45,8 +45,9 @@ class LocalMDaML(LocalHandover):
     n_places : int or "auto", default="auto"
         Number of modes with a place. "auto" tries none and 128 (at most one for every two samples)
         on comparisons of held-out points or, with labels, on the three nearest neighbours of
-        held-out samples. Places are used only if they lead one linear map by more than chance, and
-        never for fewer than 100 different samples or for ``goal="neighbors"``.
+        held-out samples. Places are used only if they lead one linear map by more than chance, also
+        lose no more where both members of the far pair were held out, and never for fewer than 100
+        different samples or for ``goal="neighbors"``.
     n_maps : int or "auto", default="auto"
         Number of wide modes with a map. "auto" is 0.
     goal : {"auto", "comparisons", "neighbors"}, default="auto"
@@ -57,11 +58,12 @@ class LocalMDaML(LocalHandover):
     anchor : float or "auto", default="auto"
         Without places as for :class:`MDaML`. With places, how strongly a rough map is penalised: at
         768 the squared length of the map counts as much as the mean loss. "auto" chooses 0.25, 2.5
-        or 8 together with the number of places; it is 0.25 for labels, and 0.8 if ``n_places`` is
-        a number.
+        or 8 together with the number of places, up to 4000 comparisons 2.5 or 8; it is 0.25 for
+        labels, and 0.8 if ``n_places`` is a number.
     n_components : int or None, default=None
-        Rank of the learned map. None is rank eight, with the features beside it. A number leaves
-        the features out: as many comparisons hold, but fewer neighbours are of the same kind.
+        Rank of the learned map, below the number of columns. None is rank eight, with the features
+        beside it. A number leaves the features out: as many comparisons hold, but fewer neighbours
+        are of the same kind.
     max_iter : int or "auto", default="auto"
         As for :class:`MDaML`, in each round.
     tol : float, default=1e-4

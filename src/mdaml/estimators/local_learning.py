@@ -23,7 +23,7 @@ from mdaml.estimators.local_rounds import (
     shared_parameters,
 )
 from mdaml.estimators.mdaml import MDaML
-from mdaml.estimators.posing import is_auto
+from mdaml.estimators.posing import choose_row, is_auto
 from mdaml.stores.blocks import CentredRows
 
 # What "auto" stands for, and is chosen from; see docs/places.md.
@@ -74,7 +74,8 @@ def learn(
 
     ``fit`` makes the last fit, if not to X: X are then some of the samples.
     """
-    n_places, n_maps = _check_numbers(model, len(X))
+    n_places, n_maps = _check_numbers(model, X.shape)
+    choose_row(model, from_labels=isinstance(supervision, Classes))
     check_magnitude(CentredRows.of(X))
     anchors = _anchors(model)
     anchor = USUAL_ANCHOR if is_auto(model.anchor) else anchors[0]
@@ -169,8 +170,9 @@ def _learn_from_labels(
     return replace(learned, tried=tried, gain=gain if taken else learned.gain)
 
 
-def _check_numbers(model: Any, n: int) -> tuple[int | None, int]:
+def _check_numbers(model: Any, shape: tuple[int, int]) -> tuple[int | None, int]:
     """Return the numbers of places and maps; None are places to be chosen."""
+    n, d = shape
     found: list[int | None] = []
     for name in ("n_places", "n_maps"):
         value = getattr(model, name)
@@ -183,7 +185,12 @@ def _check_numbers(model: Any, n: int) -> tuple[int | None, int]:
         else:
             rows = ", the number of rows of X"
             found.append(check_integer(model, name, value, 0, n, what=rows))
-    return found[0], found[1] or 0
+    n_places, n_maps = found[0], found[1] or 0
+    if model.n_components is not None and (n_places or n_maps):
+        most = (N_PLACES if n_places is None else n_places or d) + n_maps * d - 1
+        what = ", one less than places and the features of maps"
+        check_integer(model, "n_components", model.n_components, 1, max(most, 1), what=what)
+    return n_places, n_maps
 
 
 def compare_classes(classes: Classes, n: int) -> Constraints:

@@ -34,7 +34,9 @@ from mdaml.stores.shared import SharedStores
 N_PLACES = 128
 WIDTHS = (0.6, 1.6)  # of landmarks, times the usual one
 RANK = 8
-FEATURES = 0.15  # share of the features in the learned squared distances
+# Share of the features in the learned squared distances; the second where the anchor is strong,
+# because comparisons are few and some are wrong.
+FEATURES, _MORE_FEATURES, _STRONG_ANCHOR = 0.15, 0.3, 8.0
 # An anchor of one adds 1/768 of the squared length of the map, on conditioned columns, to the mean
 # loss; that of the second round is neither weaker nor stronger than these.
 _PENALTY = 1.0 / 768.0
@@ -45,6 +47,7 @@ _SHARED = (
     *("device", "verbose", "callback", "random_state"),
 )
 _ROUNDS_TO_CHOOSE = 2
+_ANCHORS_OF_FEW = 2  # the strongest are tried: of few comparisons weaker ones are hardly ever taken
 # Columns of more bytes, or that would not fit so many times into a limit, are made in blocks.
 _MOST_COLUMNS, _COPIES = 2**28, 3
 _ROWS_AT_ONCE = 8192  # whose closeness to landmarks is kept beside the columns
@@ -156,7 +159,7 @@ class Rounds:
         else:
             fit(metric, basis, T)
         learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
-        return Learned(basis, metric, T, self._factor_of_features(X, learned), anchor)
+        return Learned(basis, metric, T, self._factor_of_features(X, learned, anchor), anchor)
 
     def _see(self, said: Constraints, anchor: float, others: dict[str, Any]) -> FloatArray | None:
         """Make the first round: learn the map of conditioned columns to a space, (r, m)."""
@@ -178,11 +181,12 @@ class Rounds:
             basis = replace(basis, maps=find_maps(X, self.n_maps))
         return basis
 
-    def _factor_of_features(self, X: FloatArray, learned: FloatArray) -> float:
+    def _factor_of_features(self, X: FloatArray, learned: FloatArray, anchor: float) -> float:
         """Return the factor of the features that gives them their share beside places."""
         if not self.n_places or self.model.n_components is not None:
             return 0.0
-        return float(np.sqrt(FEATURES * mean_sq_dist(learned) / mean_sq_dist(X)))
+        share = FEATURES if anchor < _STRONG_ANCHOR else _MORE_FEATURES
+        return float(np.sqrt(share * mean_sq_dist(learned) / mean_sq_dist(X)))
 
     def widened(self, factor: float) -> "Rounds":
         """Return the same with landmarks of another width."""
@@ -205,6 +209,8 @@ class Rounds:
         """Choose on held-out points between one linear map and places, and how to learn these."""
         from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 
+        are_few = self.said.n_constraints <= FEW_COMPARISONS
+        anchors = anchors[-_ANCHORS_OF_FEW:] if are_few else anchors
         with ignore_warnings(UserWarning):
             linear = _linear_anchor(self.model, self.X, self.said, self.rows)
             several = partial(choose_candidate, self.X, self.said)
@@ -218,7 +224,7 @@ class Rounds:
             numbers += [(self.n_places, self.n_maps, anchor, 1.0) for anchor in anchors]
             numbers = numbers[: len(scores)]
             best, anchor = self, anchors[taken - 1] if taken else None
-            if anchor is not None and self.said.n_constraints > FEW_COMPARISONS:
+            if anchor is not None and not are_few:
                 others = [self, *(self.widened(factor) for factor in WIDTHS)]
                 again = several([partial(other._map, anchor) for other in others])
                 assert again is not None
@@ -243,7 +249,7 @@ class Rounds:
         columns = basis.transform(rows, basis.conditioner(rows.shape[1], mean_sq_dist(rows)), seen)
         metric = make_metric(self.model, columns, second_anchor(anchor), **self._short())
         learned = rows_times(columns, np.ascontiguousarray(_solve(metric, columns, said).T))
-        factor = self._factor_of_features(rows, learned)
+        factor = self._factor_of_features(rows, learned, anchor)
         return np.hstack([learned, np.float32(factor) * rows]) if factor else learned
 
     def _map_linearly(self, anchor: float, said: Constraints) -> FloatArray:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints.matching import to_comparisons
 from mdaml.holdout.split import Split
 from mdaml.kernels.pairs import pair_sq_dists
@@ -54,6 +54,11 @@ class HeldOutComparisons(NamedTuple):
         if len(units) != len(compared):  # made of pairs: each counts for its near pair
             units = _find_units(split, compared[:, :2])
         return cls(compared[:, :2].copy(), compared[:, 2:].copy(), held_out.weights, units)
+
+    def select(self, kept: BoolArray) -> "HeldOutComparisons":
+        """Return some of them."""
+        near, far, weights, units = self
+        return HeldOutComparisons(near[kept], far[kept], weights[kept], units[kept])
 
     def margins(self, Y: FloatArray) -> FloatArray:
         """Return ``d2(far) - d2(near)`` where samples are mapped to."""

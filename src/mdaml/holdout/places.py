@@ -1,12 +1,12 @@
 """Whether a metric gets places, and how strong its anchor is, chosen on points held out."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mdaml._progress import mute
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.constraints.labels import Classes
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.comparisons import HeldOutComparisons, Judged, join_units
@@ -18,11 +18,11 @@ from mdaml.holdout.units import COPY, same_rows
 # Learns from what is said about the rows, and returns where they are in the learned space.
 Candidate = Callable[[Constraints], FloatArray]
 
-_N_PARTS = 4  # of which one is held out
-# Of few comparisons more would be lost with the points: smaller parts, in turn.
-FEW_COMPARISONS, _PARTS_OF_FEW, _TURNS_OF_FEW = 4_000, 8, 3
+_N_PARTS = 4  # of which one is held out; of few comparisons each in turn
+FEW_COMPARISONS = 4_000
 FEWEST_POINTS = 100  # compared with others: of fewer, held-out points do not tell
 _MOST_LABELLED, _PARTS_OF_LABELS = 3_000, 3  # samples that take part, each held out once
+_OFTEN = 10  # times that a point is named, in the mean: then places may be overfitted to it
 _ENOUGH = 0.2  # of what is learned from has to be left without the held-out points
 
 
@@ -34,29 +34,32 @@ def choose_candidate(
     Of those that lead the first by more than chance, or X as it is where that loses less, the one
     under which comparisons of held-out points lose least is taken; the first if none leads. Behind
     the first they are in an order, and one that loses more than the one before it ends the trials.
-    Nothing is learned about held-out points: places could be learned of each point alone. The gain
-    is that over X as it is. None where there is too little to hold anything out. The same
-    comparisons give the same choice.
+    Nothing is learned about held-out points: places could be learned of each point alone. Where
+    points are named often, new ones are easily kept far from those that places are overfitted to.
+    There a candidate must also lose no more than the first where both members of the far pair were
+    held out. The gain is that over X as it is. None where there is too little to hold anything out.
+    The same comparisons give the same choice.
     """
     rng = np.random.RandomState(0)
     points, few = same_rows(X, COPY), said.n_constraints <= FEW_COMPARISONS
     if len(np.unique(points)) < FEWEST_POINTS:
         return None
-    parts = hold_out_points(said, _PARTS_OF_FEW if few else _N_PARTS, rng, points)
-    parts = parts[: _TURNS_OF_FEW if few else 1]
+    parts = hold_out_points(said, _N_PARTS, rng, points)[: None if few else 1]
     if not parts:
         return None
-    asked = [HeldOutComparisons.of(part, rng) for part in parts]
-    known = [_without_held_out(*each, points) for each in zip(parts, asked, strict=True)]
-    units, weights = join_units(asked)
+    held_out = [_HeldOut.of(part, rng, points) for part in parts]
+    units, weights = join_units([each.asked for each in held_out])
 
-    def judge(mapped: Iterable[FloatArray]) -> Judged:
-        return Judged.join(each.judge(Y) for each, Y in zip(asked, mapped, strict=True))
+    def judge(mapped: Iterable[FloatArray]) -> tuple[Judged, float]:
+        found = [each.judge(Y) for each, Y in zip(held_out, mapped, strict=True)]
+        return Judged.join(judged for judged, _ in found), sum(loss for _, loss in found)
 
-    start, tried = judge([X] * len(parts)), list[Judged]()
+    start, tried, far_losses = judge([X] * len(parts))[0], list[Judged](), list[float]()
     with mute():
         for candidate in candidates:
-            tried.append(judge(candidate(learned) for learned in known))
+            judged, loss = judge(candidate(each.learned) for each in held_out)
+            tried.append(judged)
+            far_losses.append(loss)
             if len(tried) > 2 and tried[-1].losses @ weights > tried[-2].losses @ weights:
                 break
     losses, right = Judged.stack(tried)
@@ -64,6 +67,8 @@ def choose_candidate(
     leads = find_leaders(-first, -losses[1:], units, weights)
     leads &= right[1:] @ weights > 0.5 * weights.sum()  # less explains near and far swapped
     leads &= explain_more_than_swapping(start.right, right[1:], weights)
+    if _count_names(said) >= _OFTEN * len(np.unique(points)):
+        leads &= np.array(far_losses[1:]) <= far_losses[0]
     means = np.where(leads, losses[1:] @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
     gain = measure_gain("comparisons", start.right, right[taken], units, weights)
@@ -107,13 +112,33 @@ def choose_by_votes(
     return taken, means, gain.as_dict()
 
 
-def _without_held_out(part: Split, asked: HeldOutComparisons, points: IntArray) -> Constraints:
-    """Return what is learned from, without comparisons that name a held-out point."""
-    is_out, learned = np.isin(points, points[asked.near[:, 0]]), part.learned
-    named = [
-        is_out[each].any(axis=1) for each in (learned.triplets, learned.pairs, learned.quadruplets)
-    ]
-    others = learned.select(~np.concatenate(named))
-    # Where few points are in all comparisons, their answers are held out and not the points.
-    enough = compares(others) and others.n_constraints >= _ENOUGH * learned.n_constraints
-    return others if enough else learned
+def _count_names(said: Constraints) -> int:
+    """Return how many points all comparisons name together, each as often as it is named."""
+    return said.triplets.size + said.pairs.size + said.quadruplets.size
+
+
+class _HeldOut(NamedTuple):
+    """Points that are held out, with what is learned from and what is asked."""
+
+    learned: Constraints
+    asked: HeldOutComparisons  # of which the first point is held out
+    far: HeldOutComparisons  # those of which both members of the far pair are
+
+    @classmethod
+    def of(cls, part: Split, rng: np.random.RandomState, points: IntArray) -> "_HeldOut":
+        """Return the points of a part, and what is said without them."""
+        asked, learned = HeldOutComparisons.of(part, rng), part.learned
+        is_out: BoolArray = np.isin(points, points[asked.near[:, 0]])
+        far = asked.select(np.logical_and(*is_out[asked.far.T]))
+        named = [
+            is_out[each].any(axis=1)
+            for each in (learned.triplets, learned.pairs, learned.quadruplets)
+        ]
+        others = learned.select(~np.concatenate(named))
+        # Where few points are in all comparisons, their answers are held out and not the points.
+        enough = compares(others) and others.n_constraints >= _ENOUGH * learned.n_constraints
+        return cls(others if enough else learned, asked, far)
+
+    def judge(self, Y: FloatArray) -> tuple[Judged, float]:
+        """Return how comparisons fare where rows are mapped to, and what the far ones lose."""
+        return self.asked.judge(Y), float(self.far.judge(Y).losses @ self.far.weights)
