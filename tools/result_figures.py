@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
+STATIC = ROOT / "docs" / "_static"
 sys.path.append(str(ROOT / "experiments"))  # programs, not a package
 
 from _record import label  # noqa: E402
@@ -61,7 +62,7 @@ def dots(axes, values: dict[str, float], title: str) -> None:
 
 
 def save(figure: Figure, name: str) -> None:
-    path = ROOT / "docs" / "_static" / f"results-{name}.svg"
+    path = STATIC / f"results-{name}.svg"
     figure.savefig(path, metadata={"Date": None})
     text = path.read_text(encoding="utf-8")
     path.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8")
@@ -174,7 +175,12 @@ def draw_search() -> None:
     save(figure, "search")
 
 
+def draw_all() -> None:
+    style = {"svg.hashsalt": "mdaml", "font.size": 10, "axes.titlesize": 10.5}
+    with matplotlib.rc_context(style):
+        for draw in (draw_accuracy, draw_speed, draw_kinds, draw_people, draw_search):
+            draw()
+
+
 if __name__ == "__main__":
-    matplotlib.rcParams |= {"svg.hashsalt": "mdaml", "font.size": 10, "axes.titlesize": 10.5}
-    for draw in (draw_accuracy, draw_speed, draw_kinds, draw_people, draw_search):
-        draw()
+    draw_all()
