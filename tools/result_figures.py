@@ -130,6 +130,21 @@ def draw_kinds() -> None:
     save(figure, "kinds")
 
 
+def draw_places() -> None:
+    shown = ["Euclid", "GMML()", "KISSME()", "MDaML()", 'MDaML(goal="neighbors")']
+    shown += ["LocalMDaML()", "network"]
+    found = defaultdict(list)
+    for record in records("local.jsonl"):
+        if record["study"] == "kinds" and record["case"][:2] == [10_000, 0.0]:
+            for score in ("share", "kinds"):
+                found[record["method"], score].append(100 * record[score])
+    figure = Figure(figsize=(8, 2.8), layout="constrained")
+    titles = {"share": "unseen comparisons, % right", "kinds": "3-NN of the kinds, % right"}
+    for axes, (score, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        dots(axes, {name: float(np.mean(found[name, score])) for name in shown}, title)
+    save(figure, "places")
+
+
 def draw_people() -> None:
     shown = ["Euclid", "KISSME()", "GMML()", "I + Δ", "MDaML()"]
     shares = defaultdict(list)
@@ -175,10 +190,13 @@ def draw_search() -> None:
     save(figure, "search")
 
 
+DRAWINGS = (draw_accuracy, draw_speed, draw_kinds, draw_places, draw_people, draw_search)
+
+
 def draw_all() -> None:
     style = {"svg.hashsalt": "mdaml", "font.size": 10, "axes.titlesize": 10.5}
     with matplotlib.rc_context(style):
-        for draw in (draw_accuracy, draw_speed, draw_kinds, draw_people, draw_search):
+        for draw in DRAWINGS:
             draw()
 
 
