@@ -228,3 +228,11 @@ def test_tables_of_a_study_are_those_of_the_records(study, page, n_tables, monke
     text = (DOCS / page).read_text(encoding="utf-8")
     assert len(made) == n_tables
     assert [table for table in made if table not in text] == []
+
+
+def test_the_table_of_answers_needed_is_that_of_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    study = importlib.import_module("how_many")
+    records = read_records("how_many")
+    assert len(records) == len(list(study.all_jobs()))
+    assert "\n".join(study.report(records)) in (DOCS / "how_many.md").read_text(encoding="utf-8")

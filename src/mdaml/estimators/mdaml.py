@@ -326,7 +326,7 @@ class MDaML(WeakLearner):
     ) -> Self:
         """Update the model with a chunk of new samples and comparisons, without the old ones.
 
-        The first call is :meth:`fit`. A later one starts from the model so far and learns from the
+        The first call is :meth:`fit`. A later one starts from the model so far. It learns from the
         chunk and from a sample of at most 20 000 comparisons of earlier chunks (64 MiB at most). A
         model that was fitted in one call, or loaded, has no such sample; its metric then moves by
         the share of the chunk in all comparisons. The anchor or, from a sample of the labels, the
