@@ -65,8 +65,8 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 in this order on
         held-out queries, as long as each leads the identity by more than chance. This is a test at
         5 % over different queries. It takes the weakest among the best. If the first does not lead,
-        W is the identity, with a warning. The measure is nDCG at 10 or, with a log, how well scores tell
-        the clicked documents from the others shown, weighted by inverse propensities.
+        W is the identity, with a warning. The measure is nDCG at 10. With a log it is how well
+        scores tell the clicked documents from the others shown, weighted by inverse propensities.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3
