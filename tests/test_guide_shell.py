@@ -98,6 +98,10 @@ def test_the_shell_prints_what_the_page_shows(name, monkeypatch, tmp_path):
     check(name, monkeypatch, tmp_path)
 
 
+def test_the_example_of_the_page_on_the_command_line_prints_what_it_shows(monkeypatch, tmp_path):
+    check("../command_line", monkeypatch, tmp_path)
+
+
 @pytest.mark.needs("onnxruntime")
 def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_path):
     check("serving", monkeypatch, tmp_path)
