@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mdaml import LocalMDaML, MDaML, MDaMLCV
+from mdaml import LocalMDaML, MDaML, MDaMLCV, estimators
 from mdaml._choosing import CHOICES
 from mdaml.people import PersonalMetrics
 from mdaml.retrieval import QueryAdapter
@@ -37,3 +37,14 @@ def test_the_command_line_shows_the_table():
     shown = " ".join(CliRunner().invoke(build_app(), ["--help"]).output.split())
     for have, want, use in CHOICES:
         assert f"{use} I have {have}. I want {want}." in shown
+
+
+def test_docstrings_tell_the_cost_and_the_size_that_the_table_tells():
+    """As ``time for five fits`` and ``1500 comparisons`` do; only one method is tried first."""
+    shown = " ".join(have for have, _, _ in CHOICES)
+    fits, answers = re.search(r"time for (\w+) fits.*?(\d+) comparisons", shown).groups()
+    assert set(re.findall(r"about (\w+) (?:fits|times)", MDaMLCV.__doc__)) == {fits}
+    (advice,) = re.findall(r"\*\*Prefer it\*\* (.*)", LocalMDaML.__doc__)
+    assert f"{answers} comparisons" in advice
+    others = [getattr(estimators, name) for name in estimators.__all__]
+    assert [cls for cls in others if "first thing to try" in cls.__doc__] == []

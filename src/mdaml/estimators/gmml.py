@@ -28,7 +28,7 @@ class GMML(PairLearner):
     **Supervision**: pairs, triplets (broken into pairs) or labels (all pairs of labelled samples,
     counted by class sums, so that nothing is drawn at random).
 
-    **Prefer it** as the first thing to try: no iteration, one parameter, full rank.
+    **Prefer it** for an answer in milliseconds: no iteration, one parameter, full rank.
 
     Parameters
     ----------

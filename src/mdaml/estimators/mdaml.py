@@ -47,7 +47,7 @@ class MDaML(WeakLearner):
     that share a sample with it, and each dissimilar pair with at least one similar pair. Together
     they weigh as much as the pairs, each by the product of its two weights.
 
-    **Prefer it** with comparisons, or if classes have several clusters or shapes.
+    **Prefer it** to begin with, from labels as from comparisons; the table says when not.
 
     **Defaults** are a table, ``mdaml.PRESETS``. The goal and the supervision choose a row; an
     argument that is given replaces its cell and nothing else. :meth:`summary` shows all values in
