@@ -88,7 +88,7 @@ def audit(
             The person, and the number of answers. An answer that was turned into several
             comparisons (column ``answer_number``) is one.
         ``kind``, ``kind_probability``
-            The kind of persons they agree with, and how sure that is; only if there are several
+            The kind of people they agree with, and how sure that is; only if there are several
             kinds, see *Persons* below.
         ``agreement``
             Share of the answers that hold under the learned distance, or that of the kind.
