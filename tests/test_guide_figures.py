@@ -6,8 +6,14 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pytest
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from mdaml import PRESETS
+from mdaml import PRESETS, MDaML
+from mdaml.datasets import load_dataset
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -253,3 +259,18 @@ def test_the_table_of_defaults_is_that_of_the_code():
     anchors, shrinkages = presets[1].anchor, presets[0].shrinkage
     assert shown["anchor"][1] == f"chosen: {min(anchors)} to {max(anchors):.0f}"
     assert shown["shrinkage"][0] == f"chosen: {min(shrinkages):.0f} to {max(shrinkages)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vehicle", "balance"])
+def test_the_unit_of_the_features_costs_what_the_guide_says(name):
+    """Another machine may classify a sample or two differently."""
+    words = rf"([\d.]+) instead of ([\d.]+) % on {name}"
+    shown = re.search(words, read("guide/troubleshooting.md")).groups()
+    X, y = load_dataset(name, return_X_y=True)
+    parts = [train_test_split(X, y, test_size=0.3, stratify=y, random_state=n) for n in range(5)]
+    for text, divisor in zip(shown, (8.0, 1.0), strict=True):
+        model = make_pipeline(StandardScaler(), MDaML(random_state=0), KNeighborsClassifier(3))
+        model.steps.insert(1, ("unit", FunctionTransformer(lambda Z, by=divisor: Z / by)))
+        scores = [model.fit(A, c).score(B, d) for A, B, c, d in parts]
+        assert 100 * np.mean(scores) == pytest.approx(float(text), abs=0.3)
