@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mdaml import LocalMDaML, MDaML, MDaMLCV, estimators
-from mdaml._choosing import CHOICES
+from mdaml._choosing import CHOICES, show_choices
 from mdaml.people import PersonalMetrics
 from mdaml.retrieval import QueryAdapter
 
@@ -27,6 +27,16 @@ def test_docstrings_show_the_table(cls):
     for row in CHOICES:
         pattern = r"\s+".join([*map(re.escape, row[:2]), re.escape(f"``{row[2]}``")])
         assert re.search(pattern, cls.__doc__), row
+
+
+@pytest.mark.parametrize("indent", ["", "    "])  # Python 3.13 and newer take it away
+def test_the_table_is_put_under_the_notes_at_their_indentation(indent):
+    lines = ["A class.", "", "Notes", "-----", "More.", ""]
+    shown = show_choices(type("Estimator", (), {"__doc__": f"\n{indent}".join(lines)})).__doc__
+    assert f"{indent}-----\n{indent}**Which estimator to use**\n" in shown
+    rows = [line for line in shown.splitlines() if "``MDaMLCV()``" in line]
+    assert [len(row) - len(row.lstrip()) for row in rows] == [len(indent)]
+    assert shown.rstrip().endswith(f"\n{indent}More.")
 
 
 def test_the_command_line_shows_the_table():
