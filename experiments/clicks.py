@@ -178,7 +178,8 @@ def report():
             continue
         share = r["gain"] / r["best"] if r["best"] > 0 else float("nan")
         cells = (f"{r['base']:.3f}", f"{r['gain']:+.3f}", f"{r['best']:+.3f}", f"{share:.2f}")
-        rows.append([r["model"], f"{r['stray']:.0%}", r["n_queries"], *cells, r["strength"]])
+        strength = "none" if r["strength"] == "inf" else r["strength"]
+        rows.append([r["model"], f"{r['stray']:.0%}", r["n_queries"], *cells, strength])
     print(*table(head, rows), sep="\n")
     null = [r for r in records if r["model"] == "only"]
     print(f"\nClicks by position alone: {sum(r['improved'] for r in null)} of {len(null)} changed.")

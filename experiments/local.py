@@ -154,10 +154,15 @@ def chosen(records, **wanted):
     return [r for r in records if all(r[name] == value for name, value in wanted.items())]
 
 
+def in_order():
+    """Cases by the share of wrong answers, then by their number, as tables show them."""
+    return sorted(CASES, key=lambda case: (case[1], case[0]))
+
+
 def kinds_table(records, sets):
     """Return mean scores of each method in each case of some sets."""
     rows = []
-    for (n, wrong), method in itertools.product(CASES, METHODS):
+    for (n, wrong), method in itertools.product(in_order(), METHODS):
         own = chosen(records, study="kinds", method=method)
         own = [r for r in own if r["dataset"] in sets and r["case"][:2] == [n, wrong]]
         if len(own) == N_SPLITS * len(sets):
@@ -171,7 +176,7 @@ def summary_table(records, scores=("share", "kinds")):
     """Return the mean scores of four methods over all sets, a row for each case and score."""
     methods = ("Euclid", LINEAR, OURS, NETWORK)
     rows = []
-    for score, (n, wrong) in itertools.product(scores, CASES):
+    for score, (n, wrong) in itertools.product(scores, in_order()):
         own = [r for r in chosen(records, study="kinds") if r["case"][:2] == [n, wrong]]
         cells = (np.mean([r[score] for r in chosen(own, method=name)]) for name in methods)
         rows.append([SCORES[score], f"{n}, {wrong:.0%} wrong", *(f"{100 * c:.1f}" for c in cells)])

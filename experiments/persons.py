@@ -1,4 +1,4 @@
-"""Kinds of persons and metrics of persons: simulations, an audit of honest persons, and faces36.
+"""Kinds of people and metrics of persons: simulations, an audit of honest persons, and faces36.
 
 simulated   20 persons who look at three of six features, with 10 % of the answers wrong; the
             agreement with 300 right answers of each. *kinds*: three, with two shared and one own

@@ -651,7 +651,7 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     assert re.match(found, lines["held_out"])
     found = r".*% under that of all, [\d.]+% before learning"
     assert re.fullmatch(found, lines["agreement"])
-    assert "note: Finding kinds of persons takes many fits" in result.stderr
+    assert "note: Finding kinds of people takes many fits" in result.stderr
     score = ("score", "people.mdaml", "items.csv", "--triplets", "said.csv")
     scores = run_json(*score, "--who", "who")["scores"]
     model = mdaml.load("people.mdaml")

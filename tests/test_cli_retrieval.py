@@ -361,7 +361,7 @@ def test_columns_of_a_log_may_have_any_names(folder):
         result = invoke(*command, path, "--out", out)
         assert result.exit_code == 2
         message = " ".join(result.output.split())
-        assert "such as --columns question,article,rank,click,search." in message
+        assert "such as --columns question,article,rank,click." in message
         names = ("--columns", "question,article,place,chosen,search")
         result = invoke(*command, path, *names, "--out", out)
         assert (plain.exit_code, result.exit_code) == (0, 0), result.output

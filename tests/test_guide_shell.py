@@ -98,6 +98,10 @@ def test_the_shell_prints_what_the_page_shows(name, monkeypatch, tmp_path):
     check(name, monkeypatch, tmp_path)
 
 
+def test_the_example_of_the_page_on_the_command_line_prints_what_it_shows(monkeypatch, tmp_path):
+    check("../command_line", monkeypatch, tmp_path)
+
+
 @pytest.mark.needs("onnxruntime")
 def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_path):
     check("serving", monkeypatch, tmp_path)
@@ -109,12 +113,13 @@ def test_scripts_of_the_page_on_serving_need_only_what_it_says(monkeypatch, tmp_
     # As a German Excel saves them.
     for name in ("birds.csv", "queries.csv"):
         table = pd.read_csv(name).replace({" Biscoe": "Süd", "Biscoe": "Süd"})
+        table = table.rename(columns={"id": "Nr"})
         form = {"sep": ";", "decimal": ",", "na_rep": "k.A.", "encoding": "cp1252"}
         table.to_csv(name, index=False, **form)
     fit = "mdaml fit birds.csv --labels species --method gmml --categorical island --missing median"
     for out in ("birds.mdaml", "birds.onnx"):
         assert "Süd" in Path("birds.csv").read_text(encoding="cp1252")
-        run_shell(shlex.split(f"{fit} --encoding cp1252 --na k.A. --out {out}"), tmp_path)
+        run_shell(shlex.split(f"{fit} --id Nr --encoding cp1252 --na k.A. --out {out}"), tmp_path)
     scripts_agree(tmp_path)
     mdaml.load("birds.mdaml").to_onnx("birds.onnx", dtype="float64")
     scripts_agree(tmp_path)

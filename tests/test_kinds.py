@@ -1,4 +1,4 @@
-"""What kinds of persons look at: shares of features, and intervals that hold the truth."""
+"""What kinds of people look at: shares of features, and intervals that hold the truth."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("pandas")
 
 
 def ask(seed, n_persons, n_answers, n_kinds=2, spread=0.0):
-    """Return samples, answers of two kinds of persons, who gave them, and true shares (K, F)."""
+    """Return samples, answers of two kinds of people, who gave them, and true shares (K, F)."""
     rng = np.random.default_rng(seed)
     X, said, looks_at = rng.normal(size=(80, 4)), [], np.array([[1, 1, 0, 0], [1, 0, 1, 0]])
     for person in range(n_persons):

@@ -1,4 +1,4 @@
-"""Kinds of persons: the objective and its descent, who is of which kind, and what is refused."""
+"""Kinds of people: the objective and its descent, who is of which kind, and what is refused."""
 
 import tracemalloc
 import warnings
@@ -116,7 +116,7 @@ def test_a_strong_pull_keeps_persons_at_their_kinds(heard):
 
 @pytest.fixture(scope="module")
 def crowd():
-    """Return two kinds of persons, who look at different features, with few and many answers."""
+    """Return two kinds of people, who look at different features, with few and many answers."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
     T, who, kinds = [], [], {}

@@ -1,4 +1,4 @@
-"""How many kinds of persons few answers speak for."""
+"""How many kinds of people few answers speak for."""
 
 import numpy as np
 import pytest

@@ -25,7 +25,7 @@ REPLACEMENTS = {
     r"\(anchor, |\banchors? of (others|a triplet|triplets)\b": "reference",
     r"\b(as|by|whose|their|each|like the|blocks? of) anchors?\b(?!=)": "reference",
     r"\bno anchor is used\b|\bcommon anchor\b": "reference",
-    r"\bgroups? of (people|persons)\b": "kinds of people",
+    r"\b([Gg]roups? of (people|persons)|[Kk]inds? of persons?)\b": "kinds of people",
     r"\bmend(s|ed|ing)?\b": "fix",
     r"\bhear(s|d|ing)?\b": "read, get",
     r"\bsaid of\b|\bis what is said\b|\bby whom\b": "the normal order of words",
@@ -109,6 +109,7 @@ def test_one_word_for_one_thing(page):
 REPLACED_IN_CODE = {
     r"\b(like|likeness to|nearer to) (the|an) anchor\b|\bover anchors\b": "reference",
     r"\bof which a (warning|test) tells\b|\bis said to\b": "the normal order of words",
+    r"\b[Kk]inds? of persons?\b": "kinds of people",
     r"\bmend(s|ed|ing)?\b": "fix",
     r"\bhear(s|d|ing)?\b": "read, get",
     r"\bsaid of\b|\bis what is said\b|\bby whom\b": "the normal order of words",

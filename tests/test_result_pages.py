@@ -204,3 +204,35 @@ def test_the_tables_of_the_page_on_places_are_those_of_the_records(monkeypatch):
     tables = re.findall(r"(?:^\|.*\n)+", report + "\n", re.M)
     assert len(tables) == 9
     assert [table for table in tables if table not in page] == []
+
+
+def test_the_picture_of_the_page_on_places_is_described_as_the_table_has_it():
+    page = (DOCS / "places.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:agreement|3-NN kinds) \| 10000, 0% wrong \| (.*) \|$", page, re.M)
+    share, kinds = (row.split(" | ") for row in rows)  # Euclid, MDaML, LocalMDaML, network
+    shown = re.findall(r"\d\d\.\d", re.search(r"!\[(.*?)\]", page)[1])
+    assert shown == [*share[::-1], *(kinds[k] for k in (3, 2, 1, 0))]
+
+
+def tables_of(text):
+    return re.findall(r"(?:^\|.*\n)+", text + "\n", re.M)
+
+
+@pytest.mark.parametrize(
+    ("study", "page", "n_tables"), [("study", "accuracy.md", 11), ("clicks", "retrieval.md", 1)]
+)
+def test_tables_of_a_study_are_those_of_the_records(study, page, n_tables, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "experiments")  # programs, not a package
+    importlib.import_module(study).report()
+    made = tables_of(capsys.readouterr().out)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert len(made) == n_tables
+    assert [table for table in made if table not in text] == []
+
+
+def test_the_table_of_answers_needed_is_that_of_the_records(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "experiments")
+    study = importlib.import_module("how_many")
+    records = read_records("how_many")
+    assert len(records) == len(list(study.all_jobs()))
+    assert "\n".join(study.report(records)) in (DOCS / "how_many.md").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
+STATIC = ROOT / "docs" / "_static"
 sys.path.append(str(ROOT / "experiments"))  # programs, not a package
 
 from _record import label  # noqa: E402
@@ -61,7 +62,7 @@ def dots(axes, values: dict[str, float], title: str) -> None:
 
 
 def save(figure: Figure, name: str) -> None:
-    path = ROOT / "docs" / "_static" / f"results-{name}.svg"
+    path = STATIC / f"results-{name}.svg"
     figure.savefig(path, metadata={"Date": None})
     text = path.read_text(encoding="utf-8")
     path.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8")
@@ -129,6 +130,21 @@ def draw_kinds() -> None:
     save(figure, "kinds")
 
 
+def draw_places() -> None:
+    shown = ["Euclid", "GMML()", "KISSME()", "MDaML()", 'MDaML(goal="neighbors")']
+    shown += ["LocalMDaML()", "network"]
+    found = defaultdict(list)
+    for record in records("local.jsonl"):
+        if record["study"] == "kinds" and record["case"][:2] == [10_000, 0.0]:
+            for score in ("share", "kinds"):
+                found[record["method"], score].append(100 * record[score])
+    figure = Figure(figsize=(8, 2.8), layout="constrained")
+    titles = {"share": "unseen comparisons, % right", "kinds": "3-NN of the kinds, % right"}
+    for axes, (score, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        dots(axes, {name: float(np.mean(found[name, score])) for name in shown}, title)
+    save(figure, "places")
+
+
 def draw_people() -> None:
     shown = ["Euclid", "KISSME()", "GMML()", "I + Δ", "MDaML()"]
     shares = defaultdict(list)
@@ -174,7 +190,15 @@ def draw_search() -> None:
     save(figure, "search")
 
 
+DRAWINGS = (draw_accuracy, draw_speed, draw_kinds, draw_places, draw_people, draw_search)
+
+
+def draw_all() -> None:
+    style = {"svg.hashsalt": "mdaml", "font.size": 10, "axes.titlesize": 10.5}
+    with matplotlib.rc_context(style):
+        for draw in DRAWINGS:
+            draw()
+
+
 if __name__ == "__main__":
-    matplotlib.rcParams |= {"svg.hashsalt": "mdaml", "font.size": 10, "axes.titlesize": 10.5}
-    for draw in (draw_accuracy, draw_speed, draw_kinds, draw_people, draw_search):
-        draw()
+    draw_all()

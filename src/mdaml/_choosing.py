@@ -1,5 +1,6 @@
 """Which estimator to use: one table for the guide, the README, docstrings and ``mdaml --help``."""
 
+import re
 from typing import TypeVar
 
 # What somebody has, wants, and should use.
@@ -26,9 +27,11 @@ def show_choices(cls: Class) -> Class:
     border = " ".join("=" * width for width in widths)
     lines = [" ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     table = [border, lines[0].rstrip(), border, *(line.rstrip() for line in lines[1:]), border]
-    title = "    Notes\n    -----\n"
-    before, found, after = (cls.__doc__ or "").partition(title)
-    if found:  # docstrings are stripped by `python -OO`
-        text = "".join(f"    {line}\n" for line in ("**Which estimator to use**", "", *table, ""))
-        cls.__doc__ = before + title + text + after
+    title = re.search(r"^( *)Notes\n\1-----\n", cls.__doc__ or "", re.MULTILINE)
+    if title:  # docstrings are stripped by `python -OO`, and their indentation since Python 3.13
+        added = "".join(
+            f"{title[1]}{line}".rstrip() + "\n"
+            for line in ("**Which estimator to use**", "", *table, "")
+        )
+        cls.__doc__ = title.string[: title.end()] + added + title.string[title.end() :]
     return cls

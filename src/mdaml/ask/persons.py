@@ -63,7 +63,7 @@ def _describe_person(
     caught = [a["choice"] == a["expected"] for a in decided if a["source"] == "catch"]
     times = [a["seconds"] for a in own if a["seconds"] is not None]
     sided = [a["choice"] == [1] for a in decided if a["form"] in ("triplet", "same")]
-    # By the kind of persons they are of: others who see it differently are no evidence.
+    # By the kind of people they are of: others who see it differently are no evidence.
     error = verdict.error
     if verdict.kind is None:
         error = estimate_error(caught, [*agreed[True], *agreed[False]], verdict)
@@ -122,7 +122,7 @@ def judge(
 
     The sharpness of the metric is estimated from the better half of the persons, because the errors
     of the others would make it look blunt. Pairs give no probabilities: each person has their own
-    threshold. Where there are kinds of persons, a metric of all says nothing of a single one.
+    threshold. Where there are kinds of people, a metric of all says nothing of a single one.
     """
     decided = [a for a in answers if a["outcome"] == "answer"]
     supervision = to_constraints(decided, ids)

@@ -64,7 +64,7 @@ _HELP = {
     "metric does on new ones. With --labels, points are always held out.",
     "--who": "Column of the comparisons that says who gave each answer. fit weighs the answers of "
     "each person by how often they are right, unless --kinds is given.",
-    "--kinds": "With --who: kinds of persons who look at different things, a number, or 'auto' to "
+    "--kinds": "With --who: kinds of people who look at different things, a number, or 'auto' to "
     "choose by held-out answers. The model has a metric for each kind and person. Takes many "
     "times longer.",
     "--raw": "Write ids to .csv unchanged. By default, ids that a spreadsheet would read as a "

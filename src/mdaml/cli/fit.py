@@ -99,7 +99,7 @@ def fit(
             supervision |= {} if who is None else {"who": who}
             start = time.perf_counter()
             if kinds is not None:
-                screen.print_note("Finding kinds of persons takes many fits, perhaps minutes.")
+                screen.print_note("Finding kinds of people takes many fits, perhaps minutes.")
             scaler = _learn(estimator, table, supervision, screen, scale)
             seconds = time.perf_counter() - start
             is_measured = _describe_fit(screen, estimator, method, seconds)
@@ -119,11 +119,11 @@ def fit(
 
 
 def _for_kinds(metric: "BaseEstimator", kinds: str, who: str | None) -> "BaseEstimator":
-    """Return an estimator of the kinds of persons around a metric."""
+    """Return an estimator of the kinds of people around a metric."""
     from mdaml.people import PersonalMetrics
 
     if who is None:
-        raise CommandError("--kinds are kinds of persons: give --who COLUMN too.")
+        raise CommandError("--kinds are kinds of people: give --who COLUMN too.")
     if kinds != "auto" and not (kinds.isdecimal() and int(kinds) > 0):
         raise CommandError(f"--kinds must be a number or auto, got {kinds!r}.")
     return PersonalMetrics(metric, n_kinds=kinds if kinds == "auto" else int(kinds))

@@ -42,8 +42,8 @@ def make_multimodal(
 
     The modes differ along one direction, ``u = (1, -1, 1, ...) / sqrt(n_features)``: their centres
     are at distance 1 from one another and belong to class 0, 1, ..., 0, 1, .... Each mode has
-    standard deviation `noise` along ``u`` and 5 in all directions orthogonal to it, so it is a
-    long, thin band, and the nearest points of a sample are often in a neighbouring band. So
+    standard deviation `noise` along ``u`` and 5 in all directions orthogonal to it: it is a long,
+    thin band. The nearest points of a sample are often in a neighbouring band. So
 
     - a metric that shrinks the directions orthogonal to ``u`` makes 3-NN nearly perfect. The
       Euclidean metric does not, and scaling single features does not help, as ``u`` uses all;

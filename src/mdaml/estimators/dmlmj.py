@@ -40,7 +40,7 @@ class DMLMJ(LabelLearner):
         Neighbours of each sample in its class and in the others; all of them if there are fewer.
     n_components : int, None or "auto", default=None
         Rows of the map, m. None is the published choice: a random 30 % of each class are held out,
-        the map is learned from the rest, and the m with the best accuracy of 5 nearest neighbours
+        and the map is learned from the rest. The m with the best accuracy of 5 nearest neighbours
         is kept, the largest in a tie. "auto" decides the same way by 5-fold cross-validation:
         slower, less random. The map is then learned from all samples.
     reg : float or "original", default=1e-6

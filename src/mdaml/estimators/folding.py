@@ -362,6 +362,6 @@ def _input_map(metric: BaseEstimator, steps: Sequence[BaseEstimator], width: int
 
 
 def list_metrics(model: BaseEstimator) -> list[BaseEstimator]:
-    """Return the model, and the one that it chose, or that its kinds of persons share, if any."""
+    """Return the model, and the one that it chose, or that its kinds of people share, if any."""
     inner = [getattr(model, name, None) for name in ("best_estimator_", "metric_")]
     return [model, *(metric for metric in inner if metric is not None)]

@@ -28,7 +28,7 @@ class GMML(PairLearner):
     **Supervision**: pairs, triplets (broken into pairs) or labels (all pairs of labelled samples,
     counted by class sums, so that nothing is drawn at random).
 
-    **Prefer it** as the first thing to try: no iteration, one parameter, full rank.
+    **Prefer it** for an answer in milliseconds: no iteration, one parameter, full rank.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ class GMML(PairLearner):
     **Cost**: time :math:`O(p d + n d^2 + d^3)` for p pairs of n samples with d features; memory
     beyond X and the pairs :math:`O(d^2)` and one block of differences.
 
-    Along directions in which similar pairs do not differ at all, for instance with fewer similar
-    pairs than features, the metric is as large as the ridge allows, of the order
+    With fewer similar pairs than features, there are directions in which similar pairs do not
+    differ at all. Along these the metric is as large as the ridge allows, of the order
     ``reg ** (t - 1)``. Raise ``reg`` or give a ``prior`` if there are few pairs.
 
     References

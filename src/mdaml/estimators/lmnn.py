@@ -95,7 +95,7 @@ class LMNN(LabelLearner):
 
     The original solver takes small gradient steps and stops early; the optimum is the same, since
     the problem is convex. Here quasi-Newton steps (L-BFGS) are taken in coordinates in which the
-    first term is a multiple of the identity, on the hinge rounded over a width of 1, 0.1, 0.01 and
+    first term is a multiple of the identity. The hinge is rounded over a width of 1, 0.1, 0.01 and
     0.001 in turn. The value is exact at every step: the list of impostors is used as long as no
     sample has moved far enough for a new one to appear, and renewed otherwise.
 

@@ -38,7 +38,7 @@ class LocalMDaML(LocalHandover):
     more, so that neighbours stay near. Euclidean distance between :math:`z(x)` is the learned
     distance. Without places and maps it is that of MDaML.
 
-    **Prefer it** where classes are made of several kinds, with a thousand comparisons or more.
+    **Prefer it** where classes are made of several kinds, with 1500 comparisons or more.
 
     Parameters
     ----------

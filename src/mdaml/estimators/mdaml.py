@@ -46,7 +46,7 @@ class MDaML(WeakLearner):
     that share a sample with it, and each dissimilar pair with at least one similar pair. Together
     they weigh as much as the pairs, each by the product of its two weights.
 
-    **Prefer it** with comparisons, or if classes have several clusters or shapes.
+    **Prefer it** to begin with, from labels as from comparisons; the table says when not.
 
     **Defaults** are a table, ``mdaml.PRESETS``. The goal and the supervision choose a row; an
     argument that is given replaces its cell and nothing else. :meth:`summary` shows all values in
@@ -325,7 +325,7 @@ class MDaML(WeakLearner):
     ) -> Self:
         """Update the model with a chunk of new samples and comparisons, without the old ones.
 
-        The first call is :meth:`fit`. A later one starts from the model so far and learns from the
+        The first call is :meth:`fit`. A later one starts from the model so far. It learns from the
         chunk and from a sample of at most 20 000 comparisons of earlier chunks (64 MiB at most). A
         model that was fitted in one call, or loaded, has no such sample; its metric then moves by
         the share of the chunk in all comparisons. The anchor or, from a sample of the labels, the

@@ -94,7 +94,7 @@ class MDaMLCV(WeakLearner):
     the goal: the share of these comparisons that hold, or the share of points whose nearest item,
     among all they were compared with, was called near.
 
-    **Prefer it** to :class:`MDaML` if you can afford about ten times the fitting time.
+    **Prefer it** to :class:`MDaML` from labels if you can afford about five times the fitting time.
 
     The start itself is a candidate. Unless something leads it by more than chance, it is returned,
     bit for bit, with a warning. Among those that lead it, the defaults are kept unless another

@@ -89,7 +89,7 @@ def audit(
             The person, and the number of answers. An answer that was turned into several
             comparisons (column ``answer_number``) is one.
         ``kind``, ``kind_probability``
-            The kind of persons they agree with, and how sure that is; only if there are several
+            The kind of people they agree with, and how sure that is; only if there are several
             kinds, see *Persons* below.
         ``agreement``
             Share of the answers that hold under the learned distance, or that of the kind.
@@ -150,9 +150,10 @@ def audit(
     found as by :class:`mdaml.people.PersonalMetrics`, near the given metric. To judge a person,
     they are learned without a third of the persons, which includes this one. A person counts as
     guessing if this explains the answers 200 times better than the error rate that four in five
-    persons stay below, and ten times better than looking at something else. What that is, other
-    answers of the person say, or those of another person: two or three who answer alike are not
-    found as a kind. If neither is clear, they *agree with no kind*, and no more is said.
+    persons stay below. It must also be ten times better than looking at something else, which is
+    learned from other answers of the person, or from those of another: two or three who answer
+    alike are not found as a kind. If neither is clear, they *agree with no kind*, and no more is
+    said.
 
     **Categories.**
 

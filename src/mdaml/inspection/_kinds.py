@@ -1,4 +1,4 @@
-"""What kinds of persons look at, and how they differ."""
+"""What kinds of people look at, and how they differ."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ _END = 1.96  # standard errors from the middle of an interval of 95 % to its end
 
 
 def describe_kinds(model: PersonalMetrics, X: ArrayLike) -> "DataFrame":
-    """Return what each kind of persons looks at, and how it differs from the other kinds.
+    """Return what each kind of people looks at, and how it differs from the other kinds.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class PairVerifier(BaseEstimator):
     threshold : {"eer", "cost", "fbeta"} or float, default="eer"
         Pairs within this distance are the same. ``fit`` chooses it so that both error rates are
         equal ("eer"), the errors cost least ("cost"), or the F-beta score of the similar pairs is
-        highest ("fbeta"), and takes the lowest such distance. A number is used as it is.
+        highest ("fbeta"). Of several such distances it takes the lowest. A number is used as it is.
     beta : float, default=1.0
         For "fbeta": how many times recall is as important as precision.
     cost : (float, float), default=(1.0, 1.0)

@@ -240,7 +240,7 @@ def _advise(missing: Sequence[str], naming: Naming) -> str:
         return " It is where the document was shown, 1 for the first: export it too."
     if in_python:
         return " If yours have other names, rename them."
-    example = naming("columns", "question,article,rank,click,search")
+    example = naming("columns", "question,article,rank,click")
     return f" If yours have other names, pass them in this order, such as {example}."
 
 

@@ -315,7 +315,7 @@ def save_onnx_model(
         names = {"X": list(known.numeric)} | ({"categories": texts} if texts else {})
         cells = {"na": known.na, "encoding": known.encoding}
         props = {"columns": json.dumps(names), "cells": json.dumps(cells)}
-        helper.set_model_props(model, props)
+        helper.set_model_props(model, props | {"id_column": known.id_column or ""})
     model.ir_version = _IR_VERSION
     onnx.checker.check_model(model)
     if path is not None:

@@ -1,4 +1,4 @@
-"""Metrics of persons and of kinds of persons."""
+"""Metrics of persons and of kinds of people."""
 
 from mdaml.people._personal import PersonalMetrics
 

@@ -1,4 +1,4 @@
-"""How many kinds of persons there are, and how near persons are to them, by held-out answers."""
+"""How many kinds of people there are, and how near persons are to them, by held-out answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

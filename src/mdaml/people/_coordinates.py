@@ -112,7 +112,7 @@ class Coordinates:
 def _find_wishes(Z: FloatArray, asked: IntArray) -> FloatArray:
     """Return orthonormal axes, (m, 12), along which the answers ask most for distance.
 
-    What a kind of persons looks at is among them, however few look at it: all answers speak about
+    What a kind of people looks at is among them, however few look at it: all answers speak about
     it, and noise has no direction.
     """
     a, b, c, d = asked.T

@@ -1,4 +1,4 @@
-"""Kinds of persons: a mixture of metrics by EM, and metrics of persons near their kinds."""
+"""Kinds of people: a mixture of metrics by EM, and metrics of persons near their kinds."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -207,7 +207,7 @@ def _expect(heard: Heard, center: FloatArray, kinds: Kinds) -> Kinds:
 
 
 def place(heard: Heard, kinds: Kinds) -> tuple[FloatArray, FloatArray]:
-    """Return the probabilities of the kinds of persons, (P, K), and the log evidence of each."""
+    """Return the probabilities of the kinds of people, (P, K), and the log evidence of each."""
     margins = kinds.coefficients @ heard.features.T
     logs = heard.sums(_log_chances(margins, kinds.errors[heard.persons.codes])).T
     with np.errstate(divide="ignore"):  # a kind that nobody is of stays so

@@ -1,4 +1,4 @@
-"""One metric for all persons, metrics of kinds of persons, and one for each person."""
+"""One metric for all persons, metrics of kinds of people, and one for each person."""
 
 from functools import partial
 from typing import Any, Self
@@ -29,7 +29,7 @@ _FORMS = ("triplets", "quadruplets")
 
 @show_choices
 class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
-    r"""Learn metrics of kinds of persons, and of each person, from answers with known authors.
+    r"""Learn metrics of kinds of people, and of each person, from answers with known authors.
 
     Kinds of people look at different things. First, one metric is learned from all answers. A kind
     k has a metric near this one, which may differ in any direction:

@@ -24,7 +24,7 @@ _CENTERS = ((0.0, 0.3), (1.0, 1.0))  # of a view: a multiple of the given metric
 
 
 class Views(NamedTuple):
-    """The kinds of persons, and the margins of all answers under those that others are of."""
+    """The kinds of people, and the margins of all answers under those that others are of."""
 
     margins: FloatArray  # (K, n)
     chances: FloatArray  # (K,) of the kinds, before any answer
@@ -34,7 +34,7 @@ class Views(NamedTuple):
 def find_views(
     metric: BaseEstimator, X: ArrayLike, supervision: Constraints, persons: Persons
 ) -> Views | None:
-    """Return the kinds of persons around a fitted metric, or None if there is one at most.
+    """Return the kinds of people around a fitted metric, or None if there is one at most.
 
     Kinds are learned without a third of the persons at a time, whose answers they then judge: what
     somebody answers is no evidence that it is right. Kinds of different thirds are in the order of

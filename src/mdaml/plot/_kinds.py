@@ -1,4 +1,4 @@
-"""Plots of kinds of persons: what each looks at, and who is of which."""
+"""Plots of kinds of people: what each looks at, and who is of which."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plot_kinds(model: PersonalMetrics, X: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw what each kind of persons looks at, with intervals of 95 %.
+    """Draw what each kind of people looks at, with intervals of 95 %.
 
     Parameters
     ----------

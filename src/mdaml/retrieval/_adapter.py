@@ -63,10 +63,10 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         a batch, hard under the current map, or random.
     anchor : float or "auto", default="auto"
         How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 in this order on
-        held-out queries, as long as each leads the identity by more than chance (a test at 5 % over
-        different queries), and takes the weakest among the best. If the first does not lead, W is
-        the identity, with a warning. The measure is nDCG at 10 or, with a log, how well scores tell
-        the clicked documents from the others shown, weighted by inverse propensities.
+        held-out queries, as long as each leads the identity by more than chance. This is a test at
+        5 % over different queries. It takes the weakest among the best. If the first does not lead,
+        W is the identity, with a warning. The measure is nDCG at 10. With a log it is how well
+        scores tell the clicked documents from the others shown, weighted by inverse propensities.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3
@@ -90,7 +90,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     strength_ : float
         The strength used; infinite if the map is the one it started from.
     held_out_ : dict
-        ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best,
+        ``strengths`` tried, their ``scores``, that of the ``base``, ``p_value`` of the best.
         ``n_queries`` held out, ``gain`` over the base and its 95 % ``interval``, the ``measure``,
         and how the position ``bias`` of a log was found. Empty if ``anchor`` is a number.
     propensities_ : array of shape (n_positions,)
@@ -233,8 +233,8 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
     ) -> Self:
         """Update the map with the new part of a log; it is kept near the current map.
 
-        The first call is a ``fit``. In later ones the current map takes the place of the identity,
-        and is kept if no map leads it by more than chance on held-out queries of the new part.
+        The first call is a ``fit``. In later ones the current map takes the place of the identity.
+        It is kept if no map leads it by more than chance on held-out queries of the new part.
 
         Parameters
         ----------

@@ -125,11 +125,12 @@ def retrieval_scores(
     Returns
     -------
     scores : RetrievalScores
-        For each k: ``recall`` (share of the relevant documents that were found), ``precision``
-        (share of the found that are relevant), ``hit_rate`` (whether any was found), ``mrr`` (one
-        over the rank of the first), ``map`` (mean over the relevant documents of the precision at
-        their ranks, 0 for those not found) and ``ndcg`` (gain is the grade, as in trec_eval).
-        Queries without a relevant document are left out.
+        Six scores for each k, means of the queries that have a relevant document.
+        ``recall``: the share of the relevant documents that were found.
+        ``precision``: the share of the found ones that are relevant.
+        ``hit_rate``: whether any was found. ``mrr``: one over the rank of the first.
+        ``map``: the mean of the precision at the ranks of the relevant, 0 for those not found.
+        ``ndcg``: the discounted gain, where the gain is the grade, as in trec_eval.
 
     See Also
     --------
