@@ -186,6 +186,9 @@ def test_the_summary_says_what_was_tried_and_gained(crowd, fitted, tmp_path):
     assert f"  kinds 2, pull none: {fitted.gain_['after']:.1%}  (chosen)" in text
     assert f"{fitted.gain_['before']:.1%} hold under the shared metric" in text
     assert text.endswith("This is more than chance.")
+    counted = clone(fitted)
+    counted.__dict__ |= fitted.__dict__ | {"gain_": fitted.gain_ | {"low": -0.01}}
+    assert counted.summary().endswith("by the test that decides, although the interval contains 0.")
     fitted.save(tmp_path / "people.mdaml")
     assert mdaml.load(tmp_path / "people.mdaml").summary() == text
     X, T, who, _ = crowd
