@@ -86,7 +86,10 @@ class Kinds:
         """Return the kinds that so many persons are of, the largest first."""
         order = np.argsort(-self.shares, kind="stable")
         sizes = np.bincount(self.of_person.argmax(axis=1), minlength=len(order))
-        order = order[sizes[order] >= fewest]
+        return self.in_order(order[sizes[order] >= fewest])
+
+    def in_order(self, order: IntArray) -> "Kinds":
+        """Return some of the kinds in another order."""
         of_person = self.of_person[:, order]
         of_person = of_person / np.maximum(of_person.sum(axis=1, keepdims=True), 1e-300)
         shares = self.shares[order] / self.shares[order].sum()
