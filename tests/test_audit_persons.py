@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mdaml import MDaML, audit
+from mdaml import Euclidean, MDaML, audit
 from mdaml.constraints import Constraints
 from mdaml.constraints.persons import Persons
 from mdaml.datasets import make_triplets
@@ -15,6 +15,7 @@ from mdaml.inspection._persons import (
     agreement_with_others,
     count_repeats,
 )
+from mdaml.people import PersonalMetrics
 from mdaml.people.judging import Views, find_own_views
 
 
@@ -185,6 +186,18 @@ def answer_as(X, looks_at, n_answers, wrong=0.1, seed=0):
         drawn["wrong"] = wrong if np.isscalar(wrong) else wrong[person]
         said.append(make_triplets(X, n_triplets=n_answers, **drawn)[0])
     return np.concatenate(said), np.repeat(np.arange(len(looks_at)), n_answers)
+
+
+@pytest.mark.needs("pandas")
+def test_kinds_of_an_audit_are_numbered_as_those_of_the_model():
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    T, who = answer_as(X, [[0, 1]] * 7 + [[2, 3]] * 4, 60)
+    model = PersonalMetrics(Euclidean(), n_kinds=2, pull=None).fit(X, triplets=T, who=who)
+    assert model.kind_of_person_.tolist() == [0] * 7 + [1] * 4
+    T, who = answer_as(X, [[0, 1]] * 4 + [[2, 3]] * 7, 60, seed=1)  # the second kind is larger
+    table = audit(model, X, triplets=T, who=who)
+    assert table["kind"].tolist() == [0] * 4 + [1] * 7
+    assert table["remark"][0] == "agrees with kind 0, 4 persons"
 
 
 @pytest.mark.slow

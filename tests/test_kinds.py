@@ -105,3 +105,20 @@ def test_everybody_with_the_shared_metric_has_no_intervals():
     assert frame["low"].isna().all()
     assert frame["high"].isna().all()
     assert frame["relevance"].sum() == pytest.approx(1.0)
+
+
+@pytest.mark.needs("matplotlib")
+def test_the_legend_of_kinds_is_right_below_the_label():
+    from matplotlib.figure import Figure
+
+    from mdaml.plot import plot_kinds
+
+    X, T, who, _ = ask(0, 6, 40)
+    model = PersonalMetrics(Euclidean(), n_kinds=2, pull=None, n_starts=1)
+    model.fit(X, triplets=T, who=who)
+    for height in (1.9, 4.0, 9.0):
+        ax = plot_kinds(model, X, ax=Figure((6.0, height), layout="constrained").subplots())
+        ax.figure.draw_without_rendering()
+        label, legend = ax.xaxis.label.get_window_extent(), ax.get_legend().get_window_extent()
+        assert 0 <= label.y0 - legend.y1 < label.height
+        assert ax.figure.bbox.y0 <= legend.y0

@@ -2,6 +2,7 @@
 
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,6 +72,28 @@ def test_objective_never_rises(seed, n_kinds):
     kinds = improve(given, center, kinds, 30, tol=0.0)
     assert np.all(np.diff(kinds.history) <= 1e-9 * np.abs(kinds.history[0]))
     assert np.allclose(kinds.of_person.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_few_answers_end_no_higher_than_from_the_true_kinds(seed):
+    """With eight starts, of which one goes on, the second ends 5 above."""
+    rng = np.random.default_rng(seed)
+    X, eye, kinds = rng.normal(size=(60, 6)), np.eye(6), np.arange(15) % 3
+    drawn = [
+        {"components": eye[[0, 1, 2 + kind]], "random_state": 100 * seed + person}
+        for person, kind in enumerate(kinds)
+    ]
+    said = [make_triplets(X, n_triplets=30, wrong=0.1, **options)[0] for options in drawn]
+    asked = np.concatenate(said)[:, [0, 1, 0, 2]]
+    persons = Persons(np.arange(15), np.repeat(np.arange(15), 30))
+    coordinates = Coordinates.of(X, asked)
+    given = Heard.of(coordinates.features(X, asked), np.ones(len(asked)), persons)
+    center = coordinates.given(1.0)
+    one = fit_kinds(given, center, 1)
+    true = replace(one, coefficients=np.tile(one.coefficients, (3, 1)), shares=np.full(3, 1 / 3))
+    true = replace(true, of_person=0.9 * np.eye(3)[kinds] + 0.1 / 3, history=())
+    found = fit_kinds(given, center, 3)
+    assert found.history[-1] <= improve(given, center, true, 50).history[-1]
 
 
 def test_margins_are_products_of_features_and_coefficients(heard):
@@ -163,6 +186,9 @@ def test_the_summary_says_what_was_tried_and_gained(crowd, fitted, tmp_path):
     assert f"  kinds 2, pull none: {fitted.gain_['after']:.1%}  (chosen)" in text
     assert f"{fitted.gain_['before']:.1%} hold under the shared metric" in text
     assert text.endswith("This is more than chance.")
+    counted = clone(fitted)
+    counted.__dict__ |= fitted.__dict__ | {"gain_": fitted.gain_ | {"low": -0.01}}
+    assert counted.summary().endswith("by the test that decides, although the interval contains 0.")
     fitted.save(tmp_path / "people.mdaml")
     assert mdaml.load(tmp_path / "people.mdaml").summary() == text
     X, T, who, _ = crowd

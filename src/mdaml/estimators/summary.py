@@ -94,12 +94,17 @@ def describe_gain(model: BaseEstimator) -> str:
 
 def describe_measured(gain: Gain) -> str:
     """Return a gain in words, with whether it is more than chance."""
+    return f"{gain.describe()} {describe_chance(gain)}"
+
+
+def describe_chance(gain: Gain) -> str:
+    """Return in words whether a gain is more than chance."""
     more, although = "more" if gain.is_beyond_chance else "no more", ""
     if gain.is_beyond_chance and gain.low <= 0.0:
         although = " by the test that decides, although the interval contains 0"
     elif gain.low > 0.0 and not gain.is_beyond_chance:
         although = " by the test that decides, although the interval is above 0"
-    return f"{gain.describe()} This is {more} than chance{although}."
+    return f"This is {more} than chance{although}."
 
 
 def _preset_of(model: BaseEstimator) -> Preset | None:

@@ -32,13 +32,13 @@ from mdaml.people._mixture import (
     place_persons,
 )
 
-_N_PARTS, _N_PARTS_OF_FEW, _FEW = 4, 8, 2_000  # the second up to so many answers
+_N_PARTS, _N_PARTS_OF_FEW, _FEW = 4, 8, 2_000  # "of few" is up to so many answers
 _MOST_ANSWERS = 10_000  # for a choice: those of some persons, beyond
 _MOST_ANSWERS_OF_KINDS = 20_000
 _MOST_KINDS = 6
 _LEVEL_OF_MORE = 0.2  # of a test whether there is one kind more, once there are two
 PULLS = (30.0, 3.0, 0.3)  # of persons to their kinds
-_STARTS = 6  # of each number of kinds, in a choice
+_STARTS, _STARTS_OF_FEW = 6, 24  # of each number of kinds, in a choice
 
 
 class Size(NamedTuple):
@@ -106,7 +106,8 @@ class KindsTrial:
         if size == SHARED:
             return self.features[:, 0]
         if size.n_kinds not in self.found:
-            self.found[size.n_kinds] = self.space.fit_kinds(size.n_kinds, n_starts=_STARTS)
+            n_starts = _STARTS_OF_FEW if len(self.space.heard.weights) <= _FEW else _STARTS
+            self.found[size.n_kinds] = self.space.fit_kinds(size.n_kinds, n_starts=n_starts)
         kinds = self.found[size.n_kinds]
         new = self.space.coordinates.cut((kinds.shares @ kinds.coefficients)[None])
         own = np.vstack([self.space.fit_own(kinds, size.pull), new])

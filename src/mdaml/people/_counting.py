@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # it counts its kinds by these functions
 _N_SIMULATED = 19  # chance exceeds all of them once in twenty times
 _TESTED = 3  # kinds, against one; those of two are among them
 _N_FOLDS = 10  # of persons
+_STARTS = 8  # of each fit: there are many
 
 
 def count_kinds(space: "AnswerSpace", questions: IntArray, most: int) -> int:
@@ -53,7 +54,7 @@ def _is_more_than_one(space: "AnswerSpace", questions: IntArray, n_kinds: int) -
     person to one question are turned together: they may not have been given independently.
     """
     heard, one = space.heard, space.fit_kinds(1)
-    lead = one.history[-1] - space.fit_kinds(n_kinds).history[-1]
+    lead = one.history[-1] - space.fit_kinds(n_kinds, n_starts=_STARTS).history[-1]
     chances = chances_of_answers(
         heard.features @ one.coefficients[0], one.errors[heard.persons.codes]
     )
@@ -64,7 +65,8 @@ def _is_more_than_one(space: "AnswerSpace", questions: IntArray, n_kinds: int) -
         turned = rng.uniform(size=int(together.max()) + 1)[together] > chances
         signs = np.where(turned, -1.0, 1.0)
         drawn = space.with_heard(replace(heard, features=heard.features * signs[:, None]))
-        if drawn.fit_kinds(1).history[-1] - drawn.fit_kinds(n_kinds).history[-1] >= lead:
+        several = drawn.fit_kinds(n_kinds, n_starts=_STARTS)
+        if drawn.fit_kinds(1).history[-1] - several.history[-1] >= lead:
             return False
     return True
 
@@ -76,7 +78,8 @@ def _held_out_evidence(space: "AnswerSpace", n_kinds: int) -> FloatArray:
     evidence = np.zeros(n_persons)
     for number in range(min(_N_FOLDS, n_persons)):
         out = fold[heard.persons.codes] == number
-        kinds = space.with_heard(_some(heard, np.flatnonzero(~out))).fit_kinds(n_kinds)
+        others = space.with_heard(_some(heard, np.flatnonzero(~out)))
+        kinds = others.fit_kinds(n_kinds, n_starts=_STARTS)
         judged = _some(heard, np.flatnonzero(out))
         placed = place_persons(judged, kinds)
         prior = WRONG * np.log(placed.errors) + RIGHT * np.log1p(-placed.errors)

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from mdaml._typing import Array, ArrayLike, FloatArray, IntArray
+from mdaml.estimators.summary import describe_chance
 from mdaml.holdout.rule import Gain
 from mdaml.io.model_file import write_model
 from mdaml.people._choice import describe_persons
@@ -174,9 +175,9 @@ class PersonalHandover:
         if self.gain_ is None:
             gained = "The gain was not measured: there were too few answers to hold some out."
         else:
-            gained = describe_persons(Gain(**self.gain_))
-            more = "more" if self.gain_["is_beyond_chance"] else "no more"
-            gained = f"{gained[:1].upper()}{gained[1:]} This is {more} than chance."
+            gain = Gain(**self.gain_)
+            gained = describe_persons(gain)
+            gained = f"{gained[:1].upper()}{gained[1:]} {describe_chance(gain)}"
         if self.start_kept_:
             gained += " Everybody has the shared metric."
         if any(each["is_chosen"] and each["n_kinds"] > self.n_kinds_ for each in self.tried_):

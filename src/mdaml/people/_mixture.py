@@ -19,7 +19,8 @@ _LEAST = 1e-3  # probability of a kind below which a person does not count for i
 _STEPS = np.array([0.0, 0.125, 0.25, 0.5, 1.0, 2.0])  # parts of a step that are tried
 _LONG_STEPS = np.array([1.0, 2.0, 4.0, 8.0, 16.0])  # of one by a bound of the curvature
 _SCALES = np.logspace(-1.0, 1.5, 26)
-_FIRST_ROUNDS = 5  # of each start, before the best goes on
+_FIRST_ROUNDS = 5  # of each start, before the best go on
+_LATER = 6  # one of so many starts goes on
 _ROUNDS_OF_PERSONS = 12
 _FEWEST = 5  # persons of a kind, to tell how much they differ
 _END = 0.975  # quantile at the end of an interval of 95 %
@@ -85,7 +86,10 @@ class Kinds:
         """Return the kinds that so many persons are of, the largest first."""
         order = np.argsort(-self.shares, kind="stable")
         sizes = np.bincount(self.of_person.argmax(axis=1), minlength=len(order))
-        order = order[sizes[order] >= fewest]
+        return self.in_order(order[sizes[order] >= fewest])
+
+    def in_order(self, order: IntArray) -> "Kinds":
+        """Return some of the kinds in another order."""
         of_person = self.of_person[:, order]
         of_person = of_person / np.maximum(of_person.sum(axis=1, keepdims=True), 1e-300)
         shares = self.shares[order] / self.shares[order].sum()
@@ -101,12 +105,13 @@ def best_scale(heard: Heard) -> float:
 
 
 def fit_kinds(
-    heard: Heard, center: FloatArray, n_kinds: int, *, n_starts: int = 8, max_iter: int = 50
+    heard: Heard, center: FloatArray, n_kinds: int, *, n_starts: int = 48, max_iter: int = 50
 ) -> Kinds:
     """Return the mixture with the lowest objective of several starts.
 
-    Each start goes a few rounds, the best of them goes on. ``center`` are the coefficients that
-    those of kinds are pulled to.
+    Each start goes a few rounds, the best sixth of them goes on: of few answers the start that is
+    ahead after these rounds is often not the one that ends best. ``center`` are the coefficients
+    that those of kinds are pulled to.
     """
     n_persons = len(heard.persons)
     n_kinds = min(n_kinds, n_persons)  # of some persons all answers may be held out
@@ -120,8 +125,9 @@ def fit_kinds(
         first[np.arange(n_persons), codes] += 0.9
         tried.append(improve(heard, center, _begin(one.coefficients[0], first), _FIRST_ROUNDS))
         report("kinds", number + 1, n_starts)
-    best = min(tried, key=lambda kinds: kinds.history[-1])
-    return improve(heard, center, best, max_iter)
+    tried.sort(key=lambda kinds: kinds.history[-1])
+    ends = [improve(heard, center, kinds, max_iter) for kinds in tried[: -(-n_starts // _LATER)]]
+    return min(ends, key=lambda kinds: kinds.history[-1])
 
 
 def _begin(coefficients: FloatArray, of_person: FloatArray) -> Kinds:

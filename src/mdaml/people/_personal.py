@@ -57,8 +57,8 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     pull : float, None or "auto", default="auto"
         How strongly metrics of persons are pulled to those of their kinds. None: persons have the
         metric of their kind. "auto" tries None, 30, 3 and 0.3; metrics of their own must lead.
-    n_starts : int, default=8
-        Number of starts of EM, from different first kinds of the persons.
+    n_starts : int, default=48
+        Number of starts of EM. After five rounds the best sixth of them goes on.
     max_iter : int, default=50
         Maximum number of rounds of EM.
     verbose : int, default=0
@@ -140,7 +140,7 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         *,
         n_kinds: Any = "auto",
         pull: Any = "auto",
-        n_starts: int = 8,
+        n_starts: int = 48,
         max_iter: int = 50,
         verbose: int = 0,
     ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator
 
 from mdaml._typing import ArrayLike, FloatArray, IntArray
@@ -14,6 +15,7 @@ from mdaml.holdout.split import deal
 from mdaml.holdout.units import COPY, same_rows
 from mdaml.people._choice import AnswerSpace, choose_size, some_persons
 from mdaml.people._mixture import Heard, Kinds, fit_persons
+from mdaml.people._personal import PersonalMetrics
 
 _N_FOLDS = 3  # of persons
 _FEWEST = 2  # persons of a kind: one alone is none
@@ -38,7 +40,7 @@ def find_views(
 
     Kinds are learned without a third of the persons at a time, whose answers they then judge: what
     somebody answers is no evidence that it is right. Kinds of different thirds are in the order of
-    those of all persons.
+    those of all persons, and these in the order of the kinds of a model of persons.
     """
     samples = np.asarray(X, dtype=np.float64)
     with ignore_warnings(UserWarning):
@@ -54,6 +56,8 @@ def find_views(
         return None
     margins = np.empty((len(whole.shares), supervision.n_constraints))
     Y = metric._map(samples).astype(np.float64, copy=False)
+    if isinstance(metric, PersonalMetrics) and metric.n_kinds_ > 1:
+        whole = whole.in_order(_order_as(metric, space, whole, Y, supervision.comparisons()))
     kinds = whole.of_person.argmax(axis=1)
     fold = deal(_N_FOLDS, np.arange(len(kinds)), kinds)  # those of one kind in all folds alike
     for number in range(_N_FOLDS):
@@ -129,6 +133,19 @@ def _learn_without(
     heard = Heard.of(features, supervision.weights, persons)
     few = AnswerSpace(space.metric, space.coordinates, heard, space.center)
     return space.coordinates.cut(few.fit_kinds(n_kinds).coefficients)
+
+
+def _order_as(
+    model: PersonalMetrics, space: AnswerSpace, kinds: Kinds, Y: FloatArray, asked: IntArray
+) -> IntArray:
+    """Return kinds in the order of those of a model that are most like them, others behind."""
+    known = model._coordinates.features(Y, asked) @ model.kind_coefficients_.T
+    found = space.coordinates.features(Y, asked) @ kinds.coefficients.T
+    known, found = (m / np.maximum(np.linalg.norm(m, axis=0), 1e-12) for m in (known, found))
+    rows, places = linear_sum_assignment(-found.T @ known)
+    rank = np.full(len(kinds.shares), model.n_kinds_)
+    rank[rows] = places
+    return np.argsort(rank, kind="stable")
 
 
 def _match(found: FloatArray, row: FloatArray) -> int:

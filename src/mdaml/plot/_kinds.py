@@ -62,7 +62,10 @@ def plot_kinds(model: PersonalMetrics, X: ArrayLike, *, ax: "Axes | None" = None
     ax.set_yticks(range(len(features)), features)
     ax.invert_yaxis()
     ax.set_xlabel("share of the squared distance")
-    ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+    # Below the label of the axis, however high the axes are.
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=3.5, ncols=2, frameon=False
+    )
     return ax
 
 
