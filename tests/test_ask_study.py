@@ -7,7 +7,7 @@ from multiprocessing import Pipe
 
 import numpy as np
 import pytest
-from ask_site import Browser, make_items, make_site
+from ask_site import Browser, check_model, make_items, make_site
 from typer.testing import CliRunner
 
 from mdaml.ask import running as running_
@@ -96,6 +96,22 @@ def test_removed_items_keep_their_answers_and_the_owners_page(place):
     Learner(site.storage, few).step()
     assert client.get("/api/owner").status_code == 200
     assert sorted(client.get("/owner/answers.csv").text.splitlines()) == sorted(before.splitlines())
+    site.close()
+
+
+@pytest.mark.parametrize("n", [30, 50])
+def test_the_model_of_other_items_is_that_of_a_whole_fit(place, n):
+    """Nothing is learned from items that were removed, also before the next answer."""
+    items, others = make_items(40), make_items(n)
+    fill(place, items, 60)
+    site = make_site(place, items)
+    Learner(site.storage, items).step()
+    before = site.storage.latest("model")["model"]
+    site.close()
+    site = make_site(place, others, changes="accept")
+    Learner(site.storage, others).step()
+    assert site.storage.latest("model")["model"] != before
+    assert check_model(site.storage, others) == "the model of a whole fit"
     site.close()
 
 
