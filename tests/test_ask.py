@@ -373,7 +373,7 @@ def test_the_demo_has_pictures_and_features(tmp_path):
     items = read_items(write_demo(tmp_path))
     assert items.X.shape == (60, 3)
     assert items.features == ("red", "green", "blue")
-    assert items.show(0)["parts"] == [{"kind": "image", "url": "media/0/0"}]
+    assert items.show(0)["parts"] == [{"kind": "image", "url": f"media/0/0?{items.mark(0, 0)}"}]
     path, media = items.find_file(0, 0)
     assert media == "image/png"
     assert path.read_bytes().startswith(b"\x89PNG")

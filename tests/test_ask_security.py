@@ -308,6 +308,22 @@ def test_listed_files_are_sent_as_what_they_are(run, pictures):
     assert "sandbox" in reply.headers["content-security-policy"]
 
 
+def test_browsers_never_show_a_file_that_they_kept_in_the_place_of_another(run, pictures):
+    table = pictures / "items.csv"
+    site = run(items=read_items(table))
+    client = Browser(site).client
+    before = [site.items.show(row)["parts"][0]["url"] for row in range(3)]
+    assert client.get(before[0]).content == b"\x89PNG a"
+    table.write_text("picture\nunlisted.png\na.png\nb.png\nc.png\n")
+    site.items = read_items(table)
+    after = [site.items.show(row)["parts"][0]["url"] for row in range(4)]
+    assert not set(before) & set(after)
+    assert [client.get(url).status_code for url in before] == [404] * 3
+    assert client.get(after[1]).content == b"\x89PNG a"
+    (pictures / "a.png").write_bytes(b"\x89PNG another")
+    assert client.get(after[1]).status_code == 404
+
+
 @pytest.mark.parametrize(
     "path",
     [

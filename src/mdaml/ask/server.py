@@ -380,8 +380,10 @@ class Site:
     async def _send_file(self, request: Request) -> Response:
         if self._person(request) is None:
             self.need_owner(request)
-        found = self.items.find_file(request.path_params["row"], request.path_params["place"])
-        if found is None:
+        row, place = request.path_params["row"], request.path_params["place"]
+        found, mark = self.items.find_file(row, place), request.url.query
+        # A page that was loaded before the items changed must not show another one in this row.
+        if found is None or mark not in ("", self.items.mark(row, place)):
             raise HTTPException(404, "There is no such file.")
         path, media = found
         headers = {"cache-control": "private, max-age=3600"}
