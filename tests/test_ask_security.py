@@ -554,6 +554,7 @@ def test_other_users_of_the_machine_cannot_read_the_answers(tmp_path):
         "postgresql://ann:hunter2@127.0.0.1:port/study",
         "postgresql://ann:x@hunter2@127.0.0.1:1/study",
         "postgresql://127.0.0.1:1/study?password=hunter2&hostaddr=hunter2",
+        "postgresql://[::1/ann:hunter2@",
         "sqlite://hunter2",
     ],
 )
