@@ -78,6 +78,43 @@ def test_a_row_on_top_of_a_table_without_ids_is_noticed_and_followed(place):
     make_site(place, later).close()  # is the study from now on
 
 
+@pytest.mark.parametrize("first", [1, 100])
+def test_answers_stay_with_items_that_get_ids_later(place, first):
+    said = fill(place, numbered(TEXTS))
+    rows = numbered(["text new", *TEXTS[::-1]])
+    named = Items([str(first + k) for k in range(21)], rows.columns, rows.X, rows.features)
+    with pytest.raises(ValueError, match="had no ids, and have some now: 20 of 20 have moved"):
+        make_site(place, named)
+    site = make_site(place, named, changes="accept")
+    assert [told(named, answer) for answer in site.storage.answers()] == said
+    site.close()
+
+
+def test_ids_that_are_numbers_are_not_taken_for_rows(place):
+    items = numbered(TEXTS)
+    fill(place, items)
+    turned = Items(
+        items.ids[::-1],
+        (Column("text", ["corrected", *items.columns[0].cells[-2::-1]]),),
+        items.X[::-1],
+        items.features,
+    )
+    with pytest.raises(ValueError, match="the same id now shows something else"):
+        make_site(place, turned)
+
+
+def test_equal_rows_without_ids_can_be_added(place):
+    said = fill(place, numbered(TEXTS))
+    later = numbered([*TEXTS, *TEXTS[:2]])
+    with pytest.raises(ValueError, match="2 items were added") as found:
+        make_site(place, later)
+    assert "moved" not in str(found.value)
+    site = make_site(place, later, changes="accept")
+    assert [told(later, answer) for answer in site.storage.answers()] == said
+    assert all(int(name) < 20 for answer in site.storage.answers() for name in answer["items"])
+    site.close()
+
+
 def test_removed_items_keep_their_answers_and_the_owners_page(place):
     items = make_items(20)
     fill(place, items, 30)
