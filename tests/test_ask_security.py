@@ -469,6 +469,31 @@ def test_a_person_who_sends_too_fast_is_slowed_down_and_others_are_not(run, monk
     assert other.post().status_code == 200
 
 
+def test_many_events_count_as_many_requests(run, monkeypatch):
+    site = run()
+    monkeypatch.setattr("mdaml.ask.security.time", SimpleNamespace(monotonic=lambda: 0.0))
+    fast = Browser(site, "fast")
+    undos = [{"undo": f"nothing {k}"} for k in range(100)]
+    codes = [fast.post(*undos).status_code for _ in range(10)]
+    assert codes[:2] == [200] * 2
+    assert codes[-5:] == [429] * 5
+
+
+def test_undos_of_nothing_and_links_opened_again_cost_no_change(run, monkeypatch):
+    """One person could make all others wait for seconds by either."""
+    site = run(access=Access(is_open=False))
+    link = f"/p/{site.signer.seal('person', 'ann')}"
+    ann, changes = Browser(site, link=link), []
+    event = ann.answer()
+    writing = site.storage.write
+    monkeypatch.setattr(site.storage, "write", lambda **more: changes.append(1) or writing(**more))
+    ann.client.get(link)
+    assert changes == []
+    monkeypatch.setattr(Transaction, "undo", lambda *given: changes.append(given[1:]))
+    ann.send(*({"undo": f"nothing {k}"} for k in range(50)), {"undo": event["id"]})
+    assert changes == [1, ("ann", event["id"])]
+
+
 def test_rates_recover():
     rates = Rates(per_second=1000, burst=2)
     assert [rates.allow("a") for _ in range(2)] == [True, True]
