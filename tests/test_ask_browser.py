@@ -238,6 +238,18 @@ def test_answers_wait_in_the_browser_while_the_server_is_away(page, run):
     wait_true(page, "document.getElementById('status').textContent === ''")
 
 
+def test_a_browser_without_storage_keeps_answers_while_the_page_is_open(page, run):
+    blocked = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('blocked'); }})"
+    page.add_init_script(blocked)
+    running = run()
+    enter(page, running)
+    for _ in range(2):
+        ready(page)
+        page.keyboard.press("ArrowLeft")
+    assert len(wait_stored(running, 2)) == 2
+    assert page.errors == []
+
+
 def test_a_browser_that_crashes_sends_its_answers_when_it_comes_back(chromium, run):
     running = run()
     context = chromium.new_context()

@@ -338,6 +338,12 @@ class Failed:
     join = kill
 
 
+class Killed(Failed):
+    """A learner that the system ended."""
+
+    exitcode = -9
+
+
 def test_a_learner_that_fails_is_started_again_for_other_answers_only(place, monkeypatch):
     starts = []
     monkeypatch.setattr(running_, "_WATCH", 0.02)
@@ -357,4 +363,25 @@ def test_a_learner_that_fails_is_started_again_for_other_answers_only(place, mon
     Browser(site).answer()
     time.sleep(0.3)
     assert len(starts) == 2
+    started.close()
+
+
+def test_a_learner_that_is_killed_is_told_to_the_owner_and_started_again(place, monkeypatch):
+    starts = []
+    monkeypatch.setattr(running_, "_WATCH", 0.02)
+
+    def start(*given):
+        starts.append(given)
+        receiver, sender = Pipe(duplex=False)
+        receiver.close()
+        return Killed(), sender
+
+    monkeypatch.setattr(running_.learner, "start", start)
+    started = Running(make_site(place), port=0)
+    started.start()
+    end = time.monotonic() + 20
+    while len(starts) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert "ended by signal 9" in started.site.storage.failure()
     started.close()
