@@ -239,8 +239,8 @@ def test_answers_wait_in_the_browser_while_the_server_is_away(page, run):
 
 
 def test_a_browser_without_storage_keeps_answers_while_the_page_is_open(page, run):
-    blocked = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('blocked'); }})"
-    page.add_init_script(blocked)
+    getter = "{get() { throw new Error('blocked'); }}"
+    page.add_init_script(f"Object.defineProperty(window, 'localStorage', {getter})")
     running = run()
     enter(page, running)
     for _ in range(2):
