@@ -140,7 +140,7 @@ def test_removed_items_keep_their_answers_and_the_owners_page(place):
 def test_the_model_of_other_items_is_that_of_a_whole_fit(place, n):
     """Nothing is learned from items that were removed, also before the next answer."""
     items, others = make_items(40), make_items(n)
-    fill(place, items, 60)
+    fill(place, items, 40)
     site = make_site(place, items)
     Learner(site.storage, items).step()
     before = site.storage.latest("model")["model"]

@@ -354,7 +354,7 @@ class Site:
         events = (await self.read_json(request)).get("events", [])
         if not isinstance(events, list) or len(events) > MOST_EVENTS:
             raise HTTPException(400, f"Send a list of at most {MOST_EVENTS} events.")
-        self._rates.allow(person, len(events) / _EVENTS_PER_CALL)  # paid by the next requests
+        self._rates.allow(person, max(len(events) - 1, 0) / _EVENTS_PER_CALL)  # paid by the next
         if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
