@@ -238,6 +238,18 @@ def test_answers_wait_in_the_browser_while_the_server_is_away(page, run):
     wait_true(page, "document.getElementById('status').textContent === ''")
 
 
+def test_a_browser_without_storage_keeps_answers_while_the_page_is_open(page, run):
+    getter = "{get() { throw new Error('blocked'); }}"
+    page.add_init_script(f"Object.defineProperty(window, 'localStorage', {getter})")
+    running = run()
+    enter(page, running)
+    for _ in range(2):
+        ready(page)
+        page.keyboard.press("ArrowLeft")
+    assert len(wait_stored(running, 2)) == 2
+    assert page.errors == []
+
+
 def test_a_browser_that_crashes_sends_its_answers_when_it_comes_back(chromium, run):
     running = run()
     context = chromium.new_context()
@@ -440,7 +452,8 @@ def test_the_owner_reads_why_learning_stopped_and_how_many_are_of_each_kind(page
     running = run()
     learn_something(running)
     site = running.site
-    report = site.storage.latest("report")["report"] | {"kinds": [7, 5]}
+    of_kinds = {"kinds": [7, 5], "by_kind": [0.74, 0.92]}
+    report = site.storage.latest("report")["report"] | of_kinds
     with site.storage.write() as change:
         change.replace_report(report, [])
     site.storage.note_failure("ValueError: no such luck.")
@@ -450,6 +463,8 @@ def test_the_owner_reads_why_learning_stopped_and_how_many_are_of_each_kind(page
     assert "The learner has stopped" in page.inner_text("#failure")
     assert "ValueError: no such luck." in page.inner_text("#failure")
     assert re.search(r"Kinds of people\s+7 and 5", page.inner_text("body"))
+    told = page.inner_text("#summary")
+    assert "74.0 % of their answers hold under one metric for all, 92.0 % under" in told
     assert page.errors == []
 
 

@@ -471,6 +471,9 @@ def test_kinds_of_people_are_counted_and_nobody_is_blamed_for_another_view(site)
     Learner(site.storage, site.items).step()
     report = site.storage.latest("report")["report"]
     assert sorted(report["kinds"]) == [5, 7]
+    by_all, by_kind = report["by_kind"]
+    assert by_kind > 0.85
+    assert by_kind > by_all + 0.1
     for person in report["persons"]:
         size = 5 if person["who"] in {f"p{number}" for number in range(5)} else 7
         assert person["remark"].startswith("agrees with kind"), person
@@ -487,7 +490,8 @@ def test_who_agrees_with_no_kind_is_counted_in_none(site):
         name: persons.NO_VERDICT._replace(kind=kind, remark=remark, error=0.1)
         for name, kind, remark in zip("abcde", (0, 0, 1, 0, 1), remarks, strict=True)
     }
-    assert persons.describe_answers(site.storage.answers(), verdicts)["kinds"] == [2, 1]
+    told = persons.describe_answers(site.storage.answers(), verdicts)
+    assert (told["kinds"], told["by_kind"]) == ([2, 1], None)
 
 
 @pytest.mark.parametrize(

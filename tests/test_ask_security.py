@@ -308,6 +308,22 @@ def test_listed_files_are_sent_as_what_they_are(run, pictures):
     assert "sandbox" in reply.headers["content-security-policy"]
 
 
+def test_browsers_never_show_a_file_that_they_kept_in_the_place_of_another(run, pictures):
+    table = pictures / "items.csv"
+    site = run(items=read_items(table))
+    client = Browser(site).client
+    before = [site.items.show(row)["parts"][0]["url"] for row in range(3)]
+    assert client.get(before[0]).content == b"\x89PNG a"
+    table.write_text("picture\nunlisted.png\na.png\nb.png\nc.png\n")
+    site.items = read_items(table)
+    after = [site.items.show(row)["parts"][0]["url"] for row in range(4)]
+    assert not set(before) & set(after)
+    assert [client.get(url).status_code for url in before] == [404] * 3
+    assert client.get(after[1]).content == b"\x89PNG a"
+    (pictures / "a.png").write_bytes(b"\x89PNG another")
+    assert client.get(after[1]).status_code == 404
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -453,6 +469,31 @@ def test_a_person_who_sends_too_fast_is_slowed_down_and_others_are_not(run, monk
     assert other.post().status_code == 200
 
 
+def test_many_events_count_as_many_requests(run, monkeypatch):
+    site = run()
+    monkeypatch.setattr("mdaml.ask.security.time", SimpleNamespace(monotonic=lambda: 0.0))
+    fast = Browser(site, "fast")
+    undos = [{"undo": f"nothing {k}"} for k in range(100)]
+    codes = [fast.post(*undos).status_code for _ in range(10)]
+    assert codes[:2] == [200] * 2
+    assert codes[-5:] == [429] * 5
+
+
+def test_undos_of_nothing_and_links_opened_again_cost_no_change(run, monkeypatch):
+    """One person could make all others wait for seconds by either."""
+    site = run(access=Access(is_open=False))
+    link = f"/p/{site.signer.seal('person', 'ann')}"
+    ann, changes = Browser(site, link=link), []
+    event = ann.answer()
+    writing = site.storage.write
+    monkeypatch.setattr(site.storage, "write", lambda **more: changes.append(1) or writing(**more))
+    ann.client.get(link)
+    assert changes == []
+    monkeypatch.setattr(Transaction, "undo", lambda *given: changes.append(given[1:]))
+    ann.send(*({"undo": f"nothing {k}"} for k in range(50)), {"undo": event["id"]})
+    assert changes == [1, ("ann", event["id"])]
+
+
 def test_rates_recover():
     rates = Rates(per_second=1000, burst=2)
     assert [rates.allow("a") for _ in range(2)] == [True, True]
@@ -538,6 +579,7 @@ def test_other_users_of_the_machine_cannot_read_the_answers(tmp_path):
         "postgresql://ann:hunter2@127.0.0.1:port/study",
         "postgresql://ann:x@hunter2@127.0.0.1:1/study",
         "postgresql://127.0.0.1:1/study?password=hunter2&hostaddr=hunter2",
+        "postgresql://[::1/ann:hunter2@",
         "sqlite://hunter2",
     ],
 )

@@ -7,7 +7,7 @@ from multiprocessing import Pipe
 
 import numpy as np
 import pytest
-from ask_site import Browser, make_items, make_site
+from ask_site import Browser, check_model, make_items, make_site
 from typer.testing import CliRunner
 
 from mdaml.ask import running as running_
@@ -78,6 +78,43 @@ def test_a_row_on_top_of_a_table_without_ids_is_noticed_and_followed(place):
     make_site(place, later).close()  # is the study from now on
 
 
+@pytest.mark.parametrize("first", [1, 100])
+def test_answers_stay_with_items_that_get_ids_later(place, first):
+    said = fill(place, numbered(TEXTS))
+    rows = numbered(["text new", *TEXTS[::-1]])
+    named = Items([str(first + k) for k in range(21)], rows.columns, rows.X, rows.features)
+    with pytest.raises(ValueError, match="had no ids, and have some now: 20 of 20 have moved"):
+        make_site(place, named)
+    site = make_site(place, named, changes="accept")
+    assert [told(named, answer) for answer in site.storage.answers()] == said
+    site.close()
+
+
+def test_ids_that_are_numbers_are_not_taken_for_rows(place):
+    items = numbered(TEXTS)
+    fill(place, items)
+    turned = Items(
+        items.ids[::-1],
+        (Column("text", ["corrected", *items.columns[0].cells[-2::-1]]),),
+        items.X[::-1],
+        items.features,
+    )
+    with pytest.raises(ValueError, match="the same id now shows something else"):
+        make_site(place, turned)
+
+
+def test_equal_rows_without_ids_can_be_added(place):
+    said = fill(place, numbered(TEXTS))
+    later = numbered([*TEXTS, *TEXTS[:2]])
+    with pytest.raises(ValueError, match="2 items were added") as found:
+        make_site(place, later)
+    assert "moved" not in str(found.value)
+    site = make_site(place, later, changes="accept")
+    assert [told(later, answer) for answer in site.storage.answers()] == said
+    assert all(int(name) < 20 for answer in site.storage.answers() for name in answer["items"])
+    site.close()
+
+
 def test_removed_items_keep_their_answers_and_the_owners_page(place):
     items = make_items(20)
     fill(place, items, 30)
@@ -96,6 +133,22 @@ def test_removed_items_keep_their_answers_and_the_owners_page(place):
     Learner(site.storage, few).step()
     assert client.get("/api/owner").status_code == 200
     assert sorted(client.get("/owner/answers.csv").text.splitlines()) == sorted(before.splitlines())
+    site.close()
+
+
+@pytest.mark.parametrize("n", [30, 50])
+def test_the_model_of_other_items_is_that_of_a_whole_fit(place, n):
+    """Nothing is learned from items that were removed, also before the next answer."""
+    items, others = make_items(40), make_items(n)
+    fill(place, items, 40)
+    site = make_site(place, items)
+    Learner(site.storage, items).step()
+    before = site.storage.latest("model")["model"]
+    site.close()
+    site = make_site(place, others, changes="accept")
+    Learner(site.storage, others).step()
+    assert site.storage.latest("model")["model"] != before
+    assert check_model(site.storage, others) == "the model of a whole fit"
     site.close()
 
 
@@ -285,6 +338,12 @@ class Failed:
     join = kill
 
 
+class Killed(Failed):
+    """A learner that the system ended."""
+
+    exitcode = -9
+
+
 def test_a_learner_that_fails_is_started_again_for_other_answers_only(place, monkeypatch):
     starts = []
     monkeypatch.setattr(running_, "_WATCH", 0.02)
@@ -304,4 +363,25 @@ def test_a_learner_that_fails_is_started_again_for_other_answers_only(place, mon
     Browser(site).answer()
     time.sleep(0.3)
     assert len(starts) == 2
+    started.close()
+
+
+def test_a_learner_that_is_killed_is_told_to_the_owner_and_started_again(place, monkeypatch):
+    starts = []
+    monkeypatch.setattr(running_, "_WATCH", 0.02)
+
+    def start(*given):
+        starts.append(given)
+        receiver, sender = Pipe(duplex=False)
+        receiver.close()
+        return Killed(), sender
+
+    monkeypatch.setattr(running_.learner, "start", start)
+    started = Running(make_site(place), port=0)
+    started.start()
+    end = time.monotonic() + 20
+    while len(starts) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert "ended by signal 9" in started.site.storage.failure()
     started.close()

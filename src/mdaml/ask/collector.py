@@ -196,9 +196,9 @@ class Collector:
             person.is_stale = True
 
     def _undo(self, change: Transaction, name: str, person: Person, answer: str) -> None:
-        change.undo(name, answer)
         for place, question in enumerate(person.answered):
             if question.get("answer") == answer:
+                change.undo(name, answer)
                 taken_back = person.answered.pop(place)
                 if self._composer.fits(taken_back):
                     person.open.insert(0, taken_back)

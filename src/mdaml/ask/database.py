@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 import sqlalchemy as sa
 
@@ -19,17 +19,30 @@ _opened, _opening = set[str](), threading.Lock()  # files that this process may 
 def to_url(place: str | Path) -> str:
     """Return the URL of a file or database, as SQLAlchemy reads it."""
     text = str(place)
-    if "://" not in text:
-        folder = Path(text).resolve().parent
-        if not folder.is_dir():
-            raise ValueError(f"There is no folder {folder} for the answers. Create it first.")
-        return f"sqlite:///{Path(text).resolve()}"
-    kind, _, rest = text.partition("://")
+    kind, is_url, rest = text.partition("://")
+    if not is_url:
+        return _to_file_url(text)
     if kind in ("postgresql", "postgres"):
         return f"postgresql+psycopg://{rest}"
-    if kind in ("sqlite", "postgresql+psycopg"):
+    if kind == "postgresql+psycopg":
         return text
-    raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
+    if kind != "sqlite":
+        raise ValueError(f"The database must be a file or postgresql://..., got {kind}://....")
+    if not rest.startswith("/") or not rest.strip("/") or "?" in rest:
+        # A database in memory would lose all answers.
+        raise ValueError(
+            "The address of a database of SQLite must name a file, and no options, such as "
+            "sqlite:////folder/answers.db."
+        )
+    return _to_file_url(unquote(rest.removeprefix("/")))
+
+
+def _to_file_url(name: str) -> str:
+    """Return the URL of a file, also of one with a ? or % in its name."""
+    path = Path(name).resolve()
+    if not path.parent.is_dir():
+        raise ValueError(f"There is no folder {path.parent} for the answers. Create it first.")
+    return sa.URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def make_engine(url: str) -> sa.Engine:
@@ -84,7 +97,7 @@ def _close_to_others(path: str) -> None:
 def hide_password(text: str, url: str) -> str:
     """Return a message, unless it names a part of the password."""
     given = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    named = parse_qs(urlsplit(url).query).get("password", [])
+    named = parse_qs(url.partition("?")[2]).get("password", [])
     secrets = {part for word in (given, unquote(given), *named) for part in re.split("[@:/]", word)}
     if any(len(part) > 1 and part in text for part in secrets):
         return "the message of the database contains the password and is not shown"

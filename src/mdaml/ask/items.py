@@ -1,6 +1,8 @@
 """Items to compare: a table or a folder, what a page shows of each, and their features."""
 
+import hashlib
 import math
+import os
 import re
 import struct
 import zlib
@@ -133,7 +135,7 @@ class Items:
             if cell and kind == "text":
                 parts.append({"kind": kind, "text": cell})
             elif cell:
-                url = cell if is_address(cell) else f"media/{row}/{place}"
+                url = cell if is_address(cell) else f"media/{row}/{place}?{self.mark(row, place)}"
                 parts.append({"kind": kind, "url": url})
         if not parts and self.features and self.X is not None and not self.columns:
             few = list(zip(self.features, self.X[row].tolist(), strict=True))[:_SHOWN_NUMBERS]
@@ -141,6 +143,15 @@ class Items:
                 parts.append({"kind": "text", "text": self.ids[row]})
             parts.append({"kind": "numbers", "rows": [[n, f"{value:.4g}"] for n, value in few]})
         return {"name": self.ids[row], "parts": parts or [{"kind": "text", "text": self.ids[row]}]}
+
+    def mark(self, row: int, place: int) -> str:
+        """Return letters that differ for other files: browsers keep files by their addresses."""
+        found = self.find_file(row, place)
+        if found is None:
+            return ""
+        state = found[0].stat()
+        text = f"{state.st_mtime_ns} {state.st_size} {found[0]}"
+        return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
 
     def content(self, row: int) -> list[object]:
         """Return what tells an item from others: what it shows, and sizes of its files."""

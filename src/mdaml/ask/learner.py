@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mdaml._typing import IntArray
+from mdaml._typing import FloatArray, IntArray
 from mdaml.ask import owner, persons
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.fitting import ItemAxes, Method, Model, fit_whole, from_bytes, to_bytes
@@ -117,7 +117,10 @@ class Learner:
         self, taught: Sequence[Row], supervision: Constraints | None, held: Constraints | None
     ) -> None:
         """Fit to all answers if it is time, and store the model unless answers speak against it."""
-        now = frozenset(a["answer"] for a in taught if a["outcome"] != "skip")
+        there = self._items.rows.keys()  # nothing is learned from items that were removed
+        now = frozenset(
+            a["answer"] for a in taught if a["outcome"] != "skip" and there >= set(a["items"])
+        )
         self._is_behind = now != self._learned
         if not self._is_due(now):
             return
@@ -131,10 +134,11 @@ class Learner:
         self._forget_withdrawn(now)
         if self._fitted is None:
             return
-        model, served = self._space.widen(self._fitted, self._items.X), self._served()
-        if served is not None and owner.speaks_against(model, served.model, self._items.X, held):
+        X, served = self._items.X, self._served()
+        model = self._space.widen(self._fitted, X)
+        if served is not None and owner.speaks_against(model, served.model, X, held):
             self._declined = {"n_answers": len(now)}
-        elif served is None or served.answers != now:
+        elif served is None or served.answers != now or not _are_alike(model, served.model, X):
             blob = to_bytes(model, self._items.features)
             with self._storage.write(learned=True) as change:
                 version = change.insert_model(sorted(now), blob)
@@ -250,6 +254,14 @@ class Learner:
             self._turned = self._learned, model and self._space.widen(model, X)
         turned = self._turned[1]
         return turned and owner.holds_better(turned, served.model, X, held)
+
+
+def _are_alike(
+    first: MahalanobisTransformer, second: MahalanobisTransformer, X: FloatArray
+) -> bool:
+    """Whether two models put all items in the same places; those of other items may differ."""
+    places, others = first.transform(X), second.transform(X)
+    return places.shape == others.shape and bool(np.allclose(places, others))
 
 
 def split_answers(answers: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -2,18 +2,21 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
-from mdaml._typing import FloatArray
+from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml.ask.answers import to_constraints
 from mdaml.ask.questions import Row
 from mdaml.estimators.base import MahalanobisTransformer as Metric
 from mdaml.inspection import audit
 from mdaml.inspection.suspicion import FlipModel, relative_margins
 from mdaml.kernels.pairs import pair_sq_dists
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Verdict(NamedTuple):
@@ -24,13 +27,19 @@ class Verdict(NamedTuple):
     remark: str
     kind: int | None = None  # of persons who answer alike, if there are several
     error: float | None = None  # judged by that kind
+    # Answers that hold under one metric of all, those under that of the kind, all answers.
+    counts: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 NO_VERDICT = Verdict(np.empty(0), np.empty(0), "")
 
 
 def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None = None) -> Row:
-    """Return the number of answers, a row for each person, and how many are of each kind."""
+    """Return the number of answers, a row for each person, and how many are of each kind.
+
+    ``by_kind`` has the shares of the answers of these persons that hold under one metric of all and
+    under that of their kind; None without kinds.
+    """
     by_person: dict[str, list[Row]] = {}
     for answer in answers:
         by_person.setdefault(answer["person"], []).append(answer)
@@ -41,12 +50,14 @@ def describe_answers(answers: Sequence[Row], verdicts: dict[str, Verdict] | None
         for who, own in by_person.items()
     ]
     # Who answers at random, the wrong way round or in a way of their own is near a kind, not of it.
-    of_kinds = [v.kind for v in verdicts.values() if f"agrees with kind {v.kind}" in v.remark]
-    kinds = Counter(kind for kind in of_kinds if kind is not None)
+    of_kinds = [v for v in verdicts.values() if f"agrees with kind {v.kind}" in v.remark]
+    kinds = Counter(v.kind for v in of_kinds if v.kind is not None)
+    by_all, by_kind, n = (sum(v.counts[k] for v in of_kinds) for k in range(3))
     return {
         "n_answers": sum(a["outcome"] != "skip" for a in answers),
         "persons": persons,
         "kinds": [kinds[kind] for kind in sorted(kinds)],
+        "by_kind": [by_all / n, by_kind / n] if n and len(kinds) > 1 else None,
     }
 
 
@@ -133,15 +144,11 @@ def judge(
     if all(a["form"] == "triplet" for a in decided) and supervision.n_constraints == len(decided):
         left = [a["choice"] == [1] for a in decided]
     frame = audit(model, X, constraints=supervision, training_rows=False, who="who", left=left)
-    if "kind" in frame:
-        columns = (frame[name] for name in ("who", "remark", "kind", "error"))
-        return {
-            who: Verdict(np.empty(0), np.empty(0), remark, int(kind), float(error))
-            for who, remark, kind, error in zip(*columns, strict=True)
-        }
     Y, T = model.transform(X), supervision.triplets
     who = supervision.columns["who"][: len(T)]
     margins = relative_margins(*(pair_sq_dists(Y, T[:, pair]) for pair in ([0, 1], [0, 2])))
+    if "kind" in frame:
+        return _judge_by_kinds(frame, who, margins > 0, supervision.weights[: len(T)])
     better = frame["who"][frame["agreement"] >= frame["agreement"].median()]
     chances = margins
     if len(margins):
@@ -152,3 +159,19 @@ def judge(
         name: Verdict(chances[rows[name]], supervision.weights[rows[name]], remark)
         for name, remark in zip(frame["who"], frame["remark"], strict=True)
     }
+
+
+def _judge_by_kinds(
+    frame: "DataFrame", who: IntArray, held: BoolArray, weights: FloatArray
+) -> dict[str, Verdict]:
+    """Return verdicts by the kind of each person; ``held`` are comparisons under one metric."""
+    columns = ("who", "remark", "kind", "error", "agreement", "answers")
+    verdicts = {}
+    for name, remark, kind, error, agreement, n in zip(*(frame[c] for c in columns), strict=True):
+        own, counts = who == name, (0.0, 0.0, 0.0)
+        if own.any():  # not of pairs, for which everybody has a threshold of their own
+            by_all = float(np.average(held[own], weights=weights[own]))
+            counts = (n * by_all, n * float(agreement), float(n))
+        none = np.empty(0)
+        verdicts[name] = Verdict(none, none, remark, int(kind), float(error), counts)
+    return verdicts

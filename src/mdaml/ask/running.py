@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from urllib.parse import urlsplit
@@ -113,12 +114,24 @@ class Running:
             process = self._learners[number]
             if process is None or not process.is_alive():
                 failed = process is not None and (process.exitcode or 0) > 0
+                self._note_killed(number)
                 now = _read_stamp(site)
                 if not failed or now != stamp:
                     time.sleep(min(n_starts * _WATCH, 60.0))
                     self._start_learner(number)
                     n_starts, stamp = n_starts + 1, now
             time.sleep(_WATCH)
+
+    def _note_killed(self, number: int) -> None:
+        """Tell the owner if something else ended a learner, which could not say so itself."""
+        with self._starting, suppress(DBAPIError):
+            process = self._learners[number]
+            code = None if process is None else process.exitcode
+            if self._learns and code is not None and code < 0:
+                self.sites[number].storage.note_failure(
+                    f"It was ended by signal {-code}, perhaps for want of memory. It is started "
+                    "again."
+                )
 
     def _start_learner(self, number: int) -> None:
         site = self.sites[number]

@@ -109,12 +109,12 @@ class Rates:
         self._per_second, self._burst = per_second, burst
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def allow(self, client: str) -> bool:
-        """Say whether a client may call now, and count the call."""
+    def allow(self, client: str, n_calls: float = 1.0) -> bool:
+        """Say whether a client may call now, and count the call, or as many."""
         now = time.monotonic()
         level, then = self._levels.pop(client, (float(self._burst), now))
         level = min(self._burst, level + (now - then) * self._per_second)
-        self._levels[client] = (max(level - 1, 0), now)
+        self._levels[client] = (max(level - n_calls, 0), now)
         if len(self._levels) > _MOST_CLIENTS:
             self._levels.popitem(last=False)
         return level >= 1

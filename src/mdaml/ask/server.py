@@ -35,6 +35,7 @@ _LOG = logging.getLogger("uvicorn.error")
 _STATIC = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 _MONTH = 30 * 24 * 3600
 _MOST_PERSONS = 10_000
+_EVENTS_PER_CALL = 5  # that count as one request more
 _NO_PAGE = "There is no such page. Open your link again."  # instead of two words of a protocol
 RECIPE = "recipe"  # the setting that names items, plan and introduction
 
@@ -267,10 +268,11 @@ class Site:
         return self._let_in(request, person, "/ask")
 
     def _add_person(self, person: str, *, intro: str = "", is_guest: bool = False) -> None:
-        known = self.storage.persons()
-        n_alike = sum(bool(row["is_guest"]) is is_guest for row in known)
+        known = self.storage.persons(person)
+        if known and (not intro or known[0]["intro"] == intro):
+            return  # links may be opened again and again, at no cost for those who answer
         most = self.access.most_guests if is_guest else _MOST_PERSONS
-        if n_alike >= most and person not in {row["id"] for row in known}:
+        if not known and self.storage.count_persons(is_guest=is_guest) >= most:
             raise HTTPException(403, "All places are taken. Ask for a personal link.")
         with self.storage.write() as change:
             change.add_person(person, intro=intro, is_guest=is_guest)
@@ -343,7 +345,7 @@ class Site:
         """Whether a person accepted the text; a yes is remembered, without the database."""
         intro = self.study.intro
         if intro and person not in self._agreed:
-            known = await run_in_threadpool(self.storage.persons)
+            known = await run_in_threadpool(self.storage.persons, person)
             self._agreed |= {row["id"] for row in known if row["intro"] == intro}
         return not intro or person in self._agreed
 
@@ -351,9 +353,8 @@ class Site:
         person = self._need_person(request)
         events = (await self.read_json(request)).get("events", [])
         if not isinstance(events, list) or len(events) > MOST_EVENTS:
-            raise HTTPException(
-                400, f"The request must have a list of at most {MOST_EVENTS} events."
-            )
+            raise HTTPException(400, f"Send a list of at most {MOST_EVENTS} events.")
+        self._rates.allow(person, max(len(events) - 1, 0) / _EVENTS_PER_CALL)  # paid by the next
         if not await self._has_agreed(person):
             raise HTTPException(403, "Please agree to the text first.")
         reply = await asyncio.wrap_future(self.collector.submit(person, events))
@@ -380,8 +381,10 @@ class Site:
     async def _send_file(self, request: Request) -> Response:
         if self._person(request) is None:
             self.need_owner(request)
-        found = self.items.find_file(request.path_params["row"], request.path_params["place"])
-        if found is None:
+        row, place = request.path_params["row"], request.path_params["place"]
+        found, mark = self.items.find_file(row, place), request.url.query
+        # A page that was loaded before the items changed must not show another one in this row.
+        if found is None or mark not in ("", self.items.mark(row, place)):
             raise HTTPException(404, "There is no such file.")
         path, media = found
         headers = {"cache-control": "private, max-age=3600"}

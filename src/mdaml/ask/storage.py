@@ -124,9 +124,18 @@ class Storage:
         )
         return row[0]["value"] if row else None
 
-    def persons(self) -> list[Row]:
-        """Return all persons, in the order in which they came."""
-        return self._read(sa.select(self._tables.persons).order_by(self._tables.persons.c.time))
+    def persons(self, person: str | None = None) -> list[Row]:
+        """Return all persons, in the order in which they came, or one if there is one."""
+        chosen = sa.select(self._tables.persons).order_by(self._tables.persons.c.time)
+        if person is not None:
+            chosen = chosen.where(self._tables.persons.c.id == person)
+        return self._read(chosen)
+
+    def count_persons(self, *, is_guest: bool) -> int:
+        """Return how many persons came by the link for anybody, or in another way."""
+        kind = sa.func.coalesce(self._tables.persons.c.is_guest, sa.false())
+        chosen = sa.select(sa.func.count().label("n")).where(kind == is_guest)
+        return int(self._read(chosen)[0]["n"])
 
     def answers(self, person: str | None = None) -> list[Row]:
         """Return questions with the answers that count, in the order of the answers."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -139,12 +140,13 @@ def _compare(
         return sum(not names.isdisjoint(items) for items in asked)
 
     lines = _compare_plans(before["plan"], now["plan"], len(asked))
-    renamed = dict[str, str]()
-    if _is_numbered(before["ids"]) and _is_numbered(now["ids"]):
+    renamed, told = dict[str, str](), list[str]()
+    had_rows, has_rows = _is_numbered(before["ids"]), _is_numbered(now["ids"])
+    if had_rows:
         renamed, told = _match_rows(before, now, count)
-        lines += told
-    else:
-        lines += _compare_items(before, now, count)
+    if not had_rows or not (has_rows or set(renamed.values()) & set(now["ids"])):
+        renamed, told = {}, _compare_items(before, now, count)
+    lines += told
     has_features = _compare_features(before, now)
     lines += has_features
     if before["intro"] != now["intro"]:
@@ -197,39 +199,44 @@ def _match_rows(
     """Find rows without ids again by their contents; return their new names, and what changed."""
     key = "shown" if all(len(set(s["shown"])) == len(s["ids"]) for s in (before, now)) else "both"
     old, new = _contents(before, key), _contents(now, key)
-    if old == new:
-        return {}, []
-    places = {content: str(row) for row, content in enumerate(new)}
+    places = dict(zip(new, now["ids"], strict=True))
     names: dict[str, str] = {}
     for row, content in enumerate(old):
         place = places.get(content, f"removed row {row} ({content[:6]})")
         if place != str(row):
             names[str(row)] = place
-    gone = {name for name, place in names.items() if place.startswith("removed")}
+    gone = {str(row) for row, content in enumerate(old) if content not in places}
     lines = []
-    if len(names) > len(gone):
-        moved = names.keys() - gone
+    if moved := names.keys() - gone:
+        have = "have no ids, and" if _is_numbered(now["ids"]) else "had no ids, and have some now:"
         lines.append(
-            f"Items have no ids, and {len(moved)} of {len(old)} have moved to other rows. "
-            f"Answers about them ({count(moved)}) name rows. If you accept, each item is found by "
-            "its contents, and its answers stay with it. A column of ids (--id) avoids this."
+            f"Items {have} {len(moved)} of {len(old)} have moved to other rows or names. "
+            f"Answers about them ({count(set(moved))}) name rows. If you accept, each item is "
+            "found by its contents, and its answers stay with it. A column of ids (--id) from the "
+            "start avoids this."
         )
     if gone:
         lines.append(
-            f"{_tell(gone, 'removed or changed')}. These are row numbers: the items have no ids. "
+            f"{_tell(gone, 'removed or changed')}. These are row numbers: the items had no ids. "
             f"Answers about them ({count(gone)}) stay in the database and in exports, but nothing "
             "is learned from them."
         )
     n_added = len(set(new) - set(old))
     if n_added:
         lines.append(f"{_items(n_added)} added. Answers stay valid.")
-    return names, lines or ["The order of equal items differs. Answers stay valid."]
+    return names, lines
 
 
 def _contents(study: Row, key: str) -> list[str]:
-    if key == "shown" or not study["features"]:
-        return list(study["shown"])
-    return [a + b for a, b in zip(study["shown"], study["features"], strict=True)]
+    """Return the contents of all items; equal ones are numbered."""
+    contents, seen = list(study["shown"]), Counter[str]()
+    if key == "both" and study["features"]:
+        contents = [a + b for a, b in zip(contents, study["features"], strict=True)]
+    for row, content in enumerate(contents):
+        seen[content] += 1
+        if seen[content] > 1:
+            contents[row] = f"{content} {seen[content]}"
+    return contents
 
 
 def _compare_features(before: Row, now: Row) -> list[str]:

@@ -24,17 +24,20 @@ function element(tag, values = {}, ...children) {
   return made;
 }
 
+const storage = (() => {
+  try { return window.localStorage; } catch { return null; } // blocked, for instance in a notebook
+})();
 // Answers that the server has not confirmed: one entry each, so that two tabs do not disturb
 // each other.
 function unsent() {
-  const keys = Object.keys(localStorage).filter((key) => key.startsWith(prefix)).sort();
-  return keys.map((key) => [key, JSON.parse(localStorage.getItem(key))]);
+  const keys = Object.keys(storage || {}).filter((key) => key.startsWith(prefix)).sort();
+  return keys.map((key) => [key, JSON.parse(storage.getItem(key))]);
 }
 function keep(event) {
   number = Math.max(number + 1, Date.now()); // grows even if the clock is set back
   const place = String(number).padStart(15, "0");
   try {
-    localStorage.setItem(`${prefix}${place}:${event.id || event.undo}`, JSON.stringify(event));
+    storage.setItem(`${prefix}${place}:${event.id || event.undo}`, JSON.stringify(event));
   } catch {
     say("This browser cannot store answers. Keep the page open until they are sent.", true);
     memory.push(event);
@@ -204,7 +207,7 @@ async function send() {
     do {
       const kept = unsent().slice(0, 50), held = memory.slice(0, 50 - kept.length);
       const reply = await post([...kept.map(([, event]) => event), ...held]);
-      kept.forEach(([key]) => localStorage.removeItem(key));
+      kept.forEach(([key]) => storage.removeItem(key));
       memory.splice(0, held.length);
       delay = 500;
       take(reply);

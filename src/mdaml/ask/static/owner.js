@@ -42,7 +42,8 @@ function judge(report) {
   if (opposite) return `Do people answer the wrong way round? The learned metric predicts ${percent(opposite.given)} of the held-out answers; if all answers are read as their opposites, it predicts ${percent(opposite.turned)}. Compare the question with what people were told.`;
   if (!lead) return report.n_held_out === undefined ? "" : `The score comes after 10 held-out answers; there are ${report.n_held_out}.`;
   const held = count(report.n_held_out, "held-out answer", "held-out answers");
-  if (lead[1] <= 0) return `No sign yet that the answers teach anything: on ${held} the difference to Euclid is ${points(lead[0])} points (${points(lead[1])} to ${points(lead[2])}), which may be chance.`;
+  const yet = report.by_kind ? "One metric for all has no gain yet" : "No sign yet that the answers teach anything";
+  if (lead[1] <= 0) return `${yet}: on ${held} the difference to Euclid is ${points(lead[0])} points (${points(lead[1])} to ${points(lead[2])}), which may be chance.`;
   const next = gain ? `About ${count(gain, "more answer", "more answers")} to gain a point.`
     : report.curve.length < 3 ? "It is too early to say how the score grows." : "The score hardly grows at present.";
   return `The answers teach: on ${held} the learned metric is ${(100 * lead[0]).toFixed(1)} points above Euclid (${(100 * lead[1]).toFixed(1)} to ${(100 * lead[2]).toFixed(1)}). ${next}`;
@@ -138,6 +139,7 @@ function show(report) {
     element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }))));
   const notes = [];
   if (report.declined) notes.push(`A newer model of ${report.declined.n_answers} answers is not used: the held-out answers speak against it.`);
+  if (report.by_kind) notes.push(`People are of ${report.kinds.length} kinds, who look at different things: ${percent(report.by_kind[0])} of their answers hold under one metric for all, ${percent(report.by_kind[1])} under that of their kind, learned from others. With --kinds auto, mdaml fit learns a metric for each.`);
   const said = `${count(report.n_answers, "answer", "answers")} of ${count(report.persons.length, "person", "persons")}. ${[judge(report), ...notes].join(" ")}`;
   if (get("summary").textContent !== said) get("summary").textContent = said;
   fill("persons", ["Person", "Answers", "Estimated error", "Remark", "Same again", "As others", "Catch right", "Cannot tell", "Skipped", "Chose left", "Median time"],
