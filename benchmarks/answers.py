@@ -54,10 +54,12 @@ def draw_lines(form: str, n: int, rng: np.random.Generator) -> list[str]:
 
 
 def group(value: Constraints) -> Comparisons:
-    said = to_comparisons("benchmark", value, np.random.RandomState(0))
-    if has_triplets_only(said):
-        return Comparisons.from_triplets(said.triplets, said.n_points)
-    return Comparisons.from_quadruplets(said.quadruplets, said.weights, said.n_points)
+    supervision = to_comparisons("benchmark", value, np.random.RandomState(0))
+    if has_triplets_only(supervision):
+        return Comparisons.from_triplets(supervision.triplets, supervision.n_points)
+    return Comparisons.from_quadruplets(
+        supervision.quadruplets, supervision.weights, supervision.n_points
+    )
 
 
 def measure(form: str, n: int, folder: Path) -> dict[str, float]:

@@ -118,7 +118,9 @@ class Lesson:
         return site
 
     def score(self, model: Any) -> dict[str, float]:
-        return {who: model.score_triplets(self.X, said) for who, said in self.exam.items()}
+        return {
+            who: model.score_triplets(self.X, supervision) for who, supervision in self.exam.items()
+        }
 
     def score_site(self, site: Site) -> dict[str, float]:
         return self.score(from_bytes(site.storage.latest("model")["model"]))

@@ -140,14 +140,14 @@ class OneByOne(Cluster):
 
 def worked(form, n_workers, n_samples):
     """Processor seconds of a whole fit: the busiest worker, the driver, and what each sends."""
-    X, said = problem(form, n_samples * n_workers)
+    X, supervision = problem(form, n_samples * n_workers)
     there = OneByOne(n_workers)
     with (
         patch("mdaml.distributed.Cluster", lambda *_: there),
         patch("mdaml.distributed.check_client", lambda client: client),
     ):
         begin = time.thread_time()
-        fit(model(), X, **said)
+        fit(model(), X, **supervision)
         driver = time.thread_time() - begin - there.work.sum() - there.sending.sum()
     seconds = {name: max(map(sum, by)) for name, by in there.calls.items()}
     return {
@@ -208,7 +208,7 @@ def work(n_samples, repeats=3):
 
 def one_fit(client, n_samples):
     """Seconds of a fit to triplets by the clock, and of its rounds; the first round warms up."""
-    X, said = problem("triplets", n_samples)
+    X, supervision = problem("triplets", n_samples)
     ends, busy = [], []
 
     def note(*_):
@@ -216,7 +216,7 @@ def one_fit(client, n_samples):
         busy.append(max(client.run(time.process_time).values()))
 
     begin = time.perf_counter()
-    fit(model(callback=note), X, **said, client=client)
+    fit(model(callback=note), X, **supervision, client=client)
     return {
         "fit": time.perf_counter() - begin,
         "until_first_round": ends[0] - begin,
@@ -263,10 +263,10 @@ def processor_seconds(function, repeats=5):
 def terms(n_samples):
     """Processor time of each kind of work in one shard, and of a task that does nothing."""
     X, triplets = load(n_samples)
-    said, whole = Constraints.of_triplets(triplets, n_samples), (0, n_samples)
+    supervision, whole = Constraints.of_triplets(triplets, n_samples), (0, n_samples)
     cuts = np.array(whole)
-    grouping = processor_seconds(lambda: shards.group_comparisons(said, *whole), 2)
-    grouped = shards.group_comparisons(said, *whole)
+    grouping = processor_seconds(lambda: shards.group_comparisons(supervision, *whole), 2)
+    grouped = shards.group_comparisons(supervision, *whole)
     survey = shards.survey(grouped, *whole)
     planning = processor_seconds(lambda: make_borders([shards.survey(grouped, *whole)], cuts), 2)
     border = make_borders([survey], cuts)[0]

@@ -73,11 +73,11 @@ def supervise(supervision):
 
 def build(n_features, supervision, dtype):
     """A problem and its state after centres and weights were moved once: the metric is next."""
-    y, said = supervise(supervision)
+    y, given = supervise(supervision)
     rng = np.random.default_rng(1)
     X = 2 * rng.normal(size=(10, n_features))[y] / np.sqrt(n_features)
     X = X + rng.normal(size=(N, n_features))
-    store = MemoryStore.of(X.astype(dtype)).compare(said)
+    store = MemoryStore.of(X.astype(dtype)).compare(given)
     spec = Spec(
         n_modes=K,
         eta=3.0,

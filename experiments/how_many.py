@@ -33,9 +33,9 @@ def do_job(n_features, wrong, n_answers, seed):
     """Return the share of unseen comparisons that hold."""
     X = np.random.default_rng(seed).normal(size=(300, n_features))
     asked = {"components": np.eye(n_features)[: n_features // 2]}
-    said, _ = make_triplets(X, n_triplets=n_answers, wrong=wrong, random_state=seed, **asked)
+    supervision, _ = make_triplets(X, n_triplets=n_answers, wrong=wrong, random_state=seed, **asked)
     unseen, _ = make_triplets(X, n_triplets=5000, random_state=seed + 1000, **asked)
-    model, _ = timed_fit(MDaML(), X, triplets=said)
+    model, _ = timed_fit(MDaML(), X, triplets=supervision)
     return {"share": float(model.score_triplets(X, unseen))}
 
 

@@ -81,7 +81,7 @@ def make_kinds(dataset, n_triplets, wrong, number):
     triplets[turned] = triplets[turned][:, [0, 2, 1]]
     return SimpleNamespace(
         X=X_train,
-        said={"triplets": triplets},
+        supervision={"triplets": triplets},
         X_test=X_test,
         unseen=unseen,
         votes=None,
@@ -93,11 +93,16 @@ def make_kinds(dataset, n_triplets, wrong, number):
 def make_people(dataset, number):
     """Return the answers of people, in a split of the items."""
     task = make_task(dataset, number)
-    said = {"triplets": task.triplets}
+    supervision = {"triplets": task.triplets}
     if task.weights is not None:
-        said["constraint_weight"] = task.weights
+        supervision["constraint_weight"] = task.weights
     return SimpleNamespace(
-        X=task.X, said=said, X_test=task.X_test, unseen=task.unseen, votes=task.votes, labels={}
+        X=task.X,
+        supervision=supervision,
+        X_test=task.X_test,
+        unseen=task.unseen,
+        votes=task.votes,
+        labels={},
     )
 
 
@@ -106,7 +111,7 @@ def make_labels(dataset, number):
     """Return a split of a set with labels, standardised."""
     _, X, y, X_test, y_test = split(dataset, number)
     labels = {"classes": (y, y_test)}
-    return SimpleNamespace(X=X, said={"y": y}, X_test=X_test, unseen=None, labels=labels)
+    return SimpleNamespace(X=X, supervision={"y": y}, X_test=X_test, unseen=None, labels=labels)
 
 
 def do_job(study, dataset, case, method):
@@ -116,7 +121,7 @@ def do_job(study, dataset, case, method):
     started, clock = time.process_time(), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of wrong answers and few samples, which are studied
-        model.fit(data.X, **data.said)
+        model.fit(data.X, **data.supervision)
     found = {
         "seconds": round(time.process_time() - started, 3),
         "waited": round(time.perf_counter() - clock, 3),

@@ -23,16 +23,16 @@ class Network:
         layers += [torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(256, 64)]
         self.net = torch.nn.Sequential(*layers)
         learn = torch.optim.AdamW(self.net.parameters(), lr=1e-3, weight_decay=1e-2)
-        rows, said = torch.tensor(X, dtype=torch.float32), torch.tensor(triplets)
-        weights = torch.ones(len(said)) if constraint_weight is None else constraint_weight
+        rows, supervision = torch.tensor(X, dtype=torch.float32), torch.tensor(triplets)
+        weights = torch.ones(len(supervision)) if constraint_weight is None else constraint_weight
         weights = torch.as_tensor(weights, dtype=torch.float32)
-        points = torch.unique(said[:, 0])
-        out = torch.isin(said[:, 0], points[torch.randperm(len(points))[: len(points) // 5]])
+        points = torch.unique(supervision[:, 0])
+        out = torch.isin(supervision[:, 0], points[torch.randperm(len(points))[: len(points) // 5]])
         kept, best, best_at = torch.nonzero(~out)[:, 0], np.inf, 0
         for epoch in range(300):
             self.net.train()
             for batch in kept[torch.randperm(len(kept))].split(256):
-                used, places = torch.unique(said[batch], return_inverse=True)
+                used, places = torch.unique(supervision[batch], return_inverse=True)
                 learn.zero_grad()
                 near, far = _sides(self.net(rows[used]), places)
                 losses = torch.nn.functional.softplus(near - far)
@@ -40,7 +40,7 @@ class Network:
                 learn.step()
             self.net.eval()
             with torch.no_grad():
-                near, far = _sides(self.net(rows), said[out])
+                near, far = _sides(self.net(rows), supervision[out])
                 wrong = float(((near >= far) * weights[out]).sum())
             if wrong < best:
                 best, best_at = wrong, epoch

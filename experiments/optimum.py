@@ -42,7 +42,7 @@ def make_problem(dataset):
         task = make_task(dataset, 0)
         return SimpleNamespace(
             X=task.X,
-            said={"triplets": task.triplets, "constraint_weight": task.weights},
+            supervision={"triplets": task.triplets, "constraint_weight": task.weights},
             scored=(task.X_test, task.unseen, task.votes),
         )
     X, y = load(dataset)
@@ -54,7 +54,9 @@ def make_problem(dataset):
     triplets = triplets[rng.permutation(len(triplets))[:MOST_TRIPLETS]]
     unseen = sample_triplets(y[test], 10, 10, random_state=rng)
     scored = (scale.transform(X[test]), unseen, None)
-    return SimpleNamespace(X=scale.transform(X[train]), said={"triplets": triplets}, scored=scored)
+    return SimpleNamespace(
+        X=scale.transform(X[train]), supervision={"triplets": triplets}, scored=scored
+    )
 
 
 def _cut(rows):
@@ -65,10 +67,10 @@ def do_job(dataset):
     """Return objectives and agreement of default fits and of long ones from two starts."""
     case, found = make_problem(dataset), {}
     warm_up = MDaML(random_state=0)  # compiles; what it chooses is used below
-    timed_fit(warm_up, case.X, **case.said)
+    timed_fit(warm_up, case.X, **case.supervision)
     found["anchor"] = warm_up.anchor_
     started = time.process_time()
-    timed_fit(MDaML(random_state=0), case.X, **case.said)
+    timed_fit(MDaML(random_state=0), case.X, **case.supervision)
     found["seconds"] = time.process_time() - started
     for name, anchor in {"chosen": warm_up.anchor_, "weak": WEAK}.items():
         fits = {
@@ -79,7 +81,7 @@ def do_job(dataset):
         fits["another"].init_metric = np.eye(case.X.shape[1])
         values = {}
         for fit, model in fits.items():
-            timed_fit(model, case.X, **case.said)
+            timed_fit(model, case.X, **case.supervision)
             values[fit] = float(model.history_[-1])
             X, unseen, votes = case.scored
             found[f"{name}, {fit}"] = share_that_holds(model.transform(X), unseen, votes)

@@ -79,14 +79,14 @@ def simulate(world, n_answers, draw):
     if world == "unequal":
         counts = rng.permutation(np.linspace(n_answers / 6, n_answers * 11 / 6, 20).astype(int))
     wrong = np.where(np.arange(20) < (2 if world == "random" else 0), 0.5, 0.1)
-    said = [ask(X, *each, rng) for each in zip(weights, counts, wrong, strict=True)]
+    supervision = [ask(X, *each, rng) for each in zip(weights, counts, wrong, strict=True)]
     honest = np.flatnonzero(wrong < 0.5)
     test = np.concatenate([ask(X, weights[p], 300, 0.0, rng) for p in honest])
     asked, who = np.repeat(honest, 300), np.repeat(np.arange(20), counts)
-    T = np.concatenate(said)
+    T = np.concatenate(supervision)
     model, seconds = timed_fit(PersonalMetrics(), X, triplets=T, who=who)
     own, shared = (model.score_triplets(X, test, who=each) for each in (asked, None))
-    alone = [score_of(X, said[p], test[asked == p]) for p in honest]
+    alone = [score_of(X, supervision[p], test[asked == p]) for p in honest]
     known = [
         score_of(X, T[np.isin(who, honest[kind[honest] == k])], test[kind[asked] == k])
         for k in np.unique(kind[honest])
@@ -100,9 +100,9 @@ def simulate(world, n_answers, draw):
     return result | {"n_kinds": model.n_kinds_, "pull": model.pull_, "seconds": round(seconds, 2)}
 
 
-def score_of(X, said, test):
+def score_of(X, supervision, test):
     """Return the agreement of MDaML, learned from some answers, with others."""
-    return timed_fit(MDaML(), X, triplets=said)[0].score_triplets(X, test)
+    return timed_fit(MDaML(), X, triplets=supervision)[0].score_triplets(X, test)
 
 
 def do_audit(n_kinds, n_answers, draw):

@@ -78,7 +78,7 @@ class Problem:
         return self.X, self.triplets, self.centers, self.weights
 
     @property
-    def said(self):
+    def supervision(self):
         """The comparisons as a store takes them."""
         if self.quadruplets is None:
             return Constraints.of_triplets(self.triplets, len(self.X))
@@ -198,7 +198,7 @@ def _with_quadruplets(given, rng, n):
 
 
 def _local_problem(given, *, store=MemoryStore, rank=None, in_index_order=False, **options):
-    made = store.of(given.X).compare(given.said)
+    made = store.of(given.X).compare(given.supervision)
     if in_index_order:
         places = np.arange(len(given.X) + 1)
         turns = replace(made.turns, order=places[:-1], colors=places)

@@ -322,7 +322,7 @@ IDS = ["a", "b", "c", "d", "e"]
 
 
 def test_answers_become_what_they_say():
-    said = to_constraints(
+    supervision = to_constraints(
         [
             stored("triplet", ["a", "b", "c"], [2]),
             stored("triplet", ["d", "b", "c"], [1]),
@@ -334,28 +334,28 @@ def test_answers_become_what_they_say():
         ],
         IDS,
     )
-    assert said.triplets.tolist() == [[0, 2, 1], [3, 1, 2]]
-    assert said.pairs.tolist() == [[0, 4], [1, 4]]
-    assert said.pair_labels.tolist() == [1, -1]
-    assert said.columns["who"].tolist() == ["ann"] * 4
-    assert said.columns["time"][0] == "1970-01-01T00:00:01.500+00:00"
+    assert supervision.triplets.tolist() == [[0, 2, 1], [3, 1, 2]]
+    assert supervision.pairs.tolist() == [[0, 4], [1, 4]]
+    assert supervision.pair_labels.tolist() == [1, -1]
+    assert supervision.columns["who"].tolist() == ["ann"] * 4
+    assert supervision.columns["time"][0] == "1970-01-01T00:00:01.500+00:00"
 
 
 def test_odd_ones_and_picks_are_those_of_the_library():
-    said = to_constraints([stored("odd", ["a", "b", "c"], [1])], IDS)
+    supervision = to_constraints([stored("odd", ["a", "b", "c"], [1])], IDS)
     direct = Constraints.from_odd_one_out([[0, 1, 2]], [1], n_points=5)
-    np.testing.assert_array_equal(said.triplets, direct.triplets)
-    np.testing.assert_array_equal(said.weights, direct.weights)
-    said = to_constraints([stored("pick", list("abcde"), [2, 4])], IDS)
+    np.testing.assert_array_equal(supervision.triplets, direct.triplets)
+    np.testing.assert_array_equal(supervision.weights, direct.weights)
+    supervision = to_constraints([stored("pick", list("abcde"), [2, 4])], IDS)
     direct = Constraints.from_picks([0], [[1, 2, 3, 4]], [[2, 4]], n_points=5)
-    np.testing.assert_array_equal(said.triplets, direct.triplets)
-    np.testing.assert_array_equal(said.weights, direct.weights)
+    np.testing.assert_array_equal(supervision.triplets, direct.triplets)
+    np.testing.assert_array_equal(supervision.weights, direct.weights)
 
 
 def test_cannot_tell_counts_half_for_both_sides():
-    said = to_constraints([stored("triplet", ["a", "b", "c"], [], "unsure")], IDS)
-    assert sorted(said.triplets.tolist()) == [[0, 1, 2], [0, 2, 1]]
-    assert said.weights.tolist() == [0.5, 0.5]
+    supervision = to_constraints([stored("triplet", ["a", "b", "c"], [], "unsure")], IDS)
+    assert sorted(supervision.triplets.tolist()) == [[0, 1, 2], [0, 2, 1]]
+    assert supervision.weights.tolist() == [0.5, 0.5]
 
 
 def test_held_out_questions_are_never_learned_from_whoever_repeats_them():

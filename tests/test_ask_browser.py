@@ -128,8 +128,8 @@ def test_mouse_keyboard_undo_skip_and_cannot_tell(page, run):
     ready(page)
     page.click("#skip")
     found = wait_stored(running, 5)
-    said = [(a["outcome"], a["choice"]) for a in found]
-    assert said == [
+    supervision = [(a["outcome"], a["choice"]) for a in found]
+    assert supervision == [
         *[("answer", [1]), ("answer", [2]), ("answer", [2])],
         *[("unsure", []), ("skip", [])],
     ]
@@ -443,9 +443,9 @@ def test_the_owner_is_told_whether_answers_teach(page, run, error, words):
         learn_something(running, 50, error, seed=part)
     page.goto(f"{running.url}/owner")
     page.wait_for_selector("#map image")
-    said = page.inner_text("#summary")
-    assert words in said
-    assert ("to gain a point" in said) <= (error == 0)
+    supervision = page.inner_text("#summary")
+    assert words in supervision
+    assert ("to gain a point" in supervision) <= (error == 0)
 
 
 def test_the_owner_reads_why_learning_stopped_and_how_many_are_of_each_kind(page, run):

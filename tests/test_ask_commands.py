@@ -65,7 +65,7 @@ def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
         reply = client.post("/api/answers", json={"events": []}, headers=headers).json()
         events = [make_answer(reply["questions"][0]["id"])]
         client.post("/api/answers", json={"events": events}, headers=headers)
-        said = client.get("/owner/answers.csv")
+        supervision = client.get("/owner/answers.csv")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -74,7 +74,7 @@ def test_ask_serves_a_table_until_it_is_interrupted(start, demo, tmp_path):
     assert site.method == "localmdaml"
     site.close()
     path = tmp_path / "said.csv"
-    path.write_bytes(said.content)
+    path.write_bytes(supervision.content)
     assert len(Constraints.read(path, ids=read_items(demo).ids).triplets) == 1
 
 

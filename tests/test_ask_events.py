@@ -58,7 +58,7 @@ class World:
     """A server, a learner and what persons know that they have said."""
 
     def __init__(self, place):
-        self.place, self.n, self.said = place, 0, {}
+        self.place, self.n, self.supervision = place, 0, {}
         self.start_server()
         self.start_learner()
 
@@ -89,15 +89,15 @@ class World:
         self.n += 1
         made = {"id": f"{self.n:012}", "question": question, "outcome": outcome, "seconds": 1.0}
         assert self.send(person, made | {"choice": choice})["refused"] == []
-        self.said[made["id"]] = person, question, outcome, choice
+        self.supervision[made["id"]] = person, question, outcome, choice
 
     def change(self, how, person, back):
         """Take back one of the last answers of a person, and perhaps give the opposite one."""
-        own = [key for key, said in self.said.items() if said[0] == person]
+        own = [key for key, supervision in self.supervision.items() if supervision[0] == person]
         if not own:
             return
         key = own[-1 - back % len(own)]
-        _, question, _, choice = self.said.pop(key)
+        _, question, _, choice = self.supervision.pop(key)
         self.send(person, {"undo": key})
         if how == "correct":
             self.store(person, question, "answer", [3 - choice[0]] if choice else [1])
@@ -127,8 +127,8 @@ class World:
 
     def check(self):
         stored = {a["answer"]: a for a in self.site.storage.answers()}
-        assert stored.keys() == self.said.keys()
-        for key, (person, question, outcome, choice) in self.said.items():
+        assert stored.keys() == self.supervision.keys()
+        for key, (person, question, outcome, choice) in self.supervision.items():
             row = stored[key]
             assert (row["person"], row["id"]) == (person, question)
             assert (row["outcome"], row["choice"]) == (outcome, choice)

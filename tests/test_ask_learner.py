@@ -246,11 +246,11 @@ def test_the_map_counts_the_answers_that_fail(site):
     report = site.storage.latest("report")["report"]
     model = from_bytes(site.storage.latest("model")["model"])
     Y, fails, asked = model.transform(site.items.X), Counter(), Counter()
-    for said in site.storage.answers():
-        a, b, c = (Y[site.items.rows[name]] for name in said["items"])
-        holds = (np.sum((a - b) ** 2) < np.sum((a - c) ** 2)) == (said["choice"] == [1])
-        asked.update(said["items"])
-        fails.update([] if holds else said["items"])
+    for supervision in site.storage.answers():
+        a, b, c = (Y[site.items.rows[name]] for name in supervision["items"])
+        holds = (np.sum((a - b) ** 2) < np.sum((a - c) ** 2)) == (supervision["choice"] == [1])
+        asked.update(supervision["items"])
+        fails.update([] if holds else supervision["items"])
     assert {name: n for name, _, _, n, _ in report["map"]} == {n: fails[n] for n in site.items.ids}
     assert {name: n for name, *_, n in report["map"]} == {n: asked[n] for n in site.items.ids}
     assert report["fails"] == [sum(fails.values()) // 3, 66]
@@ -274,10 +274,10 @@ def test_an_answer_of_several_comparisons_fails_if_half_of_them_do(form):
     X = np.array([[0.0], [1.0], [2.0], [10.0]])
     columns = {"question": ["q1", "q2"]}
     if form == "odd":
-        said = Constraints.from_odd_one_out([[0, 1, 3], [0, 1, 3]], [3, 0], columns=columns)
+        supervision = Constraints.from_odd_one_out([[0, 1, 3], [0, 1, 3]], [3, 0], columns=columns)
     else:
-        said = Constraints.from_picks([0, 0], [[1, 2, 3]] * 2, [[1], [3]], columns=columns)
-    fails, _ = find_failures(Euclidean().fit(X), X, said)
+        supervision = Constraints.from_picks([0, 0], [[1, 2, 3]] * 2, [[1], [3]], columns=columns)
+    fails, _ = find_failures(Euclidean().fit(X), X, supervision)
     assert fails.tolist() == [False, True]
 
 
@@ -459,9 +459,9 @@ def test_a_score_that_grows_by_chance_promises_no_gain(monkeypatch):
         T,
         T[:, [0, 2, 1]],
     )
-    for said, gain in ((right, 12), (T, None)):
+    for supervision, gain in ((right, 12), (T, None)):
         columns = {"question": [f"q{n}" for n in range(60)]}
-        held = Constraints(triplets=said, n_points=40, columns=columns)
+        held = Constraints(triplets=supervision, n_points=40, columns=columns)
         assert owner.describe_learning([(10, first)], Euclidean().fit(X), X, held)["gain"] == gain
 
 
@@ -540,8 +540,8 @@ def test_doubtful_answers_are_those_that_contradict_the_metric():
     X = np.array([[0.0], [1.0], [10.0], [11.0], [20.0]])
     right = [[0, 1, 2], [0, 1, 3], [2, 3, 0], [2, 3, 4], [1, 0, 2], [3, 2, 1], [4, 3, 0]] * 3
     columns = {"who": ["ann"] * 22, "question": [f"q{n}" for n in range(22)]}
-    said = Constraints(triplets=[*right, [0, 4, 1]], n_points=5, columns=columns)
-    (found,) = owner.find_doubtful(Euclidean().fit(X), X, said)
+    supervision = Constraints(triplets=[*right, [0, 4, 1]], n_points=5, columns=columns)
+    (found,) = owner.find_doubtful(Euclidean().fit(X), X, supervision)
     assert (found["items"], found["who"]) == ([0, 4, 1], "ann")
 
 
@@ -570,9 +570,9 @@ def test_an_interview_returns_constraints():
     reply = httpx.post(url, json={"events": []}, headers=headers).json()
     event = {"id": "answer-1", "question": reply["questions"][0]["id"], "outcome": "answer"}
     httpx.post(url, json={"events": [event | {"choice": [1]}]}, headers=headers)
-    said = talk.constraints
-    assert len(said.triplets) == 1
-    assert said.ids.tolist() == ["c", "l", "r", "b"]
+    supervision = talk.constraints
+    assert len(supervision.triplets) == 1
+    assert supervision.ids.tolist() == ["c", "l", "r", "b"]
     talk.close()
 
 

@@ -30,13 +30,13 @@ def place(tmp_path):
 def fill(place, items, n=12, plan=None, **more):
     """Begin a study with some answers; return the texts of each, the chosen one second."""
     site = make_site(place, items, plan, **more)
-    browser, said = Browser(site), []
+    browser, supervision = Browser(site), []
     for k in range(n):
         browser.answer([1 + k % 2])
     for answer in site.storage.answers():
-        said.append(told(items, answer))
+        supervision.append(told(items, answer))
     site.close()
-    return said
+    return supervision
 
 
 def told(items, answer):
@@ -65,7 +65,7 @@ def test_the_same_study_goes_on(place):
 
 
 def test_a_row_on_top_of_a_table_without_ids_is_noticed_and_followed(place):
-    said = fill(place, numbered(TEXTS))
+    supervision = fill(place, numbered(TEXTS))
     later = numbered(["text new", *TEXTS])
     with pytest.raises(
         ValueError, match=r"20 of 20 have moved .*\. Answers about them \(12\)"
@@ -73,20 +73,20 @@ def test_a_row_on_top_of_a_table_without_ids_is_noticed_and_followed(place):
         make_site(place, later)
     assert "--accept-changes" in str(found.value)
     site = make_site(place, later, changes="accept")
-    assert [told(later, answer) for answer in site.storage.answers()] == said
+    assert [told(later, answer) for answer in site.storage.answers()] == supervision
     site.close()
     make_site(place, later).close()  # is the study from now on
 
 
 @pytest.mark.parametrize("first", [1, 100])
 def test_answers_stay_with_items_that_get_ids_later(place, first):
-    said = fill(place, numbered(TEXTS))
+    supervision = fill(place, numbered(TEXTS))
     rows = numbered(["text new", *TEXTS[::-1]])
     named = Items([str(first + k) for k in range(21)], rows.columns, rows.X, rows.features)
     with pytest.raises(ValueError, match="had no ids, and have some now: 20 of 20 have moved"):
         make_site(place, named)
     site = make_site(place, named, changes="accept")
-    assert [told(named, answer) for answer in site.storage.answers()] == said
+    assert [told(named, answer) for answer in site.storage.answers()] == supervision
     site.close()
 
 
@@ -104,13 +104,13 @@ def test_ids_that_are_numbers_are_not_taken_for_rows(place):
 
 
 def test_equal_rows_without_ids_can_be_added(place):
-    said = fill(place, numbered(TEXTS))
+    supervision = fill(place, numbered(TEXTS))
     later = numbered([*TEXTS, *TEXTS[:2]])
     with pytest.raises(ValueError, match="2 items were added") as found:
         make_site(place, later)
     assert "moved" not in str(found.value)
     site = make_site(place, later, changes="accept")
-    assert [told(later, answer) for answer in site.storage.answers()] == said
+    assert [told(later, answer) for answer in site.storage.answers()] == supervision
     assert all(int(name) < 20 for answer in site.storage.answers() for name in answer["items"])
     site.close()
 

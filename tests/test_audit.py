@@ -220,8 +220,10 @@ def test_a_quadruplet_with_a_shared_point_repeats_the_triplet():
 @given(hnp.arrays(int, st.tuples(st.integers(1, 25), st.just(2)), elements=st.integers(0, 7)))
 def test_consequences_by_loops(edges):
     edges = edges[edges[:, 0] < edges[:, 1]]  # pairs numbered by their distance
-    said = set(map(tuple, edges.tolist()))
-    expected = [any((u, w) in said and (w, v) in said for w in range(8)) for u, v in edges]
+    supervision = set(map(tuple, edges.tolist()))
+    expected = [
+        any((u, w) in supervision and (w, v) in supervision for w in range(8)) for u, v in edges
+    ]
     assert implied(edges[:, 0], edges[:, 1]).tolist() == expected
 
 
@@ -274,19 +276,19 @@ def test_wrong_pairs_are_suspected():
 
 def test_mixed_forms_come_in_order_and_from_a_value_too(answers, model):
     X, triplets, _ = answers
-    said = {
+    supervision = {
         "triplets": triplets[:3],
         "pairs": [[0, 1], [2, 3]],
         "pair_labels": [1, -1],
         "quadruplets": [[0, 1, 2, 3]],
     }
-    frame = audit(model, X, **said)
+    frame = audit(model, X, **supervision)
     kinds = ["triplet"] * 3 + ["similar pair", "dissimilar pair", "quadruplet"]
     assert frame["kind"].tolist() == kinds
     assert frame["d"].isna().tolist() == [True] * 5 + [False]
     assert frame["mode_c"].isna().tolist() == [False] * 3 + [True] * 2 + [False]
     assert frame.iloc[-1][["a", "b", "c", "d"]].tolist() == [0, 1, 2, 3]
-    pd.testing.assert_frame_equal(frame, audit(model, X, constraints=Constraints(**said)))
+    pd.testing.assert_frame_equal(frame, audit(model, X, constraints=Constraints(**supervision)))
 
 
 def test_metrics_without_modes_have_weight_one_and_no_modes(answers):
@@ -356,7 +358,7 @@ def test_relative_margins_are_bounded_and_odd(near, far):
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "message"),
+    ("supervision", "error", "message"),
     [
         ({}, ValueError, "At least one constraint is needed"),
         ({"pair_labels": [1]}, ValueError, "At least one constraint is needed"),
@@ -371,9 +373,9 @@ def test_relative_margins_are_bounded_and_odd(near, far):
         ),
     ],
 )
-def test_what_cannot_be_audited_is_said(answers, model, said, error, message):
+def test_what_cannot_be_audited_is_said(answers, model, supervision, error, message):
     with pytest.raises(error, match=message):
-        audit(model, answers[0], **said)
+        audit(model, answers[0], **supervision)
 
 
 def test_only_fitted_metrics_are_audited(answers):

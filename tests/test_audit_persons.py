@@ -27,10 +27,10 @@ def panel():
     axes = np.diag([1.0, 1.0, 0.1, 0.1])
     T, left, seconds = [], [], []
     for person, wrong in enumerate([0.05, 0.15, 0.5, 0.95, 0.5]):
-        said, _ = make_triplets(
+        supervision, _ = make_triplets(
             X, n_triplets=300, components=axes, wrong=wrong, random_state=person
         )
-        T.append(said)
+        T.append(supervision)
         left.append(rng.random(300) < (0.99 if person == 4 else 0.5))
         seconds.append(rng.exponential(1.0 + person, 300))
     who = np.repeat(["ann", "bob", "ran", "rev", "sid"], 300)
@@ -112,8 +112,10 @@ def test_agreement_with_others_is_that_of_the_loops(seed):
 
 
 def test_pairs_have_questions_too():
-    said = Constraints(pairs=[[0, 1], [1, 0], [0, 1], [2, 3]], pair_labels=[1, 1, -1, 1])
-    found = agreement_with_others(columns_of(said), Persons.from_who(["a", "b", "c", "c"], 4))
+    supervision = Constraints(pairs=[[0, 1], [1, 0], [0, 1], [2, 3]], pair_labels=[1, 1, -1, 1])
+    found = agreement_with_others(
+        columns_of(supervision), Persons.from_who(["a", "b", "c", "c"], 4)
+    )
     # To a the others are divided, so are they to b; to c both say the opposite.
     np.testing.assert_array_equal(found, [np.nan, np.nan, 0.0])
 
@@ -155,10 +157,10 @@ def test_as_many_persons_agree_with_a_kind_as_rows_say_so():
     margins = rng.uniform(2.0, 6.0, (2, 720)) * rng.choice([-1.0, 1.0], (2, 720))
     for kind, own in enumerate((codes < 6, (codes >= 6) & (codes < 11))):
         margins[kind, own] = np.abs(margins[kind, own])  # the last answers at random
-    said = Constraints(triplets=np.array([rng.permutation(40)[:3] for _ in range(720)]))
+    supervision = Constraints(triplets=np.array([rng.permutation(40)[:3] for _ in range(720)]))
     by_all = np.tile([0.9, 0.1], (12, 1))  # in the kinds of all persons everybody is of the first
     views, persons = Views(margins, np.array([0.5, 0.5]), by_all), Persons(np.arange(12), codes)
-    found = _weigh_kinds(margins[0], persons, Counted.of_persons(said, persons), views)
+    found = _weigh_kinds(margins[0], persons, Counted.of_persons(supervision, persons), views)
     remarks, none = [[] for _ in range(12)], np.zeros(12, np.int64)
     _remark_on_errors(remarks, found, views, np.full(12, np.inf), (none, none))
     wanted = [["agrees with kind 0, 6 persons"]] * 6 + [["agrees with kind 1, 5 persons"]] * 5
@@ -169,8 +171,10 @@ def test_as_many_persons_agree_with_a_kind_as_rows_say_so():
 @pytest.mark.slow
 @pytest.mark.needs("pandas")
 def test_a_minority_is_not_taken_for_noise_and_a_guesser_is_found(minority):
-    X, said = minority
-    table = audit(MDaML(anchor=0.02).fit(X, constraints=said), X, constraints=said, who="who")
+    X, supervision = minority
+    table = audit(
+        MDaML(anchor=0.02).fit(X, constraints=supervision), X, constraints=supervision, who="who"
+    )
     assert table["answers"].tolist() == [60] * 31  # not 120 triplets
     assert table["remark"][:20].tolist() == ["agrees with kind 0, 20 persons"] * 20
     assert table["remark"][20:30].tolist() == ["agrees with kind 1, 10 persons"] * 10
@@ -180,12 +184,12 @@ def test_a_minority_is_not_taken_for_noise_and_a_guesser_is_found(minority):
 
 def answer_as(X, looks_at, n_answers, wrong=0.1, seed=0):
     """Return answers of persons, who look at some features each, and who gave them."""
-    said = []
+    supervision = []
     for person, features in enumerate(looks_at):
         drawn = {"components": np.eye(X.shape[1])[features], "random_state": 1000 * seed + person}
         drawn["wrong"] = wrong if np.isscalar(wrong) else wrong[person]
-        said.append(make_triplets(X, n_triplets=n_answers, **drawn)[0])
-    return np.concatenate(said), np.repeat(np.arange(len(looks_at)), n_answers)
+        supervision.append(make_triplets(X, n_triplets=n_answers, **drawn)[0])
+    return np.concatenate(supervision), np.repeat(np.arange(len(looks_at)), n_answers)
 
 
 @pytest.mark.needs("pandas")
@@ -226,12 +230,14 @@ def test_views_of_two_who_look_at_the_same_explain_each_other():
     X = np.random.default_rng(0).normal(size=(60, 4))
     wrong = np.where(np.arange(8) == 7, 0.5, 0.1)
     T, who = answer_as(X, [[0, 1]] * 5 + [[2, 3]] * 2 + [[0, 1]], 90, wrong)
-    said, persons = Constraints(triplets=T), Persons(np.arange(8), who)
+    supervision, persons = Constraints(triplets=T), Persons(np.arange(8), who)
     suspects = np.array([5, 6, 7])
     metric = MDaML(anchor=0.02).fit(X, triplets=T)
     held = []
     for person, (rows, margins) in zip(
-        suspects, find_own_views(metric, X, said, persons, np.arange(720), suspects), strict=True
+        suspects,
+        find_own_views(metric, X, supervision, persons, np.arange(720), suspects),
+        strict=True,
     ):
         assert np.array_equal(rows, np.flatnonzero(who == person))
         assert margins.shape == (2 + 2 * 7, 90)
@@ -245,12 +251,12 @@ def test_views_of_two_who_look_at_the_same_explain_each_other():
 @pytest.mark.needs("pandas")
 def test_who_sees_it_differently_from_all_others_has_a_view():
     rng = np.random.default_rng(1)
-    X, said = rng.normal(size=(60, 4)), []
+    X, supervision = rng.normal(size=(60, 4)), []
     for person in range(12):
         axes = np.eye(4)[[3]] if person == 11 else np.eye(4)[:2]
         made, _ = make_triplets(X, n_triplets=150, components=axes, wrong=0.05, random_state=person)
-        said.append(made)
-    T, who = np.concatenate(said), np.repeat(np.arange(12), 150)
+        supervision.append(made)
+    T, who = np.concatenate(supervision), np.repeat(np.arange(12), 150)
     model = MDaML(anchor=0.02).fit(X, triplets=T[who < 11])
     remarks = audit(model, X, triplets=T, who=who)["remark"]
     assert not remarks[:11].str.contains("random|guesses|view|wrong").any()

@@ -23,8 +23,8 @@ TRUE = np.diag([2.0, 1.0, 0.3, 0.1, 0.1, 0.1])  # the metric of who answers
 def draw_comparisons(seed, is_true, n=400):
     X = np.random.default_rng(seed).normal(size=(80, 6))
     wrong = 0.1 if is_true else 0.5
-    said, _ = make_triplets(X, n_triplets=n, components=TRUE, wrong=wrong, random_state=seed)
-    return (X,), {"triplets": said}
+    supervision, _ = make_triplets(X, n_triplets=n, components=TRUE, wrong=wrong, random_state=seed)
+    return (X,), {"triplets": supervision}
 
 
 def draw_labels(seed, is_true):
@@ -66,9 +66,9 @@ def draw_corners(seed, is_true):
     X = np.array([[0, 0], [0, 5], [5, 5], [5, 0]])[corner] + rng.normal(size=(150, 2))
     rows = rng.integers(150, size=(4000, 3))
     alike = (corner[rows[:, [0]]] - corner[rows]) % 2 == 0
-    said = rows[alike[:, 1] & ~alike[:, 2] & (rows[:, 0] != rows[:, 1])]
-    wrong = rng.random(len(said)) < (0.1 if is_true else 0.5)
-    return (X,), {"triplets": np.where(wrong[:, None], said[:, [0, 2, 1]], said)}
+    supervision = rows[alike[:, 1] & ~alike[:, 2] & (rows[:, 0] != rows[:, 1])]
+    wrong = rng.random(len(supervision)) < (0.1 if is_true else 0.5)
+    return (X,), {"triplets": np.where(wrong[:, None], supervision[:, [0, 2, 1]], supervision)}
 
 
 def draw_clicks(seed, is_true):
@@ -85,23 +85,27 @@ def draw_clicks(seed, is_true):
     return (Q, X), {"clicks": log}
 
 
-def double_comparisons(data, said):
-    return data, {name: np.concatenate([part, part]) for name, part in said.items()}
+def double_comparisons(data, supervision):
+    return data, {name: np.concatenate([part, part]) for name, part in supervision.items()}
 
 
-def double_labels(data, said):
+def double_labels(data, supervision):
     X, y = data
-    return (np.repeat(X, 2, axis=0), np.repeat(y, 2)), said
+    return (np.repeat(X, 2, axis=0), np.repeat(y, 2)), supervision
 
 
-def double_queries(data, said):
+def double_queries(data, supervision):
     Q, X, pairs = data
-    return (np.concatenate([Q, Q]), X, np.concatenate([pairs, pairs + np.array([len(Q), 0])])), said
+    return (
+        np.concatenate([Q, Q]),
+        X,
+        np.concatenate([pairs, pairs + np.array([len(Q), 0])]),
+    ), supervision
 
 
-def double_clicks(data, said):
+def double_clicks(data, supervision):
     Q, X = data
-    log = said["clicks"]
+    log = supervision["clicks"]
     again = log + np.array([len(Q), 0, 0, 0])
     return (np.concatenate([Q, Q]), X), {"clicks": np.concatenate([log, again])}
 
@@ -149,11 +153,11 @@ QUICK = [
 ]
 
 
-def fit(name, data, said):
+def fit(name, data, supervision):
     """Return the fitted model, and whether it keeps the start."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = CHOOSERS[name][0]().fit(*data, **said)
+        model = CHOOSERS[name][0]().fit(*data, **supervision)
     texts = [str(warning.message) for warning in caught]
     kept = not model.improved_ if isinstance(model, QueryAdapter) else model.start_kept_
     told = any(t.startswith(("Nothing was learned", "QueryAdapter returns")) for t in texts)
@@ -226,15 +230,15 @@ def test_the_same_input_gives_the_same_choice_bit_for_bit(name):
 def go_on(model, *chunks):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for data, said in chunks:
-            model.partial_fit(*data, **said)
+        for data, supervision in chunks:
+            model.partial_fit(*data, **supervision)
     return model
 
 
 @pytest.mark.parametrize("by", ["file", "pickle"])
 def test_a_metric_that_is_resumed_ends_where_a_straight_run_does(by, tmp_path):
-    (X,), said = draw_comparisons(2, True, 600)
-    chunks = [((X,), {"triplets": part}) for part in np.array_split(said["triplets"], 5)]
+    (X,), supervision = draw_comparisons(2, True, 600)
+    chunks = [((X,), {"triplets": part}) for part in np.array_split(supervision["triplets"], 5)]
     straight = go_on(MDaML(random_state=0), *chunks)
     resumed = go_on(MDaML(random_state=0), *chunks[:3])
     if by == "file":

@@ -28,11 +28,11 @@ from mdaml.model_selection import ConstraintKFold, MetricSearchCV
 TRUE = np.diag([2.0, 1.0, 0.3, 0.1, 0.1, 0.1])  # the metric of who answers
 
 
-def fit_and_listen(model, *data, **said):
+def fit_and_listen(model, *data, **supervision):
     """Return the fitted model and what it warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(*data, **said)
+        model.fit(*data, **supervision)
     return model, [str(warning.message) for warning in caught]
 
 
@@ -80,8 +80,8 @@ def check_no_harm(make, case, seeds):
     """Let coin flips be learned from: before learning all that is true holds."""
     kept, heard, scores = 0, 0, []
     for seed in seeds:
-        X, said = coin_flips(*case, seed)
-        model, texts = fit_and_listen(make(), X, triplets=said)
+        X, supervision = coin_flips(*case, seed)
+        model, texts = fit_and_listen(make(), X, triplets=supervision)
         true, _ = make_triplets(X, n_triplets=500, random_state=1000 + seed)
         scores.append(model.score_triplets(X, true))
         heard += warned(texts, "Nothing was learned")
@@ -205,22 +205,22 @@ def assert_same_gain(one, other):
 
 
 def test_comparisons_given_twice_change_nothing():
-    said = answers(600)
-    twice = MDaML(random_state=0).fit(points(), triplets=np.concatenate([said, said]))
+    supervision = answers(600)
+    twice = MDaML(random_state=0).fit(points(), triplets=np.concatenate([supervision, supervision]))
     assert twice.anchor_ == learned().anchor_
     assert_same_gain(twice, learned())
     M = learned().get_mahalanobis_matrix()
     np.testing.assert_allclose(twice.get_mahalanobis_matrix(), M, atol=1e-6 * M.max())
 
 
-def spread(said, n):
+def spread(supervision, n):
     """Return comparisons spread over two copies of each of n rows."""
-    return said + n * np.random.default_rng(2).integers(0, 2, said.shape)
+    return supervision + n * np.random.default_rng(2).integers(0, 2, supervision.shape)
 
 
 def test_copies_of_rows_are_held_out_together():
-    X, said = points(), answers(600)
-    copies = MDaML(random_state=0).fit(np.concatenate([X, X]), triplets=spread(said, len(X)))
+    X, supervision = points(), answers(600)
+    copies = MDaML(random_state=0).fit(np.concatenate([X, X]), triplets=spread(supervision, len(X)))
     assert copies.anchor_ == learned().anchor_
     assert_same_gain(copies, learned())
 
@@ -244,9 +244,9 @@ def test_copies_of_rows_with_random_labels_teach_nothing(rounding):
 @pytest.mark.parametrize("seeds", [[0], pytest.param(range(1, 5), marks=pytest.mark.slow)])
 def test_copies_of_rows_with_random_answers_teach_nothing(seeds, rounding):
     for seed in seeds:
-        X, said = coin_flips(*CASES[0], seed)
-        said = np.concatenate([2 * said + np.arange(3) % (n + 1) for n in range(2)])
-        model, _ = fit_and_listen(MDaML(), copy(X, 2, rounding), triplets=said)
+        X, supervision = coin_flips(*CASES[0], seed)
+        supervision = np.concatenate([2 * supervision + np.arange(3) % (n + 1) for n in range(2)])
+        model, _ = fit_and_listen(MDaML(), copy(X, 2, rounding), triplets=supervision)
         assert model.start_kept_
 
 
@@ -268,17 +268,17 @@ def test_the_two_triplets_of_an_odd_one_out_stay_together(has_answers):
     first = answers(300)
     both = np.stack([first, first[:, [1, 0, 2]]], axis=1).reshape(-1, 3)
     columns = {ANSWER: np.repeat(np.arange(300), 2)} if has_answers else {}
-    said = Constraints(triplets=both, n_points=120, columns=columns)
-    questions = find_questions(said)
+    supervision = Constraints(triplets=both, n_points=120, columns=columns)
+    questions = find_questions(supervision)
     assert np.array_equal(questions[::2], questions[1::2])
 
     def sides():
         rng = np.random.RandomState(0)
-        for part in hold_out_points(said, 4, rng):
+        for part in hold_out_points(supervision, 4, rng):
             yield part.learned, part.held_out
-        for split in ConstraintKFold(4, random_state=0).split(said):
+        for split in ConstraintKFold(4, random_state=0).split(supervision):
             yield split.train, split.test
-        for fold in folds_of_constraints(points(), said, None, {}, "comparisons", rng):
+        for fold in folds_of_constraints(points(), supervision, None, {}, "comparisons", rng):
             yield fold.supervision, None
 
     n = 0
@@ -303,10 +303,10 @@ def test_swapped_columns_are_always_asked_about(make, wrong):
     """Of right answers 86 % hold before learning."""
     true = np.diag([1.8, 1.3, 1.0, 1.0, 0.7, 0.5])
     for seed in range(2 if make is not MDaMLCV else 1):
-        said, _ = make_triplets(
+        supervision, _ = make_triplets(
             points(), n_triplets=400, components=true, wrong=wrong, random_state=seed
         )
-        model, texts = fit_and_listen(make(), points(), triplets=said[:, [0, 2, 1]])
+        model, texts = fit_and_listen(make(), points(), triplets=supervision[:, [0, 2, 1]])
         assert any(SWAPPED in text for text in texts)
         if type(model) is MDaML and model.start_kept_ and model.gain_["low"] > 0.0:
             assert "The test did not pass what was learned" in model.summary()
@@ -322,8 +322,8 @@ def test_swapped_columns_teach_nothing(make, case):
     n, d, n_triplets = case
     X = np.random.default_rng(1).normal(size=(n, d))
     true = np.diag(np.linspace(1.0, 0.4, d))
-    said, _ = make_triplets(X, n_triplets=n_triplets, components=true, random_state=1)
-    model, texts = fit_and_listen(make(), X, triplets=said[:, [0, 2, 1]])
+    supervision, _ = make_triplets(X, n_triplets=n_triplets, components=true, random_state=1)
+    model, texts = fit_and_listen(make(), X, triplets=supervision[:, [0, 2, 1]])
     assert model.start_kept_
     assert any(SWAPPED in text for text in texts)
     assert not any("more than chance. Held-out" in text for text in texts)  # it led, the wrong way
@@ -333,8 +333,8 @@ def test_swapped_columns_of_which_a_part_is_wrong_teach_nothing():
     """Between 40 and 50 % hold before learning, and a metric explains a few more."""
     X = np.random.default_rng(7110).normal(size=(120, 6))
     true = np.diag([1.8, 1.3, 1.0, 1.0, 0.7, 0.5])
-    said, _ = make_triplets(X, n_triplets=400, components=true, wrong=0.3, random_state=7110)
-    model, texts = fit_and_listen(MDaML(), X, triplets=said[:, [0, 2, 1]])
+    supervision, _ = make_triplets(X, n_triplets=400, components=true, wrong=0.3, random_state=7110)
+    model, texts = fit_and_listen(MDaML(), X, triplets=supervision[:, [0, 2, 1]])
     assert 0.4 < model.gain_["before"] < 0.5
     assert model.gain_["low"] > 0.0
     assert model.start_kept_
@@ -364,9 +364,9 @@ def count_asked(draw, seeds, make=MDaML):
     """Return how often swapped columns are asked about, and how often right ones."""
     asked = np.zeros(2, int)
     for seed in seeds:
-        said = draw(seed)
+        supervision = draw(seed)
         for place, order in enumerate(([0, 2, 1], [0, 1, 2])):
-            _, texts = fit_and_listen(make(), points(), triplets=said[:, order])
+            _, texts = fit_and_listen(make(), points(), triplets=supervision[:, order])
             asked[place] += any(SWAPPED in text for text in texts)
     return asked.tolist()
 
@@ -380,8 +380,8 @@ def test_swapped_columns_with_a_weak_start_and_wrong_answers_are_asked_about(mak
 
 
 def test_a_search_asks_about_swapped_columns_with_a_weak_start():
-    said = answers_about(WEAK, 400, 0, 0.2)
-    _, texts = fit_and_listen(MDaMLCV(random_state=0), points(), triplets=said[:, [0, 2, 1]])
+    supervision = answers_about(WEAK, 400, 0, 0.2)
+    _, texts = fit_and_listen(MDaMLCV(random_state=0), points(), triplets=supervision[:, [0, 2, 1]])
     assert any(SWAPPED in text for text in texts)
 
 
@@ -431,18 +431,18 @@ def in_chunks(chunks):
 
 
 def test_chunks_of_two_do_not_make_a_model_forget():
-    said = answers(330, seed=3)
-    model, anchors = in_chunks([said[:300], *said[300:].reshape(-1, 2, 3)])
-    one = MDaML(random_state=0).fit(points(), triplets=said)
+    supervision = answers(330, seed=3)
+    model, anchors = in_chunks([supervision[:300], *supervision[300:].reshape(-1, 2, 3)])
+    one = MDaML(random_state=0).fit(points(), triplets=supervision)
     assert set(anchors) == {one.anchor_}
     assert agreement(model) >= agreement(one) - 0.02
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.1, 0.3])
 def test_five_chunks_agree_with_one_fit(wrong):
-    said = answers(1000, seed=4, wrong=wrong)
-    one = MDaML(random_state=0).fit(points(), triplets=said)
-    model, anchors = in_chunks(np.array_split(said, 5))
+    supervision = answers(1000, seed=4, wrong=wrong)
+    one = MDaML(random_state=0).fit(points(), triplets=supervision)
+    model, anchors = in_chunks(np.array_split(supervision, 5))
     assert agreement(model) >= agreement(one) - 0.02
     assert max(anchors) <= 50 * one.anchor_
 
@@ -468,9 +468,11 @@ def test_weights_compare_chunks_as_they_do_in_one_fit():
     """Many coin flips that hardly count, then a few answers that do."""
     X, flips = points(), coin_flips(120, 6, 300, 0.5, 0)[1]
     parts = [(flips, 0.05), (answers(150, wrong=0.0), 1.0)]
-    weights = np.concatenate([np.full(len(said), weight) for said, weight in parts])
-    said = np.concatenate([said for said, _ in parts])
-    one, _ = fit_and_listen(MDaML(random_state=0), X, triplets=said, constraint_weight=weights)
+    weights = np.concatenate([np.full(len(supervision), weight) for supervision, weight in parts])
+    supervision = np.concatenate([supervision for supervision, _ in parts])
+    one, _ = fit_and_listen(
+        MDaML(random_state=0), X, triplets=supervision, constraint_weight=weights
+    )
     model = MDaML(random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nothing is learned from the first
@@ -483,11 +485,15 @@ def test_weights_compare_chunks_as_they_do_in_one_fit():
 def test_the_order_of_comparisons_changes_no_choice(n_points):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_points, 4))
-    said, _ = make_triplets(X, n_triplets=40, wrong=0.1, components=TRUE[:4, :4], random_state=0)
-    said = np.concatenate([said, said[:20, [1, 0, 2]]])  # the same question about another point
+    supervision, _ = make_triplets(
+        X, n_triplets=40, wrong=0.1, components=TRUE[:4, :4], random_state=0
+    )
+    supervision = np.concatenate(
+        [supervision, supervision[:20, [1, 0, 2]]]
+    )  # the same question about another point
     models = [
         fit_and_listen(MDaML(random_state=0), X, triplets=part)[0]
-        for part in (said, said[rng.permutation(60)])
+        for part in (supervision, supervision[rng.permutation(60)])
     ]
     assert models[0].gain_["n_units"] == models[1].gain_["n_units"]
     assert models[0].gain_["before"] == pytest.approx(models[1].gain_["before"])
@@ -496,9 +502,9 @@ def test_the_order_of_comparisons_changes_no_choice(n_points):
 
 
 def test_a_start_that_is_kept_in_a_later_chunk_is_warned_of():
-    X, said = coin_flips(60, 10, 400, 0.5, 0)
+    X, supervision = coin_flips(60, 10, 400, 0.5, 0)
     model = MDaML(random_state=0)
-    for part in np.split(said, 2):
+    for part in np.split(supervision, 2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.partial_fit(X, triplets=part)
@@ -527,9 +533,9 @@ def test_chunks_are_never_worse_than_the_start_that_is_nearly_right():
 
 @pytest.mark.parametrize("n_chunks", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_chunks_of_coin_flips_change_nothing(n_chunks):
-    X, said = coin_flips(*CASES[0], 0)
+    X, supervision = coin_flips(*CASES[0], 0)
     model = MDaML(random_state=0)
-    for chunk in said.reshape(n_chunks, -1, 3):
+    for chunk in supervision.reshape(n_chunks, -1, 3):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Nothing was learned")
             model.partial_fit(X, triplets=chunk)
@@ -590,9 +596,9 @@ def test_the_start_comes_back_bit_for_bit():
 
 
 def test_a_start_that_was_given_comes_back():
-    X, said = coin_flips(*CASES[0], 0)
+    X, supervision = coin_flips(*CASES[0], 0)
     M = np.diag(np.arange(1.0, 11.0))
-    model, texts = fit_and_listen(MDaML(init_metric=M), X, triplets=said)
+    model, texts = fit_and_listen(MDaML(init_metric=M), X, triplets=supervision)
     assert model.start_kept_
     assert warned(texts, "Nothing was learned")
     np.testing.assert_allclose(model.get_mahalanobis_matrix(), M, rtol=1e-12)
@@ -610,8 +616,8 @@ def test_the_unit_of_the_features_does_not_change_what_is_chosen(scale):
     )
     assert (scaled.anchor_, scaled.start_kept_) == (plain.anchor_, plain.start_kept_)
     assert_same_gain(scaled, plain)
-    X, said = coin_flips(*CASES[0], 0)
-    assert fit_and_listen(MDaML(), scale * X, triplets=said)[0].start_kept_
+    X, supervision = coin_flips(*CASES[0], 0)
+    assert fit_and_listen(MDaML(), scale * X, triplets=supervision)[0].start_kept_
 
 
 # What cannot be fitted is left out.
@@ -634,12 +640,14 @@ def test_a_search_for_neighbours_by_several_persons():
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(4), 20)
     X = rng.normal(size=(80, 4)) + 2.0 * rng.normal(size=(4, 4))[y]
-    said, _ = make_triplets(X, y, n_triplets=800, random_state=0)
+    supervision, _ = make_triplets(X, y, n_triplets=800, random_state=0)
     who = rng.choice(["ann", "bob", "eve"], 800)
-    model, _ = fit_and_listen(MDaMLCV(goal="neighbors", random_state=0), X, triplets=said, who=who)
+    model, _ = fit_and_listen(
+        MDaMLCV(goal="neighbors", random_state=0), X, triplets=supervision, who=who
+    )
     assert model.components_.shape == (4, 4)
-    euclidean = Euclidean().fit(X).score_triplets(X, said)
-    assert model.score_triplets(X, said) >= euclidean - 0.02
+    euclidean = Euclidean().fit(X).score_triplets(X, supervision)
+    assert model.score_triplets(X, supervision) >= euclidean - 0.02
 
 
 # Every choice goes through the rule.
@@ -774,7 +782,7 @@ def test_nothing_else_is_held_out():
 
 
 @pytest.mark.parametrize(
-    ("low", "is_beyond_chance", "said"),
+    ("low", "is_beyond_chance", "supervision"),
     [
         (0.01, True, "This is more than chance."),
         (-0.01, False, "This is no more than chance."),
@@ -790,6 +798,8 @@ def test_nothing_else_is_held_out():
         ),
     ],
 )
-def test_an_interval_that_seems_to_contradict_the_test_is_explained(low, is_beyond_chance, said):
+def test_an_interval_that_seems_to_contradict_the_test_is_explained(
+    low, is_beyond_chance, supervision
+):
     gain = Gain("votes", 0.7, 0.75, low, 0.09, 64, is_beyond_chance)
-    assert said in describe_measured(gain)
+    assert supervision in describe_measured(gain)

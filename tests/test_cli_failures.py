@@ -80,8 +80,8 @@ def made(tmp_path_factory):
     np.save(folder / "ids.npy", frame["id"].to_numpy(str))
     np.save(folder / "y.npy", np.arange(N) % 2)
     rows = [rng.choice(N, 3, replace=False) for _ in range(40)]
-    said = "a,b,c\n" + "".join(f"i{a},i{b},i{c}\n" for a, b, c in rows)
-    (folder / "said.csv").write_text(said)
+    supervision = "a,b,c\n" + "".join(f"i{a},i{b},i{c}\n" for a, b, c in rows)
+    (folder / "said.csv").write_text(supervision)
     Euclidean().fit(X).save(folder / "plain.mdaml")
     return folder
 
@@ -256,8 +256,8 @@ def test_formulas_in_ids_are_disarmed():
     assert pd.read_csv("raw.csv")["id"].tolist() == names
     run(*common, "out.parquet")
     assert pd.read_parquet("out.parquet")["id"].tolist() == names
-    said = "a,b,c\n=HYPERLINK(1),plain,@x\n"
-    Path("formulas_said.csv").write_text(said)
+    supervision = "a,b,c\n=HYPERLINK(1),plain,@x\n"
+    Path("formulas_said.csv").write_text(supervision)
     run("audit", "plain.mdaml", "formulas.csv", "--triplets", "formulas_said.csv", "--out", "a.csv")
     assert pd.read_csv("a.csv").loc[0, ["a", "b", "c"]].tolist() == [shown[0], "plain", shown[3]]
 

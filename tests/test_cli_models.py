@@ -625,8 +625,8 @@ def test_audit_of_mixed_forms_leaves_missing_members_empty(ids):
 
 def test_audit_judges_persons_by_a_column(model, X, T, ids):
     who = np.array(["ann", "bob", "cy"])[np.arange(len(T)) % 3]
-    said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
-    said.assign(who=who, time=1.5, side=1).to_csv("said.csv", index=False)
+    supervision = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
+    supervision.assign(who=who, time=1.5, side=1).to_csv("said.csv", index=False)
     arguments = ("audit", "model.mdaml", "items.csv", "--triplets", "said.csv", "--who", "who")
     document = run_json(*arguments, "--seconds", "time", "--left", "side")
     model.__dict__.pop("feature_names_in_")
@@ -640,8 +640,8 @@ def test_audit_judges_persons_by_a_column(model, X, T, ids):
 
 
 def test_kinds_of_persons_from_the_shell(X, T, ids):
-    said = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
-    said.assign(who=[f"p{n % 6}" for n in range(len(T))]).to_csv("said.csv", index=False)
+    supervision = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
+    supervision.assign(who=[f"p{n % 6}" for n in range(len(T))]).to_csv("said.csv", index=False)
     fit = ("fit", "items.csv", "--triplets", "said.csv", "--drop", "class", "--out", "people.mdaml")
     document = run_json(*fit, "--who", "who", "--kinds", "2")
     assert sum(document["kinds"]["persons"]) == 6
@@ -666,7 +666,7 @@ def test_kinds_of_persons_from_the_shell(X, T, ids):
     judged = ("audit", *score[1:], "--who", "who", "--out", "judged.csv")
     document, found = run_json(*judged), pd.read_csv("judged.csv")
     assert found["satisfied"].mean() == pytest.approx(own)  # not by the shared metric
-    assert found[["a", "b", "c"]].to_numpy().tolist() == said.to_numpy().tolist()
+    assert found[["a", "b", "c"]].to_numpy().tolist() == supervision.to_numpy().tolist()
     assert sum(document["categories"].values()) == len(T)
     for option, given in ((("--kind", "1"), {"kind": 1}), (("--who", "p3"), {"who": "p3"})):
         run("transform", "people.mdaml", "items.csv", *option, "--out", "y.npy")

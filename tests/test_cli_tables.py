@@ -195,8 +195,8 @@ def test_a_saved_model_takes_the_table_of_the_fit(model, frame):
 def test_ids_are_found_again_under_the_name_they_had(frame):
     named = frame.assign(tag=[f"bird {n}" for n in range(len(frame))]).drop(columns="species")
     named.to_csv("tagged.csv", index=False)
-    said = "".join(f"bird {n},bird {n + 1},bird {n + 2}\n" for n in range(60))
-    Path("said.csv").write_text(f"a,b,c\n{said}")
+    supervision = "".join(f"bird {n},bird {n + 1},bird {n + 2}\n" for n in range(60))
+    Path("said.csv").write_text(f"a,b,c\n{supervision}")
     arguments = ("tagged.csv", "--id", "tag", "--triplets", "said.csv", *PREPARED)
     for command in (("fit",), ("search", "--grid", "n_modes=1", "--folds", 2)):
         run(command[0], *arguments, *command[1:], "--out", "m.mdaml")

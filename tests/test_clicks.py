@@ -49,10 +49,10 @@ def make_log(Q, asked, X, label, seed=0, *, liked=(0.8, 0.05), swap=False):
     )
 
 
-def fit_quietly(model, *data, **said):
+def fit_quietly(model, *data, **supervision):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.fit(*data, **said)
+        return model.fit(*data, **supervision)
 
 
 def ndcg(model, Q, asked, X, label):
@@ -193,9 +193,9 @@ def test_a_file_without_a_column_is_refused_by_its_name(tmp_path):
 
 def test_either_pairs_or_clicks_are_passed():
     Q, _, X, _ = make_search(20)
-    for said in ({}, {"relevant": [[0, 1]], "clicks": SMALL}):
+    for supervision in ({}, {"relevant": [[0, 1]], "clicks": SMALL}):
         with pytest.raises(ValueError, match="Pass either relevant"):
-            QueryAdapter().fit(Q, X, **said)
+            QueryAdapter().fit(Q, X, **supervision)
 
 
 # Positions

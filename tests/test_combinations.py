@@ -91,7 +91,9 @@ NEEDS = {
 }
 # Fits are cut short on purpose, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-every_supervision = pytest.mark.parametrize("said", [s for s in SUPERVISION if s != OF_CLASSES])
+every_supervision = pytest.mark.parametrize(
+    "supervision", [s for s in SUPERVISION if s != OF_CLASSES]
+)
 every_rank = pytest.mark.parametrize("rank", [None, 2])
 
 
@@ -147,22 +149,24 @@ def limit_of(place):
     return mdaml.limit_memory(1 if place.endswith("blocks") else None)
 
 
-def make(said, rank, row="eq. 7", **more):
-    kind = {"kind": "random"} if said == "random partners" else {}
+def make(supervision, rank, row="eq. 7", **more):
+    kind = {"kind": "random"} if supervision == "random partners" else {}
     return make_mdaml(row, **PLAIN | {"n_components": rank} | kind | more)
 
 
-def fitted(place, said, rank, client, **more):
-    model = make(said, rank, **PLACES[place] | more)
+def fitted(place, supervision, rank, client, **more):
+    model = make(supervision, rank, **PLACES[place] | more)
     with limit_of(place):
         if place.startswith("cluster"):
-            return mdaml.distributed.fit(model, X, **SUPERVISION[said], client=client, n_shards=2)
-        return model.fit(X, **SUPERVISION[said])
+            return mdaml.distributed.fit(
+                model, X, **SUPERVISION[supervision], client=client, n_shards=2
+            )
+        return model.fit(X, **SUPERVISION[supervision])
 
 
 @cache
-def fitted_in_memory(said, rank, **more):
-    return fitted("memory", said, rank, None, **more)
+def fitted_in_memory(supervision, rank, **more):
+    return fitted("memory", supervision, rank, None, **more)
 
 
 def assert_same(model, plain, place):
@@ -181,33 +185,41 @@ def assert_same(model, plain, place):
 @pytest.mark.usefixtures("force_blocks")
 @everywhere_at_every_rank
 @every_supervision
-def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, said, request):
+def test_a_fit_anywhere_is_the_fit_in_memory(place, rank, supervision, request):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
-    assert_same(fitted(place, said, rank, client), fitted_in_memory(said, rank), place)
+    assert_same(
+        fitted(place, supervision, rank, client), fitted_in_memory(supervision, rank), place
+    )
 
 
 @pytest.mark.usefixtures("force_blocks")
 @pytest.mark.filterwarnings("ignore:The learned distance agrees:UserWarning")
 @everywhere_at_every_rank
-@pytest.mark.parametrize(("said", "beyond"), BEYOND, ids=[said for said, _ in BEYOND])
-def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(place, rank, said, beyond, request):
+@pytest.mark.parametrize(
+    ("supervision", "beyond"), BEYOND, ids=[supervision for supervision, _ in BEYOND]
+)
+def test_a_fit_beyond_the_paper_anywhere_is_the_fit_in_memory(
+    place, rank, supervision, beyond, request
+):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
     beyond = {"row": "neighbors"} | beyond
-    wanted = fitted_in_memory(said, rank, **beyond)
-    assert (wanted.shrinkage_ == 0.5) == (said == OF_CLASSES and rank is None)  # groups were found
-    assert_same(fitted(place, said, rank, client, **beyond), wanted, place)
+    wanted = fitted_in_memory(supervision, rank, **beyond)
+    assert (wanted.shrinkage_ == 0.5) == (
+        supervision == OF_CLASSES and rank is None
+    )  # groups were found
+    assert_same(fitted(place, supervision, rank, client, **beyond), wanted, place)
 
 
 @pytest.mark.usefixtures("force_blocks")
 @pytest.mark.parametrize("place", places("blocks", "device"))
 @every_rank
 @every_supervision
-def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
+def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, supervision):
     def in_chunks(place):
-        model = make(said, rank, **PLACES[place])
+        model = make(supervision, rank, **PLACES[place])
         with limit_of(place):
             for shift in (0.0, 0.1):
-                model.partial_fit(X + shift, **SUPERVISION[said])
+                model.partial_fit(X + shift, **SUPERVISION[supervision])
         return model
 
     assert_same(in_chunks(place), in_chunks("memory"), place)
@@ -216,21 +228,21 @@ def test_chunks_anywhere_are_the_chunks_in_memory(place, rank, said):
 def test_groups_are_found_in_every_chunk():
     model = MDaML(goal="neighbors", random_state=0)
     for rows in (np.arange(N), np.arange(N)[::-1]):  # another order, as of other samples
-        said = sample_triplets(LABELS[rows], 4, 3, random_state=0)
-        model.partial_fit(X[rows], triplets=said)
+        supervision = sample_triplets(LABELS[rows], 4, 3, random_state=0)
+        model.partial_fit(X[rows], triplets=supervision)
         assert (LABELS[rows][model.triplets_[:, 0]] == LABELS[rows][model.triplets_[:, 1]]).all()
-        assert not np.array_equal(model.triplets_, said)  # those of neighbours instead
+        assert not np.array_equal(model.triplets_, supervision)  # those of neighbours instead
 
 
 @pytest.mark.usefixtures("force_blocks")
 @pytest.mark.parametrize("place", places(*PLACES))
-@pytest.mark.parametrize("said", ["triplets", "all forms"])
-def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monkeypatch):
+@pytest.mark.parametrize("supervision", ["triplets", "all forms"])
+def test_an_anchor_is_chosen_by_the_samples_compared(place, supervision, request, monkeypatch):
     client = request.getfixturevalue("client") if place.startswith("cluster") else None
     row = {"row": "comparisons", "n_modes": "auto"}
-    wanted = fitted_in_memory(said, None, **row)
+    wanted = fitted_in_memory(supervision, None, **row)
     monkeypatch.setattr(anchor, "_MOST_ROWS", 0)
-    got = fitted(place, said, None, client, **row)
+    got = fitted(place, supervision, None, client, **row)
     assert got.anchor_ == wanted.anchor_  # all samples are compared here
     assert_same(got, wanted, place)
 
@@ -240,12 +252,12 @@ def test_an_anchor_is_chosen_by_the_samples_compared(place, said, request, monke
 @every_rank
 @every_supervision
 @pytest.mark.filterwarnings("ignore:Nothing was learned")  # of two axes and few pairs
-def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said, monkeypatch):
+def test_the_search_of_mdamlcv_runs_anywhere(place, rank, supervision, monkeypatch):
     few = [{"anchor": 0.003}, {"anchor": 0.1}]
     monkeypatch.setitem(mdaml_cv.FROM_COMPARISONS, "comparisons", few)
     monkeypatch.setattr(mdaml_cv, "FROM_LABELS", mdaml_cv.FROM_LABELS[:2])
     model = MDaMLCV(n_components=rank, random_state=0, **PLACES[place])
-    model.fit(X, **SUPERVISION[said])
+    model.fit(X, **SUPERVISION[supervision])
     assert len(model.components_) == (rank or X.shape[1])
     assert model.best_estimator_.device == PLACES[place].get("device")
     assert model.best_score_ > 0.7
@@ -255,12 +267,12 @@ def test_the_search_of_mdamlcv_runs_anywhere(place, rank, said, monkeypatch):
 @pytest.mark.parametrize("place", places("device"))
 @every_rank
 @every_supervision
-def test_a_grid_search_anywhere_is_the_one_in_memory(place, rank, said):
+def test_a_grid_search_anywhere_is_the_one_in_memory(place, rank, supervision):
     def search(place):
         changed = {"init_modes": "kmeans", "n_modes": 2} | PLACES[place]
-        model = make(said, rank, **changed)
+        model = make(supervision, rank, **changed)
         grid = {"triplet_weight": [30.0, 1000.0]}
-        return MetricSearchCV(model, grid, cv=2, random_state=0).fit(X, **SUPERVISION[said])
+        return MetricSearchCV(model, grid, cv=2, random_state=0).fit(X, **SUPERVISION[supervision])
 
     found, wanted = search(place), search("memory")
     assert found.best_params_ == wanted.best_params_
@@ -276,12 +288,12 @@ BY_PERSONS = {"triplets": TRIPLETS, "who": np.arange(len(TRIPLETS)) % 3}
 
 
 @cache
-def distances_with_places(place, said, rank, client=None):
+def distances_with_places(place, given, rank, client=None):
     """Return distances under a metric with places for modes."""
     few_steps = replace(PRESETS["comparisons"], max_inner_iter=3)  # as above
     model = LocalMDaML(n_places=8, n_maps=0, goal=few_steps, max_iter=1, random_state=0)
     model.set_params(n_components=rank, **PLACES[place])
-    supervision = BY_PERSONS if said == "persons" else SUPERVISION[said]
+    supervision = BY_PERSONS if given == "persons" else SUPERVISION[given]
     with limit_of(place):
         if place.startswith("cluster"):
             mdaml.distributed.fit(model, X, **supervision, client=client, n_shards=2)
@@ -296,21 +308,23 @@ def distances_with_places(place, said, rank, client=None):
 @pytest.mark.usefixtures("force_blocks")
 @pytest.mark.parametrize("place", places("blocks", "device"))
 @every_rank
-@pytest.mark.parametrize("said", [*SUPERVISION, "persons"])
-def test_places_for_modes_anywhere_are_those_in_memory(place, rank, said):
-    compare_places(place, rank, said)
+@pytest.mark.parametrize("supervision", [*SUPERVISION, "persons"])
+def test_places_for_modes_anywhere_are_those_in_memory(place, rank, supervision):
+    compare_places(place, rank, supervision)
 
 
 @pytest.mark.parametrize("place", places("cluster", "cluster of devices"))
-@pytest.mark.parametrize(("rank", "said"), [(None, "labels"), (2, "all forms"), (None, "persons")])
-def test_places_for_modes_on_a_cluster_are_those_in_memory(client, place, rank, said):
-    compare_places(place, rank, said, client)
+@pytest.mark.parametrize(
+    ("rank", "supervision"), [(None, "labels"), (2, "all forms"), (None, "persons")]
+)
+def test_places_for_modes_on_a_cluster_are_those_in_memory(client, place, rank, supervision):
+    compare_places(place, rank, supervision, client)
 
 
-def compare_places(place, rank, said, client=None):
-    wanted = distances_with_places("memory", said, rank)
+def compare_places(place, rank, supervision, client=None):
+    wanted = distances_with_places("memory", supervision, rank)
     # Modes are found in single precision everywhere.
-    gap = np.abs(distances_with_places(place, said, rank, client) - wanted).max()
+    gap = np.abs(distances_with_places(place, supervision, rank, client) - wanted).max()
     assert gap <= 0.002 * wanted.max()
 
 
@@ -331,12 +345,12 @@ def test_of_many_rows_on_a_cluster_places_are_found_among_some(client, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.needs("distributed")
-@pytest.mark.parametrize("said", ["labels", "triplets"])
-def test_places_are_chosen_on_a_cluster_as_in_memory(client, said):
+@pytest.mark.parametrize("supervision", ["labels", "triplets"])
+def test_places_are_chosen_on_a_cluster_as_in_memory(client, supervision):
     wines, kind = load_wine(return_X_y=True)
     wines = StandardScaler().fit_transform(wines)
     triplets = sample_triplets(kind == 1, 3, 3, random_state=0)
-    given = {"y": kind} if said == "labels" else {"triplets": triplets}
+    given = {"y": kind} if supervision == "labels" else {"triplets": triplets}
     here = LocalMDaML(random_state=0).fit(wines, **given)
     model = LocalMDaML(random_state=0)
     there = mdaml.distributed.fit(model, wines, **given, client=client, n_shards=2)
@@ -349,15 +363,15 @@ def test_places_are_chosen_on_a_cluster_as_in_memory(client, said):
 
 @pytest.mark.usefixtures("force_blocks")
 @pytest.mark.parametrize("place", places("blocks", "device"))
-@pytest.mark.parametrize("said", ["labels", "triplets"])
-def test_chunks_with_places_anywhere_are_the_chunks_in_memory(place, said):
+@pytest.mark.parametrize("supervision", ["labels", "triplets"])
+def test_chunks_with_places_anywhere_are_the_chunks_in_memory(place, supervision):
     def in_chunks(place):
         few_steps = replace(PRESETS["comparisons"], max_inner_iter=3)
         model = LocalMDaML(n_places=8, n_maps=0, goal=few_steps, max_iter=1, random_state=0)
         model.set_params(**PLACES[place])
         with limit_of(place):
             for shift in (0.0, 0.1):
-                model.partial_fit(X + shift, **SUPERVISION[said])
+                model.partial_fit(X + shift, **SUPERVISION[supervision])
         return model.pair_distance(X[: N // 2], X[N // 2 :])
 
     with pytest.warns(UserWarning, match="modes of its first chunk"):

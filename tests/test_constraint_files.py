@@ -468,15 +468,15 @@ def test_every_line_is_a_constraint_or_a_problem_and_nonsense_is_a_value_error(l
         try:
             value, problems = read_constraints(path)
         except ValueError as error:
-            said = str(error)
+            supervision = str(error)
         else:
-            said = str(path)
+            supervision = str(path)
             assert value.n_constraints > 0
             assert all(problem.reason for problem in problems)
             if not any(mark in line for line in lines for mark in '"\r\n'):
                 blank = sum(not line.strip(", \t") for line in lines)
                 assert len(lines) - blank <= value.n_constraints + len(problems) <= len(lines)
-        assert str(path) in said
+        assert str(path) in supervision
 
 
 # Parquet

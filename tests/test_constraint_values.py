@@ -54,11 +54,13 @@ def constraints(draw, max_points=7):
 
 def statements(value):
     """Every constraint as (what is said, weight), in order, by plain loops."""
-    said = [("triplet", *map(int, row)) for row in value.triplets]
+    supervision = [("triplet", *map(int, row)) for row in value.triplets]
     labels = value.pair_labels
-    said += [("pair", *map(int, row), int(s)) for row, s in zip(value.pairs, labels, strict=True)]
-    said += [("quadruplet", *map(int, row)) for row in value.quadruplets]
-    return list(zip(said, value.weights.tolist(), strict=True))
+    supervision += [
+        ("pair", *map(int, row), int(s)) for row, s in zip(value.pairs, labels, strict=True)
+    ]
+    supervision += [("quadruplet", *map(int, row)) for row in value.quadruplets]
+    return list(zip(supervision, value.weights.tolist(), strict=True))
 
 
 # Construction
@@ -262,12 +264,12 @@ def test_survives_the_clone_of_an_estimator_that_holds_it():
 
 def literal_counts(value):
     """The counts by loops over statements in one canonical form."""
-    said = []
+    supervision = []
     for row in value.comparisons().tolist():
-        said.append(("compares", frozenset(row[:2]), frozenset(row[2:])))
+        supervision.append(("compares", frozenset(row[:2]), frozenset(row[2:])))
     for row, label in zip(value.pairs.tolist(), value.pair_labels.tolist(), strict=True):
-        said.append(("pair", frozenset(row), label))
-    distinct = set(said)
+        supervision.append(("pair", frozenset(row), label))
+    distinct = set(supervision)
     couples = 0
     for one, other in combinations(distinct, 2):
         if one[0] == other[0] == "compares":
@@ -281,7 +283,7 @@ def literal_counts(value):
         dissimilar_pairs=sum(label == -1 for label in value.pair_labels),
         quadruplets=len(value.quadruplets),
         points=len(named),
-        duplicates=len(said) - len(distinct),
+        duplicates=len(supervision) - len(distinct),
         contradictions=couples,
     )
 
@@ -322,15 +324,15 @@ def test_comparisons_are_the_near_and_the_far_pair():
 def test_select_keeps_what_is_asked_for_in_order_of_kind(value, data):
     indices = st.lists(st.integers(0, value.n_constraints - 1), max_size=20)
     which = data.draw(indices)
-    said = statements(value)
+    supervision = statements(value)
     kinds = ("triplet", "pair", "quadruplet")
-    wanted = [said[i] for kind in kinds for i in which if said[i][0][0] == kind]
+    wanted = [supervision[i] for kind in kinds for i in which if supervision[i][0][0] == kind]
     chosen = value.select(which)
     assert statements(chosen) == wanted
     assert chosen.n_points == value.n_points
     mask = np.isin(np.arange(value.n_constraints), which)
     assert value.select(mask) == value.select(np.flatnonzero(mask))
-    assert value.select(mask).n_constraints + value.select(~mask).n_constraints == len(said)
+    assert value.select(mask).n_constraints + value.select(~mask).n_constraints == len(supervision)
 
 
 @given(constraints(), st.data())
@@ -581,11 +583,13 @@ def test_the_nearer_point_stands_in_either_place_of_a_question():
 @settings(max_examples=100)
 def test_columns_follow_their_constraints_through_every_change(value, data):
     """A column that repeats what is said must still do so after any selection."""
-    tags = [f"{said} {weight}" for said, weight in statements(value)]
+    tags = [f"{supervision} {weight}" for supervision, weight in statements(value)]
     tagged = value._replaced(columns={"tag": np.array(tags, object)})
     which = data.draw(st.lists(st.integers(0, len(tags) - 1)))
     some = tagged.select(which)
-    assert some.columns["tag"].tolist() == [f"{said} {weight}" for said, weight in statements(some)]
+    assert some.columns["tag"].tolist() == [
+        f"{supervision} {weight}" for supervision, weight in statements(some)
+    ]
     points = data.draw(st.permutations(range(value.n_points)))
     inside = tagged.restrict(points[:-1])
     back = inside._replaced(
@@ -594,7 +598,9 @@ def test_columns_follow_their_constraints_through_every_change(value, data):
             for name in ("triplets", "pairs", "quadruplets")
         }
     )
-    assert back.columns["tag"].tolist() == [f"{said} {weight}" for said, weight in statements(back)]
+    assert back.columns["tag"].tolist() == [
+        f"{supervision} {weight}" for supervision, weight in statements(back)
+    ]
     assert tagged.about(value.n_points + 3).columns["tag"].tolist() == tags
     assert pickle.loads(pickle.dumps(tagged)) == tagged
     assert tagged.with_noise(0.5)[0].columns["tag"].tolist() == tags

@@ -78,10 +78,10 @@ class Twins:
     def __init__(self, kind, dtype, device, seed=0, n_samples=83, n_features=5):
         rng = np.random.default_rng(seed)
         self.X = rng.normal(size=(n_samples, n_features)).astype(dtype)
-        mean, said = np.zeros(n_features, dtype), comparisons(kind, n_samples, seed)
+        mean, supervision = np.zeros(n_features, dtype), comparisons(kind, n_samples, seed)
         cls = torch_store.TorchStore if dtype == np.float32 else InDouble
-        self.here = MemoryStore(self.X, mean).compare(said)
-        self.there = cls(torch.tensor(self.X, device=device), mean).compare(said)
+        self.here = MemoryStore(self.X, mean).compare(supervision)
+        self.there = cls(torch.tensor(self.X, device=device), mean).compare(supervision)
         self.shares = rng.dirichlet(np.ones(3), n_samples)
         self.scales = rng.random((4, n_features))
         near = self.here.comparisons.near_totals() > 0
@@ -773,9 +773,9 @@ def test_a_sample_with_very_many_pairs_and_a_pair_with_very_many_comparisons(mon
     n, many = 5000, 4000
     hub = np.column_stack([np.zeros(many), np.ones(many), 2 + rng.permutation(n - 2)[:many]])
     second = np.column_stack([2 + np.arange(many), np.ones(many), np.zeros(many)])
-    said = Constraints.of_triplets(np.concatenate([hub, second]).astype(np.int64), n)
+    supervision = Constraints.of_triplets(np.concatenate([hub, second]).astype(np.int64), n)
     Y = torch.tensor(rng.normal(size=(n, 32)).astype(np.float32) / 6, device="cuda")
-    store = torch_store.TorchStore(Y, np.zeros(32)).compare(said)
+    store = torch_store.TorchStore(Y, np.zeros(32)).compare(supervision)
     importance = torch_pairs.pair_products(Y.abs(), store.comparisons)
     weights = store.put(rng.normal(size=len(importance)).astype(np.float32))
 
@@ -802,8 +802,8 @@ def test_offsets_beyond_two_to_the_31():
     importance = torch.rand(8, generator=torch.Generator().manual_seed(1)).double().cuda()
 
     def gradient(samples, triplets):
-        said = Constraints.of_triplets(triplets, len(samples))
-        store = torch_store.TorchStore(samples, np.zeros(d)).compare(said)
+        supervision = Constraints.of_triplets(triplets, len(samples))
+        store = torch_store.TorchStore(samples, np.zeros(d)).compare(supervision)
         loss, slopes = store.slopes(samples, np.ones(d), importance)
         laplacian = samples, store.comparisons, store.by_second, slopes
         return loss, torch_pairs.laplacian_product(*laplacian)

@@ -34,14 +34,14 @@ seeds = st.integers(0, 2**32 - 1)
 # Without Dask
 
 
-def split(X, said, n_shards):
+def split(X, supervision, n_shards):
     """Return the same samples and comparisons in shards, and in one memory."""
-    near = np.concatenate([said.triplets[:, :2], said.quadruplets[:, :2]])
-    first = near.min(axis=1) if len(said.quadruplets) else near[:, 0]
+    near = np.concatenate([supervision.triplets[:, :2], supervision.quadruplets[:, :2]])
+    first = near.min(axis=1) if len(supervision.quadruplets) else near[:, 0]
     cuts = cut_rows(first, len(X), n_shards)
     own = [X[begin:end] for begin, end in pairwise(cuts)]
     shards = DaskStore(Serial(len(own)), own, cuts, X[0], "memory", shards=[])
-    return shards.compare(said), MemoryStore(X, X[0]).compare(said)
+    return shards.compare(supervision), MemoryStore(X, X[0]).compare(supervision)
 
 
 def said_of(one, kind):
@@ -260,8 +260,8 @@ def test_modes_counted_over_shards_are_those_of_one_memory(monkeypatch, n_rows):
     monkeypatch.setattr("mdaml.stores.mixture.MAX_ROWS_TO_COUNT", n_rows)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)) + 20 * rng.integers(0, 2, (200, 1))
-    said = Constraints.of_triplets(np.array([[0, 1, 2], [70, 71, 72], [150, 151, 0]]), 200)
-    counts = [store.count_modes(8, np.random.RandomState(0)) for store in split(X, said, 3)]
+    supervision = Constraints.of_triplets(np.array([[0, 1, 2], [70, 71, 72], [150, 151, 0]]), 200)
+    counts = [store.count_modes(8, np.random.RandomState(0)) for store in split(X, supervision, 3)]
     assert counts[0] == counts[1] >= 2
 
 
@@ -296,8 +296,8 @@ def test_workers_are_told_how_much_they_keep():
 
 def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
     rows = SimpleNamespace(n_samples=100_000, n_features=100, dtype=np.dtype(np.float32))
-    said = Constraints.of_triplets(np.arange(30_000).reshape(-1, 3), 100_000)
-    posed = Posed(make_spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
+    supervision = Constraints.of_triplets(np.arange(30_000).reshape(-1, 3), 100_000)
+    posed = Posed(make_spec(3, 3.0, 300.0, 0.0), supervision, None, "given", "one triplet")
 
     def kind(limit, n_shards=4):
         with limit_memory(limit):
@@ -313,8 +313,8 @@ def test_workers_compute_in_memory_in_blocks_or_on_a_device_as_a_limit_allows():
 @pytest.mark.usefixtures("torch")
 def test_workers_compute_on_a_device_if_it_is_asked_for():
     rows = SimpleNamespace(n_samples=1000, n_features=10, dtype=np.dtype(np.float32))
-    said = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000)
-    posed = Posed(make_spec(3, 3.0, 300.0, 0.0), said, None, "given", "one triplet")
+    supervision = Constraints.of_triplets(np.array([[0, 1, 2]]), 1000)
+    posed = Posed(make_spec(3, 3.0, 300.0, 0.0), supervision, None, "given", "one triplet")
     for limit in (None, "1 GB"):
         with limit_memory(limit):
             assert _kind(MDaML(device="cpu"), rows, posed, 2) == "cpu"
@@ -419,12 +419,12 @@ def test_persons_are_weighed_as_in_one_memory(answers):
     "form", ["labels", "triplets", "weighted", "pairs", "quadruplets", "constraints"]
 )
 def test_the_fit_to_any_form_at_any_rank_is_that_of_one_memory(answers, form, rank):
-    X, said = answers[0], forms(answers)[form]
+    X, supervision = answers[0], forms(answers)[form]
     options = {"n_components": rank}
     options |= {"row": "eq. 7", "anchor": 0.0} if form == "labels" else {}
-    local = model(**options).fit(X, **said)
+    local = model(**options).fit(X, **supervision)
     for n_shards in (1, 2, 5):
-        assert_same(local, fit(model(**options), X, **said, n_shards=n_shards))
+        assert_same(local, fit(model(**options), X, **supervision, n_shards=n_shards))
 
 
 @quick
@@ -520,13 +520,13 @@ def test_a_model_fitted_on_a_cluster_goes_on_by_chunks(answers):
 
 @quick
 def test_the_fit_on_a_cluster_is_that_of_one_memory(client, answers):
-    X, said, options = (
+    X, supervision, options = (
         answers[0],
         forms(answers)["labels"],
         {"n_components": 2, "max_iter": 1, "row": "labels", "anchor": 0.0, "shrinkage": 0.0},
     )
-    local = model(**options).fit(X, **said)
-    assert_same(local, fit(model(**options), X, **said, client=client, n_shards=5))
+    local = model(**options).fit(X, **supervision)
+    assert_same(local, fit(model(**options), X, **supervision, client=client, n_shards=5))
 
 
 @pytest.mark.usefixtures("small_cells")

@@ -88,10 +88,10 @@ def seeded(cls, **options):
     return cls(**options)
 
 
-def fit(model, X, y=None, **said):
+def fit(model, X, y=None, **supervision):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, y, **said)
+        return model.fit(X, y, **supervision)
 
 
 @pytest.fixture(scope="module")
@@ -438,11 +438,11 @@ def supervision(y):
 @pytest.mark.parametrize("form", ["y", "triplets", "pairs", "quadruplets"])
 @pytest.mark.parametrize("cls", FROM_ANYTHING)
 def test_one_name_can_be_swapped_for_another_with_any_supervision(cls, form, vehicle):
-    X, said = vehicle[0].copy(), supervision(vehicle[1])[form]
-    before = copy.deepcopy((X, said))
-    model = fit(seeded(cls), X, **said)
+    X, given = vehicle[0].copy(), supervision(vehicle[1])[form]
+    before = copy.deepcopy((X, given))
+    model = fit(seeded(cls), X, **given)
     assert model.transform(X).shape == (len(X), len(model.components_))
-    np.testing.assert_equal((X, said), before)  # nobody writes into what was passed
+    np.testing.assert_equal((X, given), before)  # nobody writes into what was passed
 
 
 @pytest.mark.parametrize("cls", ONLY_LABELS)
@@ -549,13 +549,13 @@ BAD_PAIRS = {
 
 
 # All of them read supervision by the same function: one says all that it says.
-@pytest.mark.parametrize(("said", "error", "message"), BAD_PAIRS.values(), ids=BAD_PAIRS)
-def test_bad_pairs_are_refused(said, error, message, vehicle):
+@pytest.mark.parametrize(("supervision", "error", "message"), BAD_PAIRS.values(), ids=BAD_PAIRS)
+def test_bad_pairs_are_refused(supervision, error, message, vehicle):
     X, y = vehicle
-    said = said | ({"y": y} if "y" in said else {})
+    supervision = supervision | ({"y": y} if "y" in supervision else {})
     model = GMML()
     with pytest.raises(error, match=f"(?s){message}"):
-        model.fit(X, **said)
+        model.fit(X, **supervision)
     assert not hasattr(model, "n_features_in_")
 
 
@@ -593,14 +593,14 @@ WARNED = {
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize(("model", "said", "message"), WARNED.values(), ids=WARNED)
-def test_warnings_point_at_the_call(model, said, message, method, vehicle):
+@pytest.mark.parametrize(("model", "supervision", "message"), WARNED.values(), ids=WARNED)
+def test_warnings_point_at_the_call(model, supervision, message, method, vehicle):
     X, y = vehicle
     model = clone(model)
     for _ in range(2):  # a second chunk comes another way
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            getattr(model, method, model.fit)(X, **said or {"y": y})
+            getattr(model, method, model.fit)(X, **supervision or {"y": y})
         assert any(message in str(warning.message) for warning in caught)
         assert {warning.filename for warning in caught} == {__file__}
 

@@ -70,9 +70,9 @@ ZIP = Partners("neighbors", n_similar=3, n_dissimilar=4, n_refresh=1, pairing="z
 RANDOM = Partners("random", n_similar=3, n_dissimilar=4, n_refresh=0, pairing="grid")
 
 
-def preset_of(said, partners=PRESET.partners):
+def preset_of(supervision, partners=PRESET.partners):
     """Neighbours drawn from labels have a larger weight."""
-    near = said == "labels" and partners.kind == "neighbors"
+    near = supervision == "labels" and partners.kind == "neighbors"
     return replace(PRESET, triplet_weight=1000.0 if near else 300.0, partners=partners)
 
 
@@ -122,54 +122,70 @@ def problem(dtype=np.float64):
     }
 
 
-def fitted(make, said, dtype=np.float64):
+def fitted(make, given, dtype=np.float64):
     X, supervision = problem(dtype)
     model = make()
     if "random_state" in model.get_params() and model.random_state is None:
         model.set_params(random_state=0)
-    return model.fit(X, **supervision[said])
+    return model.fit(X, **supervision[given])
 
 
-def in_chunks(said, dtype=np.float64):
+def in_chunks(given, dtype=np.float64):
     X, supervision = problem(dtype)
-    model = MDaML(goal=preset_of(said), **MDAML)
+    model = MDaML(goal=preset_of(given), **MDAML)
     for shift in (0.0, 0.1, 0.2):
-        model.partial_fit(X + shift, **supervision[said])
+        model.partial_fit(X + shift, **supervision[given])
     return model
 
 
 def mdaml_cases():
     cases = {}
 
-    def add(name, said, dtype=np.float64, *, partners=PRESET.partners, **params):
-        params = {"goal": preset_of(said, partners)} | MDAML | params
-        cases[name] = lambda: fitted(lambda: MDaML(**params), said, dtype)
+    def add(name, supervision, dtype=np.float64, *, partners=PRESET.partners, **params):
+        params = {"goal": preset_of(supervision, partners)} | MDAML | params
+        cases[name] = lambda: fitted(lambda: MDaML(**params), supervision, dtype)
 
-    for said in problem()[1]:
+    for supervision in problem()[1]:
         for dtype in (np.float64, np.float32):
             for rank in (None, 2):
                 bits = np.dtype(dtype).itemsize * 8
-                add(f"MDaML {said} float{bits} rank {rank}", said, dtype, n_components=rank)
+                add(
+                    f"MDaML {supervision} float{bits} rank {rank}",
+                    supervision,
+                    dtype,
+                    n_components=rank,
+                )
     for dtype in (np.float64, np.float32):
         bits = np.dtype(dtype).itemsize * 8
         add(f"MDaML random labels float{bits}", "labels", dtype, partners=RANDOM)
         add(f"MDaML zip labels float{bits}", "labels", dtype, partners=ZIP)
-    for said in ("labels", "triplets", "mixed"):
-        add(f"MDaML one mode {said}", said, n_modes=1)
-        add(f"MDaML eta 2 {said}", said, eta=2.0, n_modes=5)
+    for supervision in ("labels", "triplets", "mixed"):
+        add(f"MDaML one mode {supervision}", supervision, n_modes=1)
+        add(f"MDaML eta 2 {supervision}", supervision, eta=2.0, n_modes=5)
         for start in ("identity", "whitened", np.diag([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])):
             name = start if isinstance(start, str) else "matrix"
-            add(f"MDaML start {name} {said}", said, init_metric=start)
-            add(f"MDaML start {name} {said} rank 2", said, init_metric=start, n_components=2)
-        add(f"MDaML kmeans {said}", said, goal=replace(preset_of(said), init_modes="kmeans"))
+            add(f"MDaML start {name} {supervision}", supervision, init_metric=start)
+            add(
+                f"MDaML start {name} {supervision} rank 2",
+                supervision,
+                init_metric=start,
+                n_components=2,
+            )
+        add(
+            f"MDaML kmeans {supervision}",
+            supervision,
+            goal=replace(preset_of(supervision), init_modes="kmeans"),
+        )
         weights = np.random.default_rng(1).random((66, 3))
-        add(f"MDaML given weights {said}", said, n_modes=weights)
+        add(f"MDaML given weights {supervision}", supervision, n_modes=weights)
     wide = np.random.default_rng(2).normal(size=(60, 40)) * 10.0
     cases["MDaML wide"] = lambda: MDaML(goal=preset_of("labels"), **MDAML).fit(
         wide, np.arange(60) % 4
     )
-    for said in ("labels", "triplets", "mixed"):
-        cases[f"MDaML chunks {said}"] = lambda said=said: in_chunks(said)
+    for supervision in ("labels", "triplets", "mixed"):
+        cases[f"MDaML chunks {supervision}"] = lambda supervision=supervision: in_chunks(
+            supervision
+        )
     cases["MDaML chunks float32"] = lambda: in_chunks("mixed", np.float32)
     return cases
 
@@ -177,9 +193,9 @@ def mdaml_cases():
 def other_cases():
     cases = {}
     for learner in (GMML, KISSME, DMLeig, Euclidean):
-        for said in problem()[1]:
-            cases[f"{learner.__name__} {said}"] = lambda learner=learner, said=said: fitted(
-                learner, said
+        for supervision in problem()[1]:
+            cases[f"{learner.__name__} {supervision}"] = (
+                lambda learner=learner, supervision=supervision: fitted(learner, supervision)
             )
     for learner in (LMNN, DMLMJ, LFDA, DMLdc):
         for dtype in (np.float64, np.float32):
@@ -193,18 +209,20 @@ def other_cases():
             lambda: DMLMJ(n_components=rank), "labels"
         )
     cases["LMNN rank 2"] = lambda: fitted(lambda: LMNN(n_components=2), "labels")
-    for said in ("labels", "triplets"):
-        cases[f"MDaMLCV {said}"] = lambda said=said: fitted(lambda: MDaMLCV(random_state=0), said)
+    for supervision in ("labels", "triplets"):
+        cases[f"MDaMLCV {supervision}"] = lambda supervision=supervision: fitted(
+            lambda: MDaMLCV(random_state=0), supervision
+        )
         grid = {"triplet_weight": [3.0, 30.0, 300.0, 3000.0, 10000.0], "n_modes": [1, 3]}
-        cases[f"MetricSearchCV {said}"] = lambda said=said, grid=grid: (
+        cases[f"MetricSearchCV {supervision}"] = lambda supervision=supervision, grid=grid: (
             fitted(
                 lambda: MetricSearchCV(
-                    MDaML(goal=preset_of(said, RANDOM), ridge=1e-4, max_iter=4),
+                    MDaML(goal=preset_of(supervision, RANDOM), ridge=1e-4, max_iter=4),
                     grid,
                     cv=3,
                     random_state=0,
                 ),
-                said,
+                supervision,
             ).best_estimator_
         )
     return cases

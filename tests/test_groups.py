@@ -33,8 +33,8 @@ def triplets_of(labels, wrong=0.0):
 )
 def test_groups_that_comparisons_were_drawn_from_are_found(n_groups, wrong):
     labels = RNG.integers(0, n_groups, 300)
-    said = Constraints(triplets=triplets_of(labels, wrong), n_points=310)
-    found = find_groups(said)
+    supervision = Constraints(triplets=triplets_of(labels, wrong), n_points=310)
+    found = find_groups(supervision)
     assert set(found[300:]) == {-1}  # never compared
     assert adjusted_rand_score(labels, found[:300]) > (0.85 if wrong else 0.999)
 
@@ -118,22 +118,22 @@ def accuracy(model, X, y):
 
 def test_neighbors_learned_from_comparisons_are_as_good_as_from_labels(kinds):
     X, y = kinds
-    said = turned(sample_triplets(y[:300], 3, 2, random_state=0), 0.1)
+    supervision = turned(sample_triplets(y[:300], 3, 2, random_state=0), 0.1)
     plain = KNeighborsClassifier(3).fit(X[:300], y[:300]).score(X[300:], y[300:])
     from_labels = accuracy(MDaML(random_state=0).fit(X[:300], y[:300]), X, y)
-    model = MDaML(goal="neighbors", random_state=0).fit(X[:300], triplets=said)
+    model = MDaML(goal="neighbors", random_state=0).fit(X[:300], triplets=supervision)
     assert model.shrinkage_ == 0.5
     assert accuracy(model, X, y) >= max(plain + 0.03, from_labels - 0.05)
-    chosen = MDaMLCV(goal="neighbors", random_state=0).fit(X[:300], triplets=said)
+    chosen = MDaMLCV(goal="neighbors", random_state=0).fit(X[:300], triplets=supervision)
     assert accuracy(chosen, X, y) >= max(plain + 0.03, from_labels - 0.05)
 
 
 def test_a_preset_that_finds_no_groups_takes_the_comparisons_as_they_are(kinds):
     X, y = kinds
-    said = sample_triplets(y, 3, 2, random_state=0)
+    supervision = sample_triplets(y, 3, 2, random_state=0)
     goal = replace(PRESETS["neighbors"], find_groups=False)
-    model = MDaML(goal=goal, anchor=0.1, random_state=0).fit(X, triplets=said)
-    np.testing.assert_array_equal(model.triplets_, said)
+    model = MDaML(goal=goal, anchor=0.1, random_state=0).fit(X, triplets=supervision)
+    np.testing.assert_array_equal(model.triplets_, supervision)
     assert model.shrinkage_ == 0.0
 
 

@@ -213,7 +213,7 @@ def test_samples_are_dealt_by_class_and_equal_rows_stay_together():
 
 
 @pytest.fixture(scope="module")
-def said():
+def supervision():
     """Triplets, both triplets of some odd-one-out answers, rankings, pairs and quadruplets."""
     rng = np.random.default_rng(7)
     rows = np.array([rng.choice(30, 4, replace=False) for _ in range(120)])
@@ -227,19 +227,19 @@ def said():
     )
 
 
-def sets_of(said):
-    kinds = (said.triplets, said.pairs, said.quadruplets)
+def sets_of(supervision):
+    kinds = (supervision.triplets, supervision.pairs, supervision.quadruplets)
     return [frozenset(row) for rows in kinds for row in rows.tolist()]
 
 
-def test_points_are_held_out_with_whole_questions(said):
-    parts = hold_out_points(said, 4, np.random.RandomState(2))
+def test_points_are_held_out_with_whole_questions(supervision):
+    parts = hold_out_points(supervision, 4, np.random.RandomState(2))
     assert len(parts) == 4
     np.testing.assert_array_equal(sum(part.is_out.astype(int) for part in parts), 1)
     seen = set()
     for part in parts:
         assert not set(sets_of(part.learned)) & set(sets_of(part.held_out))
-        assert part.learned.n_constraints + part.held_out.n_constraints == said.n_constraints
+        assert part.learned.n_constraints + part.held_out.n_constraints == supervision.n_constraints
         assert len(part.units) == part.held_out.n_constraints
         assert not seen & set(part.units)  # a unit is in one part
         seen |= set(part.units)

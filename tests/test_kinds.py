@@ -19,15 +19,15 @@ pytestmark = pytest.mark.needs("pandas")
 def ask(seed, n_persons, n_answers, n_kinds=2, spread=0.0):
     """Return samples, answers of two kinds of people, who gave them, and true shares (K, F)."""
     rng = np.random.default_rng(seed)
-    X, said, looks_at = rng.normal(size=(80, 4)), [], np.array([[1, 1, 0, 0], [1, 0, 1, 0]])
+    X, supervision, looks_at = rng.normal(size=(80, 4)), [], np.array([[1, 1, 0, 0], [1, 0, 1, 0]])
     for person in range(n_persons):
         weights = looks_at[person % n_kinds] * np.exp(spread * rng.normal(size=4))
         axes = np.diag(weights)[weights > 0]
         drawn = {"components": axes, "wrong": 0.1, "random_state": 1000 * seed + person}
-        said.append(make_triplets(X, n_triplets=n_answers, **drawn)[0])
+        supervision.append(make_triplets(X, n_triplets=n_answers, **drawn)[0])
     parts = looks_at * X.var(axis=0)
     who = np.repeat(np.arange(n_persons), n_answers)
-    return X, np.concatenate(said), who, parts / parts.sum(axis=1, keepdims=True)
+    return X, np.concatenate(supervision), who, parts / parts.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("metric", [Euclidean(), LocalMDaML(n_places=3)], ids=["one map", "places"])

@@ -70,9 +70,9 @@ FORMS = ("labels", "triplets", "weights", "quadruplets", "pairs", "constraints",
 
 @pytest.mark.parametrize("form", FORMS)
 def test_without_places_and_maps_it_is_mdaml_bit_for_bit(data, form):
-    said = every_supervision(data)[form]
-    plain = MDaML(random_state=0).fit(data[0], **said)
-    ours = LocalMDaML(**LINEAR).fit(data[0], **said)
+    supervision = every_supervision(data)[form]
+    plain = MDaML(random_state=0).fit(data[0], **supervision)
+    ours = LocalMDaML(**LINEAR).fit(data[0], **supervision)
     np.testing.assert_array_equal(ours.components_, plain.components_)
     np.testing.assert_array_equal(ours.history_, plain.history_)
     np.testing.assert_array_equal(ours.transform(data[0]), plain.transform(data[0]))
@@ -228,17 +228,17 @@ def test_what_a_chunk_is_like_does_not_change_what_was_learned_before(data):
     model = LocalMDaML(n_places=12, n_maps=4, random_state=0).partial_fit(X, triplets=triplets)
     before = model.score_triplets(X, triplets)
     near = np.flatnonzero((X[:, 0] < 2.5) & (X[:, 1] < 2.5))[:20]  # one corner: a small spread
-    said = np.array([[near[0], near[1], k] for k in near[2:]])
+    supervision = np.array([[near[0], near[1], k] for k in near[2:]])
     for _ in range(3):
-        model.partial_fit(X[near], triplets=np.searchsorted(near, said))
+        model.partial_fit(X[near], triplets=np.searchsorted(near, supervision))
     assert model.score_triplets(X, triplets) > before - 0.01
 
 
 def test_a_first_chunk_of_few_rows_is_told_that_its_modes_stay():
     X, y = corners(40, 0)
-    said = sample_triplets(y, 2, 4, random_state=0)
+    supervision = sample_triplets(y, 2, 4, random_state=0)
     with pytest.warns(UserWarning, match="modes of its first chunk, which has only 40 rows"):
-        LocalMDaML(n_places=12, n_maps=0).partial_fit(X, triplets=said)
+        LocalMDaML(n_places=12, n_maps=0).partial_fit(X, triplets=supervision)
 
 
 def test_a_loaded_model_learns_from_another_chunk(tmp_path, data, local):
@@ -325,13 +325,13 @@ def test_none_are_chosen_where_a_linear_map_explains_all():
 def test_places_are_chosen_for_labels_where_held_out_samples_say_so():
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    said = []
-    model = LocalMDaML(callback=lambda n, _: said.append(n), random_state=0).fit(X, y)
+    supervision = []
+    model = LocalMDaML(callback=lambda n, _: supervision.append(n), random_state=0).fit(X, y)
     assert [each["n_places"] for each in model.tried_] == [0, model.n_places_]
     assert model.tried_[1]["score"] > model.tried_[0]["score"]
     assert model.tried_[1]["is_chosen"]
     assert model.gain_["score"] == "votes"
-    assert said == [*range(1, model.n_iter_ + 1)]  # trials tell nobody
+    assert supervision == [*range(1, model.n_iter_ + 1)]  # trials tell nobody
 
 
 def test_labels_that_teach_nothing_leave_what_mdaml_learns(data):
@@ -360,10 +360,10 @@ def test_few_comparisons_leave_the_linear_map():
 )
 def test_a_candidate_is_taken_if_it_leads_the_first_by_more_than_chance(data, noises, taken):
     X, y, triplets = data
-    said = Constraints(triplets=triplets, n_points=len(X))
+    supervision = Constraints(triplets=triplets, n_points=len(X))
     rng = np.random.default_rng(0)
     spread = [y[:, None] + noise * rng.normal(size=(len(y), 1)) for noise in noises]
-    chosen, scores, gain = choose_candidate(X, said, [lambda _, Y=Y: Y for Y in spread])
+    chosen, scores, gain = choose_candidate(X, supervision, [lambda _, Y=Y: Y for Y in spread])
     assert chosen == taken
     assert gain["after"] == pytest.approx(scores[taken])
 
@@ -377,8 +377,8 @@ def test_a_candidate_under_which_fewer_than_half_hold_is_not_taken():
     near, far = (np.abs(Y[within[:, 0], 0] - Y[within[:, k], 0]) for k in (1, 2))
     wrong = np.where((near < far)[:, None], within[:, [0, 2, 1]], within)[:550]
     across = np.add(within[550:], [0, 0, 1])
-    said = Constraints(triplets=np.concatenate([wrong, across]), n_points=240)
-    chosen, scores, _ = choose_candidate(noise, said, [lambda _, Y=Y: Y for Y in (noise, Y)])
+    supervision = Constraints(triplets=np.concatenate([wrong, across]), n_points=240)
+    chosen, scores, _ = choose_candidate(noise, supervision, [lambda _, Y=Y: Y for Y in (noise, Y)])
     assert 0.4 < scores[1] < 0.5
     assert chosen == 0
 
@@ -386,14 +386,14 @@ def test_a_candidate_under_which_fewer_than_half_hold_is_not_taken():
 def test_a_candidate_that_only_keeps_learned_points_apart_is_not_taken(data):
     """To it new points are nearly the same; learned ones are far apart by their class."""
     X, y, triplets = data
-    said = Constraints(triplets=triplets, n_points=len(X))
+    supervision = Constraints(triplets=triplets, n_points=len(X))
     noisy = y[:, None] + np.random.default_rng(0).normal(size=(len(y), 1))
 
     def apart(learned):
         is_known = np.isin(np.arange(len(y)), learned.triplets)
         return (np.where(is_known, 1.0, 0.1) * (y - 0.5))[:, None]
 
-    chosen, scores, _ = choose_candidate(X, said, [lambda _: noisy, apart])
+    chosen, scores, _ = choose_candidate(X, supervision, [lambda _: noisy, apart])
     assert scores[1] > scores[0]
     assert chosen == 0
 
@@ -403,9 +403,9 @@ def test_few_noisy_answers_about_few_things_get_no_places():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(180, 12))
     y = X[:, :4].sum(axis=1) + 2.0 * rng.normal(size=180) > 0.0
-    said = sample_triplets(y, 10, 10, random_state=0)
-    said = said[np.random.default_rng(0).permutation(len(said))[:1500]]
-    model, plain = (cls(random_state=0).fit(X, triplets=said) for cls in (LocalMDaML, MDaML))
+    supervision = sample_triplets(y, 10, 10, random_state=0)
+    supervision = supervision[np.random.default_rng(0).permutation(len(supervision))[:1500]]
+    model, plain = (cls(random_state=0).fit(X, triplets=supervision) for cls in (LocalMDaML, MDaML))
     assert len(model.tried_) == 3
     assert model.n_places_ == 0
     np.testing.assert_array_equal(model.components_, plain.components_)
@@ -432,14 +432,14 @@ def test_places_that_exceed_the_limit_of_memory_are_refused_before_any_work(data
 def test_columns_that_are_made_again_for_every_step_give_the_same_places(
     data, form, n_maps, limit, monkeypatch
 ):
-    X, said = data[0], every_supervision(data)[form]
+    X, supervision = data[0], every_supervision(data)[form]
     model = LocalMDaML(n_places=12, n_maps=n_maps, max_iter=3, random_state=0)
-    wanted = clone(model).fit(X, **said).pair_distance(X[:120], X[120:])
+    wanted = clone(model).fit(X, **supervision).pair_distance(X[:120], X[120:])
     name, value = ("_COPIES", 10**6) if limit else ("_MOST_COLUMNS", 0)
     monkeypatch.setattr(f"mdaml.estimators.local_rounds.{name}", value)
     monkeypatch.setattr("mdaml.basis.Basis.transform", None)  # which would make them all
     with mdaml.limit_memory(limit):
-        model.fit(X, **said)
+        model.fit(X, **supervision)
     monkeypatch.undo()
     np.testing.assert_allclose(model.pair_distance(X[:120], X[120:]), wanted, rtol=1e-5)
 
@@ -493,20 +493,20 @@ def test_answers_that_teach_nothing_leave_the_start_bit_for_bit(data, kind):
 def test_it_is_asked_whether_near_and_far_are_swapped(data, params):
     X = data[0]
     corner = 2 * (X[:, 0] > 2.5) + (X[:, 1] > 2.5)
-    said = sample_triplets(corner, 2, 4, random_state=0)[:, [0, 2, 1]]
+    supervision = sample_triplets(corner, 2, 4, random_state=0)[:, [0, 2, 1]]
     with pytest.warns(UserWarning, match="Are near and far swapped"):
-        LocalMDaML(random_state=0, **params).fit(X, triplets=said)
+        LocalMDaML(random_state=0, **params).fit(X, triplets=supervision)
 
 
 @pytest.mark.slow
 def test_swapped_answers_under_a_weak_start_are_asked_about_and_get_no_places():
     X, y = load_digits(return_X_y=True)
     X = PCA(8, random_state=0).fit_transform(X[:400])
-    said = sample_triplets(y[:400] % 3, 2, 2, random_state=0)
+    supervision = sample_triplets(y[:400] % 3, 2, 2, random_state=0)
     with pytest.warns(UserWarning, match="read the other way round"):
-        model = LocalMDaML(random_state=0).fit(X, triplets=said[:, [0, 2, 1]])
+        model = LocalMDaML(random_state=0).fit(X, triplets=supervision[:, [0, 2, 1]])
     assert model.n_places_ == 0
-    assert LocalMDaML(random_state=0).fit(X, triplets=said).n_places_ > 0
+    assert LocalMDaML(random_state=0).fit(X, triplets=supervision).n_places_ > 0
 
 
 @pytest.mark.parametrize("kind", ["repeated", "constant features", "rows of unit length"])
@@ -516,8 +516,8 @@ def test_places_are_found_in_unusual_samples_too(data, kind):
         X = np.hstack([X, np.full((len(X), 2), 7.0)])
     if kind == "rows of unit length":
         X = (X - 2.5) / np.linalg.norm(X - 2.5, axis=1, keepdims=True)
-    said = np.tile(triplets, (10, 1)) if kind == "repeated" else triplets
-    model = LocalMDaML(random_state=0).fit(X, triplets=said)
+    supervision = np.tile(triplets, (10, 1)) if kind == "repeated" else triplets
+    model = LocalMDaML(random_state=0).fit(X, triplets=supervision)
     assert model.n_places_ > 0
     assert model.score_triplets(X, triplets) > 0.9
 
@@ -620,10 +620,12 @@ def test_the_command_line_fits_it(tmp_path, data):
 
     X, _, triplets = data
     wide = X * [1, 9, 1, 1]
-    items, said, out = (str(tmp_path / name) for name in ("items.csv", "said.csv", "model.mdaml"))
+    items, supervision, out = (
+        str(tmp_path / name) for name in ("items.csv", "said.csv", "model.mdaml")
+    )
     np.savetxt(items, wide, delimiter=",", header="a,b,c,d", comments="")
-    np.savetxt(said, triplets, "%d", ",", header="a,b,c", comments="")
-    arguments = ["fit", items, "--triplets", said, "--out", out, "--method", "localmdaml"]
+    np.savetxt(supervision, triplets, "%d", ",", header="a,b,c", comments="")
+    arguments = ["fit", items, "--triplets", supervision, "--out", out, "--method", "localmdaml"]
     arguments += ["--param", "n_places=12", "--param", "n_maps=0"]
     result = CliRunner().invoke(build_app(), arguments)
     assert result.exit_code == 0, result.output
@@ -735,9 +737,11 @@ def test_a_device_finds_the_same_places(data):
 def test_scales_are_told_of_the_features_and_not_of_columns_made_of_them():
     X, y = load_digits(return_X_y=True)
     X, y = X[::3] / 16.0, y[::3] % 2
-    said = sample_triplets(y, 2, 2, random_state=0)
-    LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(X, triplets=said)  # warns of nothing
+    supervision = sample_triplets(y, 2, 2, random_state=0)
+    LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(
+        X, triplets=supervision
+    )  # warns of nothing
     X[:, 20] *= 1e4
     X[:, 21:60] *= 1e-3
     with pytest.warns(UserWarning, match="The features differ much in scale"):
-        LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(X, triplets=said)
+        LocalMDaML(n_places=20, n_maps=0, random_state=0).fit(X, triplets=supervision)

@@ -37,11 +37,11 @@ def answers():
     return X, triplets
 
 
-def fit(*data, options=None, **said):
+def fit(*data, options=None, **supervision):
     with warnings.catch_warnings():
         # Few rounds are what the search is made of.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return MDaMLCV(random_state=0, **options or {}).fit(*data, **said)
+        return MDaMLCV(random_state=0, **options or {}).fit(*data, **supervision)
 
 
 @pytest.fixture(scope="module")
@@ -134,17 +134,17 @@ def test_no_held_out_sample_reaches_a_fit(vehicle, watched):
     assert not held_out[0] & held_out[1]
 
 
-def listed(said):
+def listed(supervision):
     """Return every constraint as a tuple."""
     kinds = ("triplets", "pairs", "quadruplets")
-    return {(kind, *row) for kind in kinds for row in getattr(said, kind).tolist()}
+    return {(kind, *row) for kind in kinds for row in getattr(supervision, kind).tolist()}
 
 
-def references(said):
+def references(supervision):
     """Return the first points of each question; one of several is its reference."""
     questions = {}
     for kind in ("triplets", "pairs", "quadruplets"):
-        for row in getattr(said, kind).tolist():
+        for row in getattr(supervision, kind).tolist():
             questions.setdefault(frozenset(row), set()).add(row[0])
     return questions
 
@@ -154,7 +154,7 @@ def test_no_held_out_question_is_in_a_fit_and_no_held_out_point_its_reference(an
     triplets = np.unique(triplets[:600], axis=0)
     pairs, where = np.unique(triplets[:, :2], axis=0, return_index=True)
     quadruplets = np.unique(np.hstack([triplets[:300, :2], triplets[300:600, 1:]]), axis=0)
-    said = Constraints(
+    supervision = Constraints(
         triplets=triplets,
         pairs=pairs,
         pair_labels=np.where(where % 3 == 0, -1, 1),
@@ -163,7 +163,7 @@ def test_no_held_out_question_is_in_a_fit_and_no_held_out_point_its_reference(an
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # made up: what is said of some pairs cannot be met
-        fit(X, constraints=said)
+        fit(X, constraints=supervision)
     learned_from = [args[2] for args in watched["Fold"]]
     held_out = [args[1].held_out for args in watched["_score_of"]]
     assert len(learned_from) == len(held_out) == 3
@@ -177,8 +177,8 @@ def test_no_held_out_question_is_in_a_fit_and_no_held_out_point_its_reference(an
         assert not sides[0] & sides[1]
         assert all(points - sides[0] for points in asked.values())
         assert all(points - sides[1] for points in known.values())
-        assert listed(train) | listed(valid) == listed(said)
-    assert set.union(*map(listed, held_out)) == listed(said)
+        assert listed(train) | listed(valid) == listed(supervision)
+    assert set.union(*map(listed, held_out)) == listed(supervision)
 
 
 class KnownScores:

@@ -72,8 +72,8 @@ def test_a_product_may_overwrite_its_samples():
 
 def test_in_blocks_the_graph_of_near_pairs_is_made_again_for_every_update():
     X, triplets = problem()
-    said = Constraints.of_triplets(triplets, N)
-    kept, again = (store.of(X).compare(said) for store in (MemoryStore, BlockStore))
+    supervision = Constraints.of_triplets(triplets, N)
+    kept, again = (store.of(X).compare(supervision) for store in (MemoryStore, BlockStore))
     assert again.turns.graph is None
     np.testing.assert_array_equal(again.turns.order, kept.turns.order)
     for one, other in zip(kept.turns.graph, again.comparisons.near_graph(), strict=True):
@@ -211,9 +211,9 @@ def test_memory_maps_are_fitted_as_they_are(tmp_path, rank):
 
 def size_of(X, given, row="comparisons", **options):
     """What the memory of a fit with these parameters depends on."""
-    said = Constraints.borrow(len(X), **given)
-    spec = pose(make_mdaml(row, **options), X.shape, said).spec
-    return fit_size(X.shape, X.itemsize, spec, said, copied=False)
+    supervision = Constraints.borrow(len(X), **given)
+    spec = pose(make_mdaml(row, **options), X.shape, supervision).spec
+    return fit_size(X.shape, X.itemsize, spec, supervision, copied=False)
 
 
 def test_a_limit_that_leaves_room_changes_nothing_and_a_tighter_one_takes_blocks(monkeypatch, rank):
@@ -352,10 +352,10 @@ def fit(n, d, t, k, options, in_blocks):
         row, options = "comparisons", {"anchor": 0.1} | options
     goal = replace(PRESETS[row], max_inner_iter=2)
     model = MDaML(k, goal=goal, max_iter=1, random_state=0, **options)
-    _, said = check_supervision(model, EVERY_FORM, X, **given)
-    size = fit_size(X.shape, 4, pose(model, X.shape, said).spec, said, copied=False)
+    _, checked = check_supervision(model, EVERY_FORM, X, **given)
+    size = fit_size(X.shape, 4, pose(model, X.shape, checked).spec, checked, copied=False)
     limit = size.needed(in_blocks=in_blocks)
-    del said
+    del checked
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:

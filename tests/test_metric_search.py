@@ -80,7 +80,7 @@ def asked(constraints, X):
 @pytest.mark.parametrize("in_pipeline", [False, True])
 @pytest.mark.parametrize("cv", [ConstraintKFold(3, random_state=0), PointKFold(2, random_state=0)])
 def test_nothing_held_out_reaches_a_fit(answers, recorder, cv, in_pipeline):
-    X, said = answers
+    X, supervision = answers
     scales = []
 
     class Scaler(StandardScaler):
@@ -90,8 +90,8 @@ def test_nothing_held_out_reaches_a_fit(answers, recorder, cv, in_pipeline):
 
     estimator = make_pipeline(Scaler(), recorder) if in_pipeline else recorder
     grid = {"recorder__t" if in_pipeline else "t": [0.3, 0.6]}
-    MetricSearchCV(estimator, grid, cv=cv, refit=False).fit(X, constraints=said)
-    splits = list(cv.split(said))
+    MetricSearchCV(estimator, grid, cv=cv, refit=False).fit(X, constraints=supervision)
+    splits = list(cv.split(supervision))
     assert len(Recorder.seen) == 2 * len(splits)
     # Those of the start, which the search scores as well, come last.
     fitted_to = scales if in_pipeline else [samples for samples, _, _ in Recorder.seen]
@@ -124,7 +124,7 @@ def test_no_held_out_sample_or_label_reaches_a_fit(balance, recorder):
 
 
 def test_second_stage_goes_on_from_the_first_rounds(answers, monkeypatch):
-    X, said = answers
+    X, supervision = answers
     made, rounds = [], []
     fit, start, advance = _ground.Ground.fit, _runs.Problem.start, _runs.Run.advance
 
@@ -140,7 +140,9 @@ def test_second_stage_goes_on_from_the_first_rounds(answers, monkeypatch):
     cv = PointKFold(2, random_state=0)
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     estimator = MDaML(1, anchor=0.1)
-    MetricSearchCV(estimator, grid, cv=cv, random_state=0, refit=False).fit(X, constraints=said)
+    MetricSearchCV(estimator, grid, cv=cv, random_state=0, refit=False).fit(
+        X, constraints=supervision
+    )
     assert len(made) == 2 * (4 + 3)
     assert len(set(made)) == 2 * 4  # parameters are those of the candidates
     assert sum(isinstance(each, _runs.Problem) for each in rounds) == 2 * 4
@@ -167,9 +169,11 @@ def test_candidates_with_the_same_rounds_are_one_run(balance, monkeypatch):
 
 def test_those_far_behind_on_the_first_split_are_not_tried_on_others(answers):
     X, _ = answers
-    said, _ = make_triplets(X, n_triplets=3000, components=np.eye(5)[:2], random_state=1)
+    supervision, _ = make_triplets(X, n_triplets=3000, components=np.eye(5)[:2], random_state=1)
     grid = {"anchor": [1e4, 0.03, 0.01, 1e3, 0.02]}
-    results = MetricSearchCV(MDaML(), grid, cv=3, random_state=0).fit(X, triplets=said).cv_results_
+    results = (
+        MetricSearchCV(MDaML(), grid, cv=3, random_state=0).fit(X, triplets=supervision).cv_results_
+    )
     scores = np.array([results[f"split{n}_test_score"] for n in range(3)])
     given_up = np.array([True, False, False, True, False])
     np.testing.assert_array_equal(np.isnan(scores[1:]), [given_up] * 2)
@@ -179,18 +183,23 @@ def test_those_far_behind_on_the_first_split_are_not_tried_on_others(answers):
     assert np.all(results["mean_fit_time"] > 0)
     # A function that scores as a whole does not say by how much chance decides.
     by_function = MetricSearchCV(
-        MDaML(), grid, cv=3, scoring=lambda model, X, said: model.score_triplets(X, said.triplets)
+        MDaML(),
+        grid,
+        cv=3,
+        scoring=lambda model, X, supervision: model.score_triplets(X, supervision.triplets),
     )
-    assert not np.isnan(by_function.fit(X, triplets=said).cv_results_["split2_test_score"]).any()
+    assert not np.isnan(
+        by_function.fit(X, triplets=supervision).cv_results_["split2_test_score"]
+    ).any()
 
 
 @pytest.mark.slow
 def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
-    X, said = answers
+    X, supervision = answers
     grid = {"n_modes": [1, 2], "ridge": [1e-4, 1e-2, 1.0]}
     search = partial(MetricSearchCV, MDaML(triplet_weight=300.0), grid, cv=3, random_state=0)
-    staged = search().fit(X, constraints=said)
-    whole = search(warm_start=False).fit(X, constraints=said)
+    staged = search().fit(X, constraints=supervision)
+    whole = search(warm_start=False).fit(X, constraints=supervision)
     finished = staged.cv_results_["finished"]
     assert finished.sum() == 3
     assert whole.cv_results_["finished"].all()
@@ -223,14 +232,14 @@ def test_of_many_labelled_samples_only_the_best_candidates_search_neighbors_agai
 
 
 def test_first_rounds_share_one_choice_and_finalists_make_their_own(answers, monkeypatch):
-    X, said = answers
+    X, supervision = answers
     chosen = []
     choose = _ground.Posed.choose
     monkeypatch.setattr(_ground.Posed, "choose", lambda *a: chosen.append(a) or choose(*a))
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     cv = PointKFold(2, random_state=0)
     search = MetricSearchCV(MDaML(1), grid, cv=cv, random_state=0, refit=False)
-    search.fit(X, constraints=said)
+    search.fit(X, constraints=supervision)
     # The first one on each split, and those finalists of which it is none.
     others = search.cv_results_["finished"][1:].sum()
     assert len(chosen) == 2 * (1 + others)
@@ -271,9 +280,9 @@ def test_candidates_of_mdaml_score_as_each_would_alone(balance):
 
 
 def test_results_are_those_of_a_grid_search(answers):
-    X, said = answers
+    X, supervision = answers
     grid = [{"t": [0.1, 0.5, 0.9]}, {"reg": [1e-3, 1e-1]}]
-    search = MetricSearchCV(GMML(), grid, cv=4, random_state=0).fit(X, constraints=said)
+    search = MetricSearchCV(GMML(), grid, cv=4, random_state=0).fit(X, constraints=supervision)
     results = search.cv_results_
     assert results["params"] == [*({"t": t} for t in (0.1, 0.5, 0.9)), {"reg": 1e-3}, {"reg": 0.1}]
     scores = np.array([results[f"split{n}_test_score"] for n in range(search.n_splits_)])
@@ -287,27 +296,27 @@ def test_results_are_those_of_a_grid_search(answers):
     assert search.best_score_ == results["mean_test_score"][best]
     assert np.all(results["mean_fit_time"] > 0)
     np.testing.assert_array_equal(
-        search.components_, GMML(**search.best_params_).fit(X, constraints=said).components_
+        search.components_, GMML(**search.best_params_).fit(X, constraints=supervision).components_
     )
 
 
 def test_unfinished_candidates_rank_behind_finished_ones(answers):
-    X, said = answers
+    X, supervision = answers
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0, 300.0]}
-    results = MetricSearchCV(MDaML(1), grid, cv=2).fit(X, constraints=said).cv_results_
+    results = MetricSearchCV(MDaML(1), grid, cv=2).fit(X, constraints=supervision).cv_results_
     finished, rank = results["finished"], results["rank_test_score"]
     assert finished.sum() == 3
     assert rank[finished].max() <= 3 < rank[~finished].min()
 
 
 def test_arrays_and_constraints_are_the_same_supervision(answers):
-    X, said = answers
+    X, supervision = answers
     search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=3, random_state=0)
-    parts = {name: getattr(said, name) for name in ("triplets", "pairs", "pair_labels")}
+    parts = {name: getattr(supervision, name) for name in ("triplets", "pairs", "pair_labels")}
     arrays = clone(search).fit(
-        X, **parts, quadruplets=said.quadruplets, constraint_weight=said.weights
+        X, **parts, quadruplets=supervision.quadruplets, constraint_weight=supervision.weights
     )
-    value = clone(search).fit(X, constraints=said)
+    value = clone(search).fit(X, constraints=supervision)
     np.testing.assert_array_equal(
         arrays.cv_results_["mean_test_score"], value.cv_results_["mean_test_score"]
     )
@@ -325,8 +334,8 @@ def test_any_learner_can_be_searched_with_labels(balance, learner):
 
 @pytest.mark.parametrize("learner", [GMML, KISSME, DMLeig, Euclidean, MDaML])
 def test_any_weak_learner_can_be_searched_without(answers, learner):
-    X, said = answers
-    search = MetricSearchCV(learner(), {}, cv=2, random_state=0).fit(X, constraints=said)
+    X, supervision = answers
+    search = MetricSearchCV(learner(), {}, cv=2, random_state=0).fit(X, constraints=supervision)
     assert search.best_score_ > 0.6
 
 
@@ -340,7 +349,10 @@ def test_any_weak_learner_can_be_searched_without(answers, learner):
         (map_at_r, "y"),
         ("comparisons", "constraints"),
         ("pair_auc", "constraints"),
-        (lambda model, X, said: model.score_triplets(X, said.triplets), "constraints"),
+        (
+            lambda model, X, supervision: model.score_triplets(X, supervision.triplets),
+            "constraints",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Nothing was learned")  # balance is hard for GMML
@@ -355,11 +367,11 @@ def test_scoring_by_name_or_function(answers, balance, scoring, truth):
 
 
 def test_a_pipeline_is_scored_and_used_as_a_whole(answers):
-    X, said = answers
+    X, supervision = answers
     X = X * [1.0, 100.0, 1.0, 1.0, 0.01] + 1000.0
     pipeline = make_pipeline(StandardScaler(), MDaML(1))
     grid = {"mdaml__triplet_weight": [10.0, 30.0, 100.0, 300.0]}
-    search = MetricSearchCV(pipeline, grid, cv=3, random_state=0).fit(X, constraints=said)
+    search = MetricSearchCV(pipeline, grid, cv=3, random_state=0).fit(X, constraints=supervision)
     assert search.best_score_ > 0.8
     assert search.cv_results_["finished"].sum() == 3
     mapped = search.best_estimator_.transform(X)
@@ -370,18 +382,24 @@ def test_a_pipeline_is_scored_and_used_as_a_whole(answers):
     inner = search.best_estimator_[-1]
     np.testing.assert_array_equal(search.get_mahalanobis_matrix(), inner.get_mahalanobis_matrix())
     scaled = search.best_estimator_[:-1].transform(X)
-    assert search.score_triplets(X, said.triplets) == inner.score_triplets(scaled, said.triplets)
+    assert search.score_triplets(X, supervision.triplets) == inner.score_triplets(
+        scaled, supervision.triplets
+    )
     with pytest.raises(ValueError, match="as many rows"):
         search.pair_distance(X, X[1:])
 
 
 def test_what_the_best_estimator_can_do_the_search_can(answers):
-    X, said = answers
-    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(X, constraints=said)
+    X, supervision = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(
+        X, constraints=supervision
+    )
     best = search.best_estimator_
     np.testing.assert_array_equal(search.transform(X), best.transform(X))
     np.testing.assert_array_equal(search.pair_distance(X, X[::-1]), best.pair_distance(X, X[::-1]))
-    assert search.score_triplets(X, said.triplets) == best.score_triplets(X, said.triplets)
+    assert search.score_triplets(X, supervision.triplets) == best.score_triplets(
+        X, supervision.triplets
+    )
     assert search.n_features_in_ == 5
     assert list(search.get_feature_names_out()) == list(best.get_feature_names_out())
     again = pickle.loads(pickle.dumps(search))
@@ -390,9 +408,9 @@ def test_what_the_best_estimator_can_do_the_search_can(answers):
 
 @pytest.fixture(scope="module")
 def seeded(answers):
-    X, said = answers
+    X, supervision = answers
     grid = {"anchor": [0.03, 1.0], "triplet_weight": [10.0, 300.0]}
-    return MetricSearchCV(MDaML(), grid, cv=2, random_state=0).fit(X, constraints=said)
+    return MetricSearchCV(MDaML(), grid, cv=2, random_state=0).fit(X, constraints=supervision)
 
 
 def assert_same_search(one, other):
@@ -403,12 +421,12 @@ def assert_same_search(one, other):
 
 
 def test_same_seed_same_choice(answers, seeded):
-    X, said = answers
-    again = clone(seeded).fit(X, constraints=said)
+    X, supervision = answers
+    again = clone(seeded).fit(X, constraints=supervision)
     np.testing.assert_array_equal(again.components_, seeded.components_)
     assert_same_search(again, seeded)
     assert isinstance(seeded.best_estimator_.random_state, int)
-    own = clone(seeded).set_params(estimator__random_state=5).fit(X, constraints=said)
+    own = clone(seeded).set_params(estimator__random_state=5).fit(X, constraints=supervision)
     assert own.best_estimator_.random_state == 5
 
 
@@ -424,8 +442,8 @@ def test_jobs_do_not_matter(answers, seeded, monkeypatch):
     original = _trials._try_each
     monkeypatch.setattr(_trials, "_try_each", try_each)
     monkeypatch.setattr(_trials, "parallel_config", lambda *_, **__: parallel_config("threading"))
-    X, said = answers
-    assert_same_search(clone(seeded).set_params(n_jobs=2).fit(X, constraints=said), seeded)
+    X, supervision = answers
+    assert_same_search(clone(seeded).set_params(n_jobs=2).fit(X, constraints=supervision), seeded)
     # A job is a split, or half of a single one: the first one and the others, and the finalists.
     assert len(sent) == 2 + 2 + 2
 
@@ -470,12 +488,12 @@ def test_candidates_that_cannot_go_on_start_anew(balance):
 
 @pytest.mark.parametrize("max_iter", ["never", 0, 1.5, None])
 def test_a_wrong_number_of_rounds_is_refused_at_once(answers, max_iter):
-    X, said = answers
+    X, supervision = answers
     grid = {"triplet_weight": [3.0, 10.0, 30.0, 100.0]}
     with pytest.raises(
         (TypeError, ValueError), match=r"triplet_weight=3\.0 cannot be fitted\. MDaML\(max_iter"
     ):
-        MetricSearchCV(MDaML(1, max_iter=max_iter), grid).fit(X, constraints=said)
+        MetricSearchCV(MDaML(1, max_iter=max_iter), grid).fit(X, constraints=supervision)
 
 
 def test_splits_of_one_s_own(balance):
@@ -506,8 +524,8 @@ def draw_random_labels(seed):
 START = np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
 
 
-def mean_of_comparisons(model, X, said):
-    return model.score_triplets(X, said.triplets)
+def mean_of_comparisons(model, X, supervision):
+    return model.score_triplets(X, supervision.triplets)
 
 
 @pytest.mark.parametrize(
@@ -521,10 +539,10 @@ def mean_of_comparisons(model, X, said):
     ],
 )
 def test_coin_flips_return_the_start_bit_for_bit(make, scoring):
-    (X, said), model = draw_flips(0), make()
+    (X, supervision), model = draw_flips(0), make()
     search = MetricSearchCV(model, {}, scoring=scoring, random_state=0)
     with pytest.warns(UserWarning, match="Nothing was learned"):
-        search.fit(X, **said)
+        search.fit(X, **supervision)
     assert search.start_kept_
     start = model.get_params().get("init_metric")
     if isinstance(start, np.ndarray):
@@ -535,28 +553,32 @@ def test_coin_flips_return_the_start_bit_for_bit(make, scoring):
 
 
 def test_of_a_pipeline_the_other_steps_are_kept():
-    X, said = draw_flips(0)
+    X, supervision = draw_flips(0)
     X = X * [1.0, 10.0, 100.0, 1.0, 1.0]
     search = MetricSearchCV(make_pipeline(StandardScaler(), GMML()), {}, random_state=0)
     with pytest.warns(UserWarning, match="Nothing was learned"):
-        search.fit(X, **said)
+        search.fit(X, **supervision)
     np.testing.assert_array_equal(search.transform(X), StandardScaler().fit_transform(X))
 
 
 def test_random_labels_keep_the_start_more_often_than_not():
     kept = 0
     for seed in range(10):
-        X, said = draw_random_labels(seed)
+        X, supervision = draw_random_labels(seed)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Nothing was learned")
-            search = MetricSearchCV(GMML(), {"t": [0.3, 0.5, 0.7]}, random_state=0).fit(X, **said)
+            search = MetricSearchCV(GMML(), {"t": [0.3, 0.5, 0.7]}, random_state=0).fit(
+                X, **supervision
+            )
         kept += search.start_kept_
     assert kept >= 5  # at a level of 20 %
 
 
 def test_a_gain_is_told_with_its_interval(answers):
-    X, said = answers
-    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(X, constraints=said)
+    X, supervision = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, random_state=0).fit(
+        X, constraints=supervision
+    )
     gain = search.gain_
     assert not search.start_kept_
     assert gain["is_beyond_chance"]
@@ -568,8 +590,8 @@ def test_a_gain_is_told_with_its_interval(answers):
 
 @pytest.mark.filterwarnings("ignore:Nothing was learned")  # labels are random
 def test_equal_rows_are_held_out_together(recorder):
-    X, said = draw_random_labels(0)
-    X, y = np.repeat(X, 3, axis=0), np.repeat(said["y"], 3)
+    X, supervision = draw_random_labels(0)
+    X, y = np.repeat(X, 3, axis=0), np.repeat(supervision["y"], 3)
     MetricSearchCV(recorder, {}, cv=3, random_state=0, refit=False).fit(X, y)
     assert len(Recorder.seen) == 3
     for samples, _, _ in Recorder.seen:
@@ -578,15 +600,15 @@ def test_equal_rows_are_held_out_together(recorder):
 
 
 def test_answers_given_again_about_few_points_count_once():
-    X, said = np.random.default_rng(0).normal(size=(7, 4)), []
+    X, supervision = np.random.default_rng(0).normal(size=(7, 4)), []
     for n in (1, 20):
         triplets = np.repeat([[i, (i + 1) % 7, (i + 3) % 7] for i in range(7)], n, axis=0)
         search = MetricSearchCV(GMML(), {"t": [0.5]}, cv=2, random_state=0, refit=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            said.append(search.fit(X, triplets=triplets).gain_)
-    assert said[0]["n_units"] == said[1]["n_units"] == 7
-    assert said[0]["high"] == pytest.approx(said[1]["high"])
+            supervision.append(search.fit(X, triplets=triplets).gain_)
+    assert supervision[0]["n_units"] == supervision[1]["n_units"] == 7
+    assert supervision[0]["high"] == pytest.approx(supervision[1]["high"])
 
 
 @pytest.mark.parametrize("scoring", ["comparisons", "neighbors"])
@@ -596,21 +618,21 @@ def test_a_metric_does_not_lead_by_breaking_ties(scoring):
     for seed in range(6):
         rng = np.random.default_rng(seed)
         X = rng.integers(3, size=(40, 3)).astype(float)
-        said = np.array([rng.choice(40, 3, replace=False) for _ in range(150)])
+        supervision = np.array([rng.choice(40, 3, replace=False) for _ in range(150)])
         search = MetricSearchCV(MDaML(1, anchor=0.03), {}, scoring=scoring, random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            kept += search.fit(X, triplets=said).start_kept_
+            kept += search.fit(X, triplets=supervision).start_kept_
     assert kept >= 5
 
 
 def test_swapped_columns_are_asked_about_where_the_start_is_kept():
     X = np.random.default_rng(0).normal(size=(80, 4))
-    said, _ = make_triplets(X, n_triplets=300, wrong=0.1, random_state=0)
+    supervision, _ = make_triplets(X, n_triplets=300, wrong=0.1, random_state=0)
     search = MetricSearchCV(MDaML(1, anchor=100.0), {}, random_state=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        search.fit(X, triplets=said[:, [0, 2, 1]])
+        search.fit(X, triplets=supervision[:, [0, 2, 1]])
     assert any("Are near and far swapped?" in str(each.message) for each in caught)
 
 
@@ -618,11 +640,11 @@ def test_swapped_columns_are_asked_about_where_the_start_is_kept():
 def test_coin_flips_return_the_start_in_95_of_100():
     kept = 0
     for seed in range(100):
-        X, said = draw_flips(seed)
+        X, supervision = draw_flips(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             search = MetricSearchCV(MDaML(1), {"anchor": [0.03, 1.0, 10.0]}, random_state=0)
-            kept += search.fit(X, **said).start_kept_
+            kept += search.fit(X, **supervision).start_kept_
     assert kept >= 90  # at a level of 5 %: about 95, give or take 5
 
 
@@ -640,17 +662,17 @@ def test_data_frames_keep_their_names(balance):
 def test_points_that_are_never_compared_are_still_passed_on(recorder):
     X = np.random.default_rng(0).normal(size=(50, 3))
     triplets, _ = make_triplets(X[:20], n_triplets=300, components=np.eye(3)[:1], random_state=0)
-    said = Constraints(triplets=triplets, n_points=20)
-    MetricSearchCV(recorder, {}, cv=2).fit(X, constraints=said)
+    supervision = Constraints(triplets=triplets, n_points=20)
+    MetricSearchCV(recorder, {}, cv=2).fit(X, constraints=supervision)
     assert all(len(samples) == 50 for samples, _, _ in Recorder.seen)
 
 
 def test_without_refit_there_are_parameters_but_no_metric(answers):
-    X, said = answers
+    X, supervision = answers
     search = MetricSearchCV(GMML(), {"t": [0.3, 0.7]}, cv=2, refit=False)
     with pytest.raises(NotFittedError):
         search.transform(X)
-    search.fit(X, constraints=said)
+    search.fit(X, constraints=supervision)
     assert search.best_params_["t"] in (0.3, 0.7)
     assert not hasattr(search, "components_")
     with pytest.raises(ValueError, match="refit=False"):
@@ -658,8 +680,10 @@ def test_without_refit_there_are_parameters_but_no_metric(answers):
 
 
 def test_an_interrupted_search_leaves_the_last_result_alone(answers):
-    X, said = answers
-    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(X, constraints=said)
+    X, supervision = answers
+    search = MetricSearchCV(GMML(), {"t": [0.3]}, cv=2, random_state=0).fit(
+        X, constraints=supervision
+    )
     before = dict(vars(search))
 
     def interrupt(*_):
@@ -667,16 +691,16 @@ def test_an_interrupted_search_leaves_the_last_result_alone(answers):
 
     search.scoring = interrupt
     with pytest.raises(KeyboardInterrupt):
-        search.fit(X[:, :3], constraints=said)
+        search.fit(X[:, :3], constraints=supervision)
     assert vars(search) == before | {"scoring": interrupt}
 
 
 def test_a_fit_that_fails_names_its_parameters(answers, balance):
-    X, said = answers
+    X, supervision = answers
     with pytest.raises(ValueError, match=r"t=1\.5 cannot be fitted\. GMML\(t=\.\.\.\) must be"):
-        MetricSearchCV(GMML(), {"t": [0.5, 1.5]}, cv=2).fit(X, constraints=said)
+        MetricSearchCV(GMML(), {"t": [0.5, 1.5]}, cv=2).fit(X, constraints=supervision)
     with pytest.raises(TypeError, match=r"n_neighbors=2 cannot be fitted\. LMNN learns from"):
-        MetricSearchCV(LMNN(), {"n_neighbors": [2]}, cv=2).fit(X, constraints=said)
+        MetricSearchCV(LMNN(), {"n_neighbors": [2]}, cv=2).fit(X, constraints=supervision)
 
     class Broken(GMML):
         def fit(self, *_, **__):
@@ -712,20 +736,20 @@ def test_bad_searches_are_refused(answers, balance, options, given, error, messa
 
 
 def test_bad_data_are_refused(answers):
-    X, said = answers
+    X, supervision = answers
     search = MetricSearchCV(GMML(), {"t": [0.5]})
     with pytest.raises(ValueError, match="Pass either y or triplets, not both"):
-        search.fit(X, np.zeros(60), triplets=said.triplets)
+        search.fit(X, np.zeros(60), triplets=supervision.triplets)
     with pytest.raises(ValueError, match="Pass either y or constraints, not both"):
-        search.fit(X, np.zeros(60), constraints=said)
+        search.fit(X, np.zeros(60), constraints=supervision)
     with pytest.raises(ValueError, match="Pass either constraints or pairs, not both"):
-        search.fit(X, pairs=said.pairs, constraints=said)
+        search.fit(X, pairs=supervision.pairs, constraints=supervision)
     with pytest.raises(ValueError, match="requires y to be passed"):
         search.fit(X)
     with pytest.raises(TypeError, match=r"must be mdaml\.Constraints, got ndarray"):
-        search.fit(X, constraints=said.triplets)
+        search.fit(X, constraints=supervision.triplets)
     with pytest.raises(ValueError, match="refer to 60 points, but X has 50 rows"):
-        search.fit(X[:50], constraints=said)
+        search.fit(X[:50], constraints=supervision)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         search.fit(X, [0, 1])
 

@@ -69,59 +69,67 @@ def renamed(constraints, points):
     return Constraints(**parts, **labels, n_points=N_POINTS)
 
 
-def listed_points(said):
-    return [row for rows in (said.triplets, said.pairs, said.quadruplets) for row in rows.tolist()]
+def listed_points(supervision):
+    return [
+        row
+        for rows in (supervision.triplets, supervision.pairs, supervision.quadruplets)
+        for row in rows.tolist()
+    ]
 
 
-@given(said=some_constraints(), shuffle=st.booleans(), n_splits=st.integers(2, 5))
-def test_each_comparison_is_held_out_once_and_asked_on_one_side_only(said, shuffle, n_splits):
-    if len({frozenset(row) for row in listed_points(said)}) < n_splits:
+@given(supervision=some_constraints(), shuffle=st.booleans(), n_splits=st.integers(2, 5))
+def test_each_comparison_is_held_out_once_and_asked_on_one_side_only(
+    supervision, shuffle, n_splits
+):
+    if len({frozenset(row) for row in listed_points(supervision)}) < n_splits:
         return  # what is asked about the same points stays together
     seed = 0 if shuffle else None
-    splits = list(ConstraintKFold(n_splits, shuffle=shuffle, random_state=seed).split(said))
+    splits = list(ConstraintKFold(n_splits, shuffle=shuffle, random_state=seed).split(supervision))
     assert len(splits) == n_splits
     held_out = Counter()
     for split in splits:
         held_out.update(listed(split.test))
-        assert Counter(listed(split.train)) + Counter(listed(split.test)) == Counter(listed(said))
+        assert Counter(listed(split.train)) + Counter(listed(split.test)) == Counter(
+            listed(supervision)
+        )
         assert not questions(split.train) & questions(split.test)
         assert split.train.n_points == split.test.n_points == N_POINTS
         np.testing.assert_array_equal(split.train_points, np.arange(N_POINTS))
-    assert held_out == Counter(listed(said))
+    assert held_out == Counter(listed(supervision))
 
 
 def test_a_triplet_its_flip_and_the_same_as_a_quadruplet_are_one_question():
     triplets = [[0, 1, 2], [0, 2, 1], [3, 4, 5], [6, 7, 8]]
     quadruplets = [[0, 1, 0, 2], [2, 0, 1, 0], [1, 2, 1, 0]]
-    said = Constraints(triplets=triplets, quadruplets=quadruplets)
-    for split in ConstraintKFold(3, random_state=0).split(said):
+    supervision = Constraints(triplets=triplets, quadruplets=quadruplets)
+    for split in ConstraintKFold(3, random_state=0).split(supervision):
         together = [row in split.test.triplets.tolist() for row in triplets[:2]]
         together += [row in split.test.quadruplets.tolist() for row in quadruplets[:2]]
         assert len(set(together)) == 1
     # Another anchor among the same points is another question.
-    assert len(questions(said)) == 4
+    assert len(questions(supervision)) == 4
 
 
 def test_folds_are_of_equal_size_in_all_and_of_every_kind():
     rng = np.random.default_rng(0)
     rows = np.array([rng.choice(500, 4, replace=False) for _ in range(300)])
-    said = Constraints(
+    supervision = Constraints(
         triplets=rows[:100, :3],
         pairs=rows[100:200, :2],
         pair_labels=np.where(np.arange(100) < 30, 1, -1),
         quadruplets=rows[200:],
     )
-    for split in ConstraintKFold(5, random_state=0).split(said):
+    for split in ConstraintKFold(5, random_state=0).split(supervision):
         test = split.test
         counts = test.counts()
         assert (counts.triplets, counts.similar_pairs) == (20, 6)
         assert (counts.dissimilar_pairs, counts.quadruplets) == (14, 20)
 
 
-@given(said=some_constraints(), seed=st.integers(0, 99))
-def test_held_out_points_take_their_comparisons_with_them(said, seed):
+@given(supervision=some_constraints(), seed=st.integers(0, 99))
+def test_held_out_points_take_their_comparisons_with_them(supervision, seed):
     try:
-        splits = list(PointKFold(2, random_state=seed).split(said))
+        splits = list(PointKFold(2, random_state=seed).split(supervision))
     except ValueError:  # nothing lies within one side
         reject()
     test_points = np.concatenate([split.test_points for split in splits])
@@ -130,14 +138,14 @@ def test_held_out_points_take_their_comparisons_with_them(said, seed):
         train, test = split.train_points, split.test_points
         assert sorted([*train, *test]) == list(range(N_POINTS))
         sides = {
-            side: [row for row in listed(said) if set(row[0][1:]) <= set(points)]
+            side: [row for row in listed(supervision) if set(row[0][1:]) <= set(points)]
             for side, points in (("train", train), ("test", test))
         }
         assert listed(renamed(split.train, train)) == sides["train"]
         assert listed(renamed(split.test, test)) == sides["test"]
         assert split.train.n_points == len(train)
         n_both = len(sides["train"]) + len(sides["test"])
-        assert split.n_dropped == said.n_constraints - n_both
+        assert split.n_dropped == supervision.n_constraints - n_both
 
 
 def test_points_are_stratified_by_label_unlabelled_ones_too():
@@ -152,23 +160,23 @@ def test_points_are_stratified_by_label_unlabelled_ones_too():
 @pytest.mark.parametrize("splitter", [ConstraintKFold, PointKFold])
 def test_same_seed_same_folds(splitter):
     rng = np.random.default_rng(0)
-    said = Constraints(triplets=[rng.choice(30, 3, replace=False) for _ in range(300)])
+    supervision = Constraints(triplets=[rng.choice(30, 3, replace=False) for _ in range(300)])
 
     def folds(**options):
-        return [split.test.triplets.tolist() for split in splitter(3, **options).split(said)]
+        return [split.test.triplets.tolist() for split in splitter(3, **options).split(supervision)]
 
     assert folds(random_state=1) == folds(random_state=1) != folds(random_state=2)
     assert folds(shuffle=False) == folds(shuffle=False) != folds(random_state=1)
 
 
 def test_splitters_refuse_what_cannot_be_split():
-    said = Constraints(triplets=[[0, 1, 2], [0, 2, 1]])
+    supervision = Constraints(triplets=[[0, 1, 2], [0, 2, 1]])
     with pytest.raises(ValueError, match="at least as many different comparisons, got 1"):
-        ConstraintKFold(2).split(said)
+        ConstraintKFold(2).split(supervision)
     with pytest.raises(ValueError, match=r"n_splits=.*at least 2, got 1"):
-        ConstraintKFold(1).split(said)
+        ConstraintKFold(1).split(supervision)
     with pytest.raises(TypeError, match=r"PointKFold\(n_splits=...\) must be an integer"):
-        PointKFold(2.0).split(said)
+        PointKFold(2.0).split(supervision)
     with pytest.raises(TypeError, match=r"must be mdaml\.Constraints, got list"):
         PointKFold().split([[0, 1, 2]])
     with pytest.raises(TypeError, match="use PointKFold"):
@@ -176,13 +184,13 @@ def test_splitters_refuse_what_cannot_be_split():
     with pytest.raises(TypeError, match="got neither"):
         PointKFold().split()
     with pytest.raises(ValueError, match="needs at least as many points, got n_samples=3"):
-        PointKFold(4).split(said)
+        PointKFold(4).split(supervision)
     with pytest.raises(ValueError, match="one label for each of the 3 points"):
-        PointKFold(2).split(said, y=[0, 1])
+        PointKFold(2).split(supervision, y=[0, 1])
     with pytest.raises(ValueError, match="has no effect with shuffle=False"):
-        PointKFold(2, shuffle=False, random_state=0).split(said)
+        PointKFold(2, shuffle=False, random_state=0).split(supervision)
     with pytest.raises(ValueError, match="2 join both sides"):
-        list(PointKFold(2).split(said))
+        list(PointKFold(2).split(supervision))
 
 
 # Scorers, against loops and scikit-learn.
@@ -294,41 +302,44 @@ def test_unlabelled_points_neither_ask_nor_vote(problem):
 
 
 @settings(max_examples=30)
-@given(said=some_constraints())
-def test_comparison_scores_equal_the_loops_and_scikit_learn(said):
+@given(supervision=some_constraints())
+def test_comparison_scores_equal_the_loops_and_scikit_learn(supervision):
     X = np.random.default_rng(0).integers(0, 3, size=(N_POINTS, 2)).astype(float)
     dist = [[np.linalg.norm(a - b) for b in X] for a in X]
-    n_triplets = len(said.triplets)
+    n_triplets = len(supervision.triplets)
     of_triplets, of_pairs, of_quadruplets = np.split(
-        said.weights, [n_triplets, n_triplets + len(said.pairs)]
+        supervision.weights, [n_triplets, n_triplets + len(supervision.pairs)]
     )
 
     def holds(near, far):
         return float(near < far) + 0.5 * (near == far)
 
     held, total = 0.0, 0.0
-    for (a, b, c), w in zip(said.triplets, of_triplets, strict=True):
+    for (a, b, c), w in zip(supervision.triplets, of_triplets, strict=True):
         held, total = held + w * holds(dist[a][b], dist[a][c]), total + w
-    for (a, b, c, d), w in zip(said.quadruplets, of_quadruplets, strict=True):
+    for (a, b, c, d), w in zip(supervision.quadruplets, of_quadruplets, strict=True):
         held, total = held + w * holds(dist[a][b], dist[c][d]), total + w
-    np.testing.assert_allclose(triplet_accuracy(metric(), X, said), held / total)
-    similar = said.pair_labels > 0
+    np.testing.assert_allclose(triplet_accuracy(metric(), X, supervision), held / total)
+    similar = supervision.pair_labels > 0
     if not similar.any() or similar.all():
         with pytest.raises(ValueError, match="needs similar and dissimilar pairs"):
-            pair_auc(metric(), X, said)
+            pair_auc(metric(), X, supervision)
         return
     auc, total = 0.0, 0.0
-    for (a, b), v in zip(said.pairs[similar], of_pairs[similar], strict=True):
-        for (c, d), w in zip(said.pairs[~similar], of_pairs[~similar], strict=True):
+    for (a, b), v in zip(supervision.pairs[similar], of_pairs[similar], strict=True):
+        for (c, d), w in zip(supervision.pairs[~similar], of_pairs[~similar], strict=True):
             auc, total = auc + v * w * holds(dist[a][b], dist[c][d]), total + v * w
-    np.testing.assert_allclose(pair_auc(metric(), X, said), auc / total)
-    scores = [-dist[a][b] for a, b in said.pairs]
+    np.testing.assert_allclose(pair_auc(metric(), X, supervision), auc / total)
+    scores = [-dist[a][b] for a, b in supervision.pairs]
     oracle = roc_auc_score(similar, scores, sample_weight=of_pairs)
-    np.testing.assert_allclose(pair_auc(metric(), X, said), oracle)
+    np.testing.assert_allclose(pair_auc(metric(), X, supervision), oracle)
     only_pairs = Constraints(
-        pairs=said.pairs, pair_labels=said.pair_labels, weights=of_pairs, n_points=N_POINTS
+        pairs=supervision.pairs,
+        pair_labels=supervision.pair_labels,
+        weights=of_pairs,
+        n_points=N_POINTS,
     )
-    assert triplet_accuracy(metric(), X, only_pairs) == pair_auc(metric(), X, said)
+    assert triplet_accuracy(metric(), X, only_pairs) == pair_auc(metric(), X, supervision)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -341,14 +352,14 @@ def test_all_estimators_can_be_scored_alone_and_in_a_pipeline(learner):
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], 15)
     X = rng.normal(size=(45, 3)) + 3.0 * np.eye(3)[y]
-    said = Constraints(
+    supervision = Constraints(
         triplets=[[0, 1, 20], [20, 21, 40]], pairs=[[0, 1], [0, 20]], pair_labels=[1, -1]
     )
     for model in (learner(), make_pipeline(StandardScaler(), learner())):
         model.fit(X, y)
         for score, truth in [
-            (triplet_accuracy, said),
-            (pair_auc, said),
+            (triplet_accuracy, supervision),
+            (pair_auc, supervision),
             (knn_accuracy, y),
             (partial(hit_rate_at_k, k=5), y),
             (map_at_r, y),
@@ -368,13 +379,13 @@ def test_memory_of_neighbours_is_bounded_for_many_points():
 
 
 def test_scorers_refuse_what_they_cannot_score():
-    X, said = np.zeros((3, 2)), Constraints(triplets=[[0, 1, 3]])
+    X, supervision = np.zeros((3, 2)), Constraints(triplets=[[0, 1, 3]])
     with pytest.raises(ValueError, match="refer to 4 points, but X has 3 rows"):
-        triplet_accuracy(metric(), X, said)
+        triplet_accuracy(metric(), X, supervision)
     with pytest.raises(TypeError, match=r"must be mdaml\.Constraints, got ndarray"):
-        triplet_accuracy(metric(), X, said.triplets)
+        triplet_accuracy(metric(), X, supervision.triplets)
     with pytest.raises(ValueError, match="got 0 similar and 0 dissimilar"):
-        pair_auc(metric(), X, said)
+        pair_auc(metric(), X, supervision)
     with pytest.raises(ValueError, match=r"one label for each of the 3 rows of X, got shape \(2,"):
         knn_accuracy(metric(), X, [0, 1])
     with pytest.raises(ValueError, match="all are -1"):

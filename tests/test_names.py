@@ -47,18 +47,20 @@ def test_names_in_the_index_of_x_are_the_same_as_rows(frame, triplets):
 
 def test_constraints_take_names_and_are_matched_by_them(frame, triplets):
     ids = frame.index.tolist()
-    said = Constraints(triplets=named(frame, triplets), ids=ids)
-    np.testing.assert_array_equal(said.triplets, triplets)
+    supervision = Constraints(triplets=named(frame, triplets), ids=ids)
+    np.testing.assert_array_equal(supervision.triplets, triplets)
     other = frame.iloc[::-1]
-    one, two = (MDaML(n_modes=1, random_state=0).fit(X, constraints=said) for X in (frame, other))
+    one, two = (
+        MDaML(n_modes=1, random_state=0).fit(X, constraints=supervision) for X in (frame, other)
+    )
     # In another order of rows sums are rounded differently, and every step passes that on.
     np.testing.assert_allclose(one.components_, two.components_, atol=1e-5)
-    assert triplet_accuracy(one, frame, said) == triplet_accuracy(one, other, said)
+    assert triplet_accuracy(one, frame, supervision) == triplet_accuracy(one, other, supervision)
     found = MetricSearchCV(MDaML(n_modes=1), {"eta": [2.0]}, cv=2, random_state=0)
-    assert found.fit(other, constraints=said).best_score_ > 0.5
+    assert found.fit(other, constraints=supervision).best_score_ > 0.5
     with pytest.raises(ValueError, match=r"constraints name \d+ points that are not in the index"):
-        MDaML().fit(frame.iloc[:20], constraints=said)
-    part = said.restrict(np.arange(20))
+        MDaML().fit(frame.iloc[:20], constraints=supervision)
+    part = supervision.restrict(np.arange(20))
     assert MDaML(1, anchor=0.1).fit(frame.iloc[:25], constraints=part).n_features_in_ == 3
 
 
@@ -90,8 +92,8 @@ def test_a_wrong_name_is_named_with_what_was_meant(frame):
 
 @pytest.mark.parametrize("labels", [[1, -1, 1], [1, 0, 1], [True, False, True], [1.0, 0.0, 1.0]])
 def test_labels_of_pairs_in_every_usual_form(labels):
-    said = Constraints(pairs=[[0, 1], [0, 2], [1, 2]], pair_labels=labels)
-    assert said.pair_labels.tolist() == [1, -1, 1]
+    supervision = Constraints(pairs=[[0, 1], [0, 2], [1, 2]], pair_labels=labels)
+    assert supervision.pair_labels.tolist() == [1, -1, 1]
 
 
 def test_a_zero_beside_minus_one_is_not_guessed_at():
@@ -115,8 +117,8 @@ def test_generators_are_seeds_everywhere():
             for _ in range(2)
         ]
         np.testing.assert_array_equal(*fits)
-    said = Constraints(triplets=triplets)
-    assert len(list(ConstraintKFold(2, random_state=seed).split(said))) == 2
+    supervision = Constraints(triplets=triplets)
+    assert len(list(ConstraintKFold(2, random_state=seed).split(supervision))) == 2
     with pytest.raises(ValueError, match="must be an integer, a NumPy Generator"):
         make_triplets(X, n_triplets=5, random_state="seven")
 

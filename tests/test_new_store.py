@@ -26,8 +26,8 @@ class LoggingStore:
         self.calls.append(name)
         return getattr(self.wrapped, name)
 
-    def compare(self, said):
-        return LoggingStore(self.wrapped.compare(said), self.calls)
+    def compare(self, supervision):
+        return LoggingStore(self.wrapped.compare(supervision), self.calls)
 
     def mapped(self, basis):
         return LoggingStore(self.wrapped.mapped(basis), self.calls)
@@ -48,14 +48,14 @@ ANCHORED = (
 def test_solver_asks_a_store_for_its_protocol_only(rank, same):
     row, cells, options = same
     X = np.random.default_rng(0).normal(size=(40, 4))
-    said, _ = make_triplets(X, n_triplets=200, components=np.eye(4)[:1], random_state=0)
+    supervision, _ = make_triplets(X, n_triplets=200, components=np.eye(4)[:1], random_state=0)
     weight = 6.0 * 4 / (rank or 4) if "anchor" in options else 8100.0
     scaled = rank is None and "anchor" not in options
     spec = make_spec(**options, triplet_weight=weight, ridge=1e-4, rank=rank, scale_metric=scaled)
     store = LoggingStore(MemoryStore.of(X))
-    constraints = Constraints.of_triplets(said, len(X))
+    constraints = Constraints.of_triplets(supervision, len(X))
     fit = Problem(spec, constraints).solve(store, np.random.RandomState(0))
-    model = make_mdaml(row, **cells, n_components=rank, random_state=0).fit(X, triplets=said)
+    model = make_mdaml(row, **cells, n_components=rank, random_state=0).fit(X, triplets=supervision)
     np.testing.assert_array_equal(fit.history, model.history_)
     assert set(store.calls) <= {name for name in vars(Store) if not name.startswith("_")}
 
@@ -66,9 +66,9 @@ def test_a_step_takes_fewer_than_two_passes_however_far_apart_classes_lie(anchor
     rng = np.random.default_rng(0)
     y = np.arange(240) % 6
     X = distance * rng.normal(size=(6, 8))[y] + rng.normal(size=(240, 8))
-    said = Constraints.of_triplets(sample_triplets(y, 3, 3, random_state=0), len(X))
+    supervision = Constraints.of_triplets(sample_triplets(y, 3, 3, random_state=0), len(X))
     store = LoggingStore(MemoryStore.of(X))
     spec = make_spec(n_modes=1, eta=1.1, triplet_weight=6.0, ridge=1e-4, anchor=anchor, floor=1.0)
-    Problem(replace(spec, max_iter=2), said).solve(store, np.random.RandomState(0))
+    Problem(replace(spec, max_iter=2), supervision).solve(store, np.random.RandomState(0))
     passes = store.calls.count("loss_and_half") + store.calls.count("losses_along")
     assert 2 * spec.max_inner_iter <= passes < 2 * 2 * spec.max_inner_iter

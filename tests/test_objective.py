@@ -396,8 +396,8 @@ def test_translation_of_the_samples_does_not_matter(random_problem, local_proble
     given, (F, _) = random_problem(0), factor_and_direction(0, rank)
     local = local_problem(given, rank=rank)
     moved = given.shifted(np.array([100.0, -30.0, 5.0, 0.0]))
-    at_home = MemoryStore(given.X, np.zeros(4)).compare(given.said)
-    away = MemoryStore(moved.X, np.zeros(4)).compare(given.said)
+    at_home = MemoryStore(given.X, np.zeros(4)).compare(given.supervision)
+    away = MemoryStore(moved.X, np.zeros(4)).compare(given.supervision)
     importance = at_home.importances(local.modes.weights)
     results = [
         store.loss_and_half(store.project(F), np.ones(F.shape[1]), importance)

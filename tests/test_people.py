@@ -83,8 +83,8 @@ def test_few_answers_end_no_higher_than_from_the_true_kinds(seed):
         {"components": eye[[0, 1, 2 + kind]], "random_state": 100 * seed + person}
         for person, kind in enumerate(kinds)
     ]
-    said = [make_triplets(X, n_triplets=30, wrong=0.1, **options)[0] for options in drawn]
-    asked = np.concatenate(said)[:, [0, 1, 0, 2]]
+    supervision = [make_triplets(X, n_triplets=30, wrong=0.1, **options)[0] for options in drawn]
+    asked = np.concatenate(supervision)[:, [0, 1, 0, 2]]
     persons = Persons(np.arange(15), np.repeat(np.arange(15), 30))
     coordinates = Coordinates.of(X, asked)
     given = Heard.of(coordinates.features(X, asked), np.ones(len(asked)), persons)
@@ -119,11 +119,13 @@ def test_what_is_negative_is_cut_off(heard):
 
 def test_kinds_differ_in_the_directions_that_matter_among_many_features():
     rng = np.random.default_rng(0)
-    X, said, who = rng.normal(size=(80, 30)), [], np.repeat(np.arange(12), 200)
+    X, supervision, who = rng.normal(size=(80, 30)), [], np.repeat(np.arange(12), 200)
     for person in range(12):
         axes = np.eye(30)[[0, 20 + person % 2]]
-        said.append(make_triplets(X, n_triplets=200, components=axes, random_state=person)[0])
-    T = np.concatenate(said)
+        supervision.append(
+            make_triplets(X, n_triplets=200, components=axes, random_state=person)[0]
+        )
+    T = np.concatenate(supervision)
     model = PersonalMetrics(Euclidean(), n_kinds=2, pull=None).fit(X, triplets=T, who=who)
     assert model.axes_.shape == (30, 12)
     assert len(set(zip(np.arange(12) % 2, model.kind_of_person_, strict=True))) == 2
@@ -146,9 +148,11 @@ def crowd():
     for person in range(20):
         kind, n = person % 2, 25 if person < 10 else 150
         axes = np.diag([1.0, 0.2, 0.3]) if kind else np.diag([0.2, 1.0, 0.3])
-        said, _ = make_triplets(X, n_triplets=n, components=axes, wrong=0.1, random_state=person)
+        supervision, _ = make_triplets(
+            X, n_triplets=n, components=axes, wrong=0.1, random_state=person
+        )
         name = f"p{person:02}"
-        T.append(said)
+        T.append(supervision)
         who += [name] * n
         kinds[name] = kind
     return X, np.concatenate(T), np.array(who), kinds
@@ -277,8 +281,8 @@ def test_quadruplets_and_constraints_are_taken(crowd):
     X, T, who, _ = crowd
     options = {"n_kinds": 1, "pull": 1.0}
     by_triplets = PersonalMetrics(Euclidean(), **options).fit(X, triplets=T, who=who)
-    said = Constraints(quadruplets=T[:, [0, 1, 0, 2]], columns={"who": who})
-    other = PersonalMetrics(Euclidean(), **options).fit(X, constraints=said, who="who")
+    supervision = Constraints(quadruplets=T[:, [0, 1, 0, 2]], columns={"who": who})
+    other = PersonalMetrics(Euclidean(), **options).fit(X, constraints=supervision, who="who")
     assert np.allclose(by_triplets.coefficients_, other.coefficients_)
 
 
@@ -333,9 +337,9 @@ def test_bad_input_is_refused(crowd):
         model.fit(X, triplets=T, who=who[:-1])
     with pytest.raises(TypeError, match=r"got nan among them"):
         model.fit(X, triplets=T, who=np.where(who == "p00", np.nan, 1.0))
-    said = Constraints(triplets=T, pairs=[[0, 1]], pair_labels=[1])
+    supervision = Constraints(triplets=T, pairs=[[0, 1]], pair_labels=[1])
     with pytest.raises(ValueError, match="got pairs"):
-        model.fit(X, constraints=said, who=[*who, "p00"])
+        model.fit(X, constraints=supervision, who=[*who, "p00"])
     with pytest.raises(TypeError, match="must be a metric of mdaml"):
         PersonalMetrics(3).fit(X, triplets=T, who=who)
     with pytest.raises(ValueError, match="at most the number of persons, which is 20"):
@@ -394,18 +398,18 @@ def toss(seed, n=400, n_persons=5):
     """Return samples, coin flips, and who threw them."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 6))
-    said, _ = make_triplets(X, n_triplets=n, wrong=0.5, random_state=seed)
-    return X, said, rng.integers(n_persons, size=n)
+    supervision, _ = make_triplets(X, n_triplets=n, wrong=0.5, random_state=seed)
+    return X, supervision, rng.integers(n_persons, size=n)
 
 
 def check_coin_flips(seeds):
     """Return in how many cases everybody keeps the shared metric; a warning says so."""
     kept = 0
     for seed in seeds:
-        X, said, who = toss(seed)
+        X, supervision, who = toss(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = PersonalMetrics().fit(X, triplets=said, who=who)
+            model = PersonalMetrics().fit(X, triplets=supervision, who=who)
         heard = [str(each.message) for each in caught]
         assert model.start_kept_ == any(
             text.startswith("Nothing was learned about single persons") for text in heard
@@ -432,16 +436,16 @@ def test_coin_flips_give_nobody_a_metric_of_their_own_in_95_of_100():
 def test_persons_who_agree_share_a_metric_and_so_do_new_ones():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 4))
-    said, _ = make_triplets(
+    supervision, _ = make_triplets(
         X, n_triplets=800, components=np.diag([2, 1, 0.3, 0.3]), wrong=0.1, random_state=0
     )
-    model = PersonalMetrics().fit(X, triplets=said, who=rng.integers(10, size=800))
+    model = PersonalMetrics().fit(X, triplets=supervision, who=rng.integers(10, size=800))
     assert model.start_kept_
     assert not model.metric_.start_kept_
     assert model.n_kinds_ == 1
     assert model.pull_ is None
     assert model.kind_shares_.tolist() == [1.0]
-    model.add_persons(X, triplets=said[:50], who=np.full(50, 99))
+    model.add_persons(X, triplets=supervision[:50], who=np.full(50, 99))
     assert model.persons_[-1] == 99
     shared = model.metric_.components_
     for person in (3, 99, None):
@@ -458,8 +462,10 @@ def test_the_gain_of_own_metrics_is_measured_on_held_out_answers(crowd, fitted):
     for place, (name, kind) in enumerate(kinds.items()):
         axes = np.diag([1.0, 0.2, 0.3]) if kind else np.diag([0.2, 1.0, 0.3])
         n = 25 if place < 10 else 150
-        said, _ = make_triplets(X, n_triplets=n, components=axes, wrong=0.1, random_state=500)
-        fresh.append(said)
+        supervision, _ = make_triplets(
+            X, n_triplets=n, components=axes, wrong=0.1, random_state=500
+        )
+        fresh.append(supervision)
         who += [name] * n
     assert gain["after"] == pytest.approx(
         fitted.score_triplets(X, np.concatenate(fresh), who=who), abs=0.04
@@ -469,12 +475,12 @@ def test_the_gain_of_own_metrics_is_measured_on_held_out_answers(crowd, fitted):
 def test_answers_given_twice_do_not_change_the_choice(crowd):
     X, T, who, _ = crowd
     few = who >= "p16"  # four persons
-    for samples, said, persons in ((X, T[few], who[few]), toss(0)):
+    for samples, supervision, persons in ((X, T[few], who[few]), toss(0)):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Nothing was learned about single persons")
             once, twice = (
                 PersonalMetrics(Euclidean()).fit(
-                    samples, triplets=np.tile(said, (n, 1)), who=np.tile(persons, n)
+                    samples, triplets=np.tile(supervision, (n, 1)), who=np.tile(persons, n)
                 )
                 for n in (1, 2)
             )
@@ -486,10 +492,10 @@ def test_a_number_of_groups_is_used_in_any_case_and_warned_of():
     """All persons answer by Euclidean distance; one round hardly draws them together."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 6))
-    said, _ = make_triplets(X, n_triplets=2500, random_state=0)
+    supervision, _ = make_triplets(X, n_triplets=2500, random_state=0)
     with pytest.warns(UserWarning, match="Metrics of persons are worse than the shared"):
         model = PersonalMetrics(Euclidean(), n_kinds=1, pull=1.0).fit(
-            X, triplets=said, who=rng.integers(300, size=2500)
+            X, triplets=supervision, who=rng.integers(300, size=2500)
         )
     assert not model.start_kept_
     assert model.gain_["high"] < 0.0
@@ -527,9 +533,9 @@ def test_samples_whose_distances_overflow_or_vanish_are_refused(crowd, factor):
 @pytest.mark.parametrize("parameters", [{}, {"n_kinds": 1, "pull": 1.0}])
 def test_equal_samples_tell_nothing_of_persons(parameters):
     """Without a warning of NumPy that there is nothing to average."""
-    said = np.random.default_rng(0).permuted(np.tile(np.arange(9), (60, 1)), axis=1)[:, :3]
+    supervision = np.random.default_rng(0).permuted(np.tile(np.arange(9), (60, 1)), axis=1)[:, :3]
     model = PersonalMetrics(Euclidean(), **parameters)
-    model.fit(np.ones((9, 2)), triplets=said, who=said[:, 0] % 3)
+    model.fit(np.ones((9, 2)), triplets=supervision, who=supervision[:, 0] % 3)
     assert np.all(np.isfinite(model.transform(np.eye(2), who=0)))
 
 
@@ -579,12 +585,12 @@ def test_somebody_who_guesses_does_not_change_the_metrics_of_others():
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(80, 4))
-        said, _ = make_triplets(X, n_triplets=200, wrong=0.1, random_state=seed)
+        supervision, _ = make_triplets(X, n_triplets=200, wrong=0.1, random_state=seed)
         who = rng.integers(2, size=200)
         is_turned = (who == 0) & (rng.random(200) < 0.5)
-        said = np.where(is_turned[:, None], said[:, [0, 2, 1]], said)
+        supervision = np.where(is_turned[:, None], supervision[:, [0, 2, 1]], supervision)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = PersonalMetrics().fit(X, triplets=said, who=who)
+            model = PersonalMetrics().fit(X, triplets=supervision, who=who)
         kept += model.start_kept_
     assert kept >= 3

@@ -14,7 +14,7 @@ from mdaml.people._counting import count_kinds
 def count(n_kinds, seed, times=1):
     """Return the number found for 12 persons with 30 answers each, given so many times."""
     X, eye = np.random.default_rng(seed).normal(size=(60, 4)), np.eye(4)
-    said = [
+    supervision = [
         make_triplets(
             X,
             n_triplets=30,
@@ -24,7 +24,7 @@ def count(n_kinds, seed, times=1):
         )[0]
         for p in range(12)
     ]
-    T, who = np.concatenate(said), np.repeat(np.arange(12), 30)
+    T, who = np.concatenate(supervision), np.repeat(np.arange(12), 30)
     T, who = np.tile(T, (times, 1)), np.tile(who, times)
     persons = Persons.from_who(who, len(T))
     space = AnswerSpace.of(Euclidean().fit(X), X, Constraints.of_triplets(T, len(X)), persons)

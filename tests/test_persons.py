@@ -155,9 +155,9 @@ def test_who_belongs_to_comparisons(crowd):
     X, T, who, _ = crowd
     with pytest.raises(ValueError, match="behind each triplet and quadruplet; got labels"):
         MDaML().fit(X, np.arange(80) % 2, who=who)
-    said = Constraints(triplets=T, pairs=[[0, 1], [1, 2]], pair_labels=[1, -1])
+    supervision = Constraints(triplets=T, pairs=[[0, 1], [1, 2]], pair_labels=[1, -1])
     with pytest.raises(ValueError, match="got pairs"):
-        MDaML().fit(X, constraints=said, who=[*who, "ann", "bob"])
+        MDaML().fit(X, constraints=supervision, who=[*who, "ann", "bob"])
     with pytest.raises(ValueError, match=r"each of the 600 comparisons; got shape \(3,\)"):
         MDaML().fit(X, triplets=T, who=["ann", "bob", "cy"])
     with pytest.raises(TypeError, match=r"KISSME does not weigh persons; got who="):

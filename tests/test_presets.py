@@ -291,16 +291,18 @@ def test_presets_and_partners_are_set_and_shown_like_other_parameters():
 
 
 @pytest.mark.filterwarnings("ignore:partners has no effect:UserWarning")
-@pytest.mark.parametrize("said", [{"y": Y}, {"triplets": TRIPLETS}], ids=["labels", "triplets"])
-def test_a_saved_model_means_the_same_when_it_is_fitted_again(said, tmp_path):
-    model = model_of_all().fit(X, **said)
+@pytest.mark.parametrize(
+    "supervision", [{"y": Y}, {"triplets": TRIPLETS}], ids=["labels", "triplets"]
+)
+def test_a_saved_model_means_the_same_when_it_is_fitted_again(supervision, tmp_path):
+    model = model_of_all().fit(X, **supervision)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert loaded.goal == asdict(GIVEN)
     assert loaded.partners == asdict(model.partners)
     assert loaded.summary() == model.summary()
     np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
-    again = clone(loaded).fit(X, **said)
+    again = clone(loaded).fit(X, **supervision)
     np.testing.assert_array_equal(again.components_, model.components_)
     np.testing.assert_array_equal(again.history_, model.history_)
     again.save(tmp_path / "again")

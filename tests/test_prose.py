@@ -75,10 +75,10 @@ def messages():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             call = node.exc if isinstance(node, ast.Raise) else node
             warns = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("warn")
-            said = (
+            supervision = (
                 call.args[:1] if isinstance(call, ast.Call) and (call is not node or warns) else []
             )
-            yield from (text_of(text) for text in said if isinstance(text, WRITTEN_HERE))
+            yield from (text_of(text) for text in supervision if isinstance(text, WRITTEN_HERE))
 
 
 def test_sentences_of_errors_and_warnings_have_at_most_30_words():

@@ -178,7 +178,7 @@ def test_resuming_keeps_the_anchor_and_starts_at_the_metric():
 
 
 def test_persons_are_weighed_in_passes_of_their_own():
-    said = SUPERVISION["quadruplets"]
+    supervision = SUPERVISION["quadruplets"]
     persons = Persons.from_who(np.arange(400) % 4, 400)
     run = begin(form="quadruplets", persons=persons, max_iter=3)
     by_hand = run.advance(3).weigh_alike(persons)
@@ -189,5 +189,5 @@ def test_persons_are_weighed_in_passes_of_their_own():
     assert n_passes in (2, 3)  # the last is not made if errors hardly change
     np.testing.assert_array_equal(fit.history, by_hand.finish().history[: len(fit.history)])
     assert len(fit.persons["error"]) == 4
-    assert fit.comparisons.n_constraints == said.n_constraints
-    assert not np.array_equal(fit.comparisons.weights, said.weights)
+    assert fit.comparisons.n_constraints == supervision.n_constraints
+    assert not np.array_equal(fit.comparisons.weights, supervision.weights)

@@ -123,8 +123,8 @@ def test_sparse_samples_give_the_metric_of_dense_ones(container, estimator, dtyp
     X, y, pairs, labels = words(0)
     X = X.astype(dtype)
     pairs, labels = pairs[pairs[:, 0] != pairs[:, 1]], labels[pairs[:, 0] != pairs[:, 1]]
-    for said in ({"y": y}, {"pairs": pairs, "pair_labels": labels}):
-        metrics = [copy.deepcopy(estimator).fit(x, **said) for x in (X, container(X))]
+    for supervision in ({"y": y}, {"pairs": pairs, "pair_labels": labels}):
+        metrics = [copy.deepcopy(estimator).fit(x, **supervision) for x in (X, container(X))]
         M, of_sparse = (metric.get_mahalanobis_matrix() for metric in metrics)
         np.testing.assert_allclose(of_sparse, M, rtol=1e-5, atol=1e-6 * np.abs(M).max())
 
@@ -153,8 +153,8 @@ def test_every_fitted_metric_maps_and_scores_sparse_samples(estimator):
     for A, B in ((S, S[::-1]), (X, S[::-1]), (S, X[::-1])):
         np.testing.assert_allclose(model.pair_distance(A, B), model.pair_distance(X, X[::-1]))
     assert model.score_triplets(S, triplets) == model.score_triplets(X, triplets)
-    said = (pairs[keep], labels[:-1][keep])
-    assert model.score_pairs(S, *said) == pytest.approx(model.score_pairs(X, *said))
+    supervision = (pairs[keep], labels[:-1][keep])
+    assert model.score_pairs(S, *supervision) == pytest.approx(model.score_pairs(X, *supervision))
 
 
 def test_large_sparse_samples_are_never_dense():
@@ -181,7 +181,7 @@ def test_other_methods_say_what_to_do_about_sparse_samples(estimator):
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "message"),
+    ("supervision", "error", "message"),
     [
         ({"triplets": "abc"}, TypeError, "triplets"),
         ({"triplets": [[0, 1]]}, ValueError, "triplets"),
@@ -189,9 +189,9 @@ def test_other_methods_say_what_to_do_about_sparse_samples(estimator):
         ({"triplet": [[0, 1, 2]]}, TypeError, "unexpected argument 'triplet'"),
     ],
 )
-def test_supervision_that_is_none_is_refused_by_the_baseline_too(said, error, message, data):
+def test_supervision_that_is_none_is_refused_by_the_baseline_too(supervision, error, message, data):
     with pytest.raises((error, ValueError), match=message):
-        Euclidean().fit(data[0], **said)
+        Euclidean().fit(data[0], **supervision)
 
 
 @pytest.mark.parametrize(

@@ -48,15 +48,17 @@ def make(given, cells):
 
 
 def fit_together(X, given, candidates, **options):
-    samples, said = check_supervision(MDaML(), EVERY_FORM, X, **given)
-    said = SharedClasses.of_classes(said) if isinstance(said, Classes) else said
+    samples, supervision = check_supervision(MDaML(), EVERY_FORM, X, **given)
+    supervision = (
+        SharedClasses.of_classes(supervision) if isinstance(supervision, Classes) else supervision
+    )
     shared = {}
     for params in candidates:
         model = make(given, params | options)
-        posed = pose(model, samples.shape, said)
+        posed = pose(model, samples.shape, supervision)
         chosen = bool(posed.spec.anchors or posed.spec.shrinkages)  # as searches do
         posed = replace(posed, spec=replace(posed.spec, is_measured=chosen))
-        store = place(model, samples, posed.spec, said, shared=shared)
+        store = place(model, samples, posed.spec, supervision, shared=shared)
         posed, gain = posed.choose(store)
         run = posed.problem.start(store, np.random.RandomState(0)).complete()
         model._keep(X, posed, run, gain)

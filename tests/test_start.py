@@ -340,9 +340,9 @@ def test_of_low_rank_a_very_strong_anchor_leaves_the_metric_of_the_anchor_in_a_s
 @hardly_learned
 def test_an_anchor_of_zero_is_eq_7_to_the_last_bit(many_features, rank):
     X, T = many_features[0][:, :6], many_features[1]
-    said = Constraints.of_triplets(T, len(X))
+    supervision = Constraints.of_triplets(T, len(X))
     eq_7 = make_spec(2, 3.0, 2400.0, 1e-4, rank, scale_metric=rank is None)
-    fit = Problem(eq_7, said).solve(MemoryStore.of(X), np.random.RandomState(0))
+    fit = Problem(eq_7, supervision).solve(MemoryStore.of(X), np.random.RandomState(0))
     options = {"n_components": rank, "random_state": 0}
     model = make_mdaml("eq. 7", 2, **options).fit(X, triplets=T)
     assert fit.F.shape == model.components_.T.shape

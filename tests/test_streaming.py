@@ -292,15 +292,15 @@ def test_the_sample_keeps_rows_and_comparisons_together_and_no_more_than_its_lim
 def test_a_chunk_is_joined_with_the_sample_behind_it():
     rng, X = np.random.default_rng(0), np.arange(20.0)[:, None]
     kept = Reservoir.empty(1, np.dtype(float)).updated(X + 100, chain(5), rng)
-    rows, said = kept.joined(X, chain(4))
-    assert len(said.triplets) == 9  # of equal weight: the fast form
+    rows, supervision = kept.joined(X, chain(4))
+    assert len(supervision.triplets) == 9  # of equal weight: the fast form
     np.testing.assert_array_equal(rows[:20], X)
-    places = rows[said.triplets, 0]
+    places = rows[supervision.triplets, 0]
     np.testing.assert_array_equal(places[:4, 0], [0, 1, 2, 3])
     assert set(places[4:, 0]) == {100, 101, 102, 103, 104}
-    _, said = kept.joined(X, chain(4, np.array([1.0, 1.0, 1.0, 5.0])))
-    np.testing.assert_allclose(said.weights, [1, 1, 1, 5, 1, 1, 1, 1, 1])
-    assert said.quadruplets.shape == (9, 4)
+    _, supervision = kept.joined(X, chain(4, np.array([1.0, 1.0, 1.0, 5.0])))
+    np.testing.assert_allclose(supervision.weights, [1, 1, 1, 5, 1, 1, 1, 1, 1])
+    assert supervision.quadruplets.shape == (9, 4)
 
 
 def metric(F):

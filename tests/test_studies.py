@@ -117,10 +117,10 @@ def test_held_out_items_are_never_learned_from():
 
 
 def test_held_out_items_do_not_move_the_principal_axes():
-    X, said = np.random.default_rng(1).normal(size=(40, 6)), answers(40, 200)
-    task = people.unseen_items(X, said, None, np.random.default_rng(0), 3)
+    X, supervision = np.random.default_rng(1).normal(size=(40, 6)), answers(40, 200)
+    task = people.unseen_items(X, supervision, None, np.random.default_rng(0), 3)
     X[task.test] *= 100
-    again = people.unseen_items(X, said, None, np.random.default_rng(0), 3)
+    again = people.unseen_items(X, supervision, None, np.random.default_rng(0), 3)
     np.testing.assert_array_equal(task.X, again.X)
 
 
@@ -183,23 +183,25 @@ def test_scores_of_a_ranking():
 
 def test_near_identity_learns_what_matters_and_little_where_it_is_held():
     rng = np.random.default_rng(0)
-    X, said = rng.normal(size=(60, 4)), answers(60, 1500)
-    far = np.abs(X[said[:, 0], 0] - X[said[:, 1], 0]) > np.abs(X[said[:, 0], 0] - X[said[:, 2], 0])
-    said[far] = said[far][:, [0, 2, 1]]  # the first feature decides
-    model = people.NearIdentity().fit(X[:50], triplets=said[(said < 50).all(axis=1)])
-    new = said[(said >= 40).any(axis=1)]
+    X, supervision = rng.normal(size=(60, 4)), answers(60, 1500)
+    far = np.abs(X[supervision[:, 0], 0] - X[supervision[:, 1], 0]) > np.abs(
+        X[supervision[:, 0], 0] - X[supervision[:, 2], 0]
+    )
+    supervision[far] = supervision[far][:, [0, 2, 1]]  # the first feature decides
+    model = people.NearIdentity().fit(X[:50], triplets=supervision[(supervision < 50).all(axis=1)])
+    new = supervision[(supervision >= 40).any(axis=1)]
     assert kinds.share_that_holds(model.transform(X), new) > 0.9
     assert kinds.share_that_holds(X, new) < 0.75
-    held = people._near_identity(X, said, np.ones(len(said)), 1e6, np.eye(4))
+    held = people._near_identity(X, supervision, np.ones(len(supervision)), 1e6, np.eye(4))
     np.testing.assert_allclose(held, np.eye(4), atol=1e-4)
 
 
 def test_a_set_without_its_file_is_left_out_with_a_word(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("MDAML_DATA", str(tmp_path))
     assert list(people.all_jobs()) == []
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == len(people.FILES)
-    assert "material is left out: MDAML_DATA names no folder with human/material.npz" in said
+    supervision = capsys.readouterr().out.splitlines()
+    assert len(supervision) == len(people.FILES)
+    assert "material is left out: MDAML_DATA names no folder with human/material.npz" in supervision
     monkeypatch.delenv("MDAML_DATA")
     assert list(people.all_jobs()) == []
 

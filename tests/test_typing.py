@@ -46,17 +46,17 @@ from mdaml.constraints import read_constraints
 from mdaml.model_selection import hit_rate_at_k, triplet_accuracy
 
 frame = pd.read_csv("items.csv", index_col="id")
-said = Constraints.read("answers.csv", ids=pd.Series(["a", "b", "c"]))
-said, problems = read_constraints("answers.csv", ids=frame.index, columns=["x", "y", "z"])
+answers = Constraints.read("answers.csv", ids=pd.Series(["a", "b", "c"]))
+answers, problems = read_constraints("answers.csv", ids=frame.index, columns=["x", "y", "z"])
 print([problem.remedy for problem in problems])
 pipeline = make_pipeline(StandardScaler(), MDaML())
-print(hit_rate_at_k(pipeline, frame, np.zeros(3), k=3), triplet_accuracy(pipeline, frame, said))
+print(hit_rate_at_k(pipeline, frame, np.zeros(3), k=3), triplet_accuracy(pipeline, frame, answers))
 model = MDaML().fit(frame, triplets=frame.iloc[:, :3])
 loaded = mdaml.load("model.mdaml")
 print(loaded.transform(frame).shape, loaded.score_triplets(frame, [["a", "b", "c"]]))
 odd = Constraints.from_odd_one_out(frame, frame["odd"], frame.index, columns={"who": frame["who"]})
 print(loaded.score_odd_one_out(frame, frame[["x", "y", "z"]], frame["odd"]), odd.counts().ties)
-print(suggest_queries(model, frame, 5)[0, 0], audit(model, frame, constraints=said)["a"])
+print(suggest_queries(model, frame, 5)[0, 0], audit(model, frame, constraints=answers)["a"])
 """
 
 

@@ -243,9 +243,9 @@ bad_samples = pytest.mark.parametrize(
 @refused_before_any_work
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_bad_samples_are_refused_by_fit_and_transform(samples, error, message, model):
-    for said in BOTH_FORMS:
+    for supervision in BOTH_FORMS:
         with pytest.raises(error, match=f"(?s){message}"):
-            MDaML(n_modes=2).fit(samples, **said)
+            MDaML(n_modes=2).fit(samples, **supervision)
     with pytest.raises(error, match=f"(?s){message}|expecting 3 features"):
         model.transform(samples)
 
@@ -253,9 +253,9 @@ def test_bad_samples_are_refused_by_fit_and_transform(samples, error, message, m
 @pytest.mark.parametrize("samples", SPARSE, ids=["array", "matrix"])
 @refused_before_any_work
 def test_sparse_samples_are_refused_by_fit_only(samples, model):
-    for said in BOTH_FORMS:
+    for supervision in BOTH_FORMS:
         with pytest.raises(TypeError, match=r"X is sparse, but MDaML needs it dense.*toarray\(\)"):
-            MDaML(n_modes=2).fit(samples, **said)
+            MDaML(n_modes=2).fit(samples, **supervision)
     np.testing.assert_allclose(model.transform(samples), model.transform(X))
 
 
@@ -359,9 +359,9 @@ bad_parameters = pytest.mark.parametrize(
 def test_bad_parameters_are_kept_by_init_and_refused_by_name_in_fit(name, value, error, message):
     model = MDaML(**{name: value})
     assert model.get_params()[name] is value
-    for said in BOTH_FORMS:
+    for supervision in BOTH_FORMS:
         with pytest.raises(error, match=rf"(?s)^MDaML\({name}=\.\.\.\).*{message}"):
-            model.fit(X, **said)
+            model.fit(X, **supervision)
 
 
 BAD_PARTNERS = [
@@ -382,12 +382,12 @@ BAD_PARTNERS = [
 def test_bad_fields_of_partners_are_refused_by_name(name, value, error, message):
     partners = Partners(**{name: value})
     within = replace(PRESETS["paper"], partners=partners)
-    for said in BOTH_FORMS:
+    for supervision in BOTH_FORMS:
         for given in (partners, {name: value}):
             with pytest.raises(error, match=rf"(?s)^MDaML\(partners\.{name}=\.\.\.\).*{message}"):
-                MDaML(partners=given).fit(X, **said)
+                MDaML(partners=given).fit(X, **supervision)
         with pytest.raises(error, match=rf"(?s)^MDaML\(goal\.partners\.{name}=\.\.\.\).*{message}"):
-            MDaML(goal=within).fit(X, **said)
+            MDaML(goal=within).fit(X, **supervision)
 
 
 BAD_CELLS = [
@@ -426,10 +426,10 @@ BAD_CELLS = [
 @refused_before_any_work
 def test_bad_cells_of_a_preset_are_refused_by_name(name, value, error, message):
     preset = replace(PRESETS["paper"], **{name: value})
-    for said in BOTH_FORMS:
+    for supervision in BOTH_FORMS:
         for given in (preset, vars(preset)):
             with pytest.raises(error, match=rf"(?s)^MDaML\(goal\.{name}=\.\.\.\).*{message}"):
-                MDaML(goal=given).fit(X, **said)
+                MDaML(goal=given).fit(X, **supervision)
 
 
 @pytest.mark.parametrize("random_state", ["seed", -1, 1.5])

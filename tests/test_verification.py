@@ -69,8 +69,8 @@ some_pairs = st.tuples(
 
 
 @given(some_pairs)
-def test_the_equal_error_rate_by_loops(said):
-    distances, labels = said
+def test_the_equal_error_rate_by_loops(supervision):
+    distances, labels = supervision
     n_same, n_different = labels.count(1), labels.count(-1)
     rates = []
     for threshold in candidates(distances):
@@ -86,8 +86,8 @@ def test_the_equal_error_rate_by_loops(said):
 
 
 @given(some_pairs, st.sampled_from([0.25, 1.0, 3.0]))
-def test_no_threshold_has_a_higher_f_beta(said, beta):
-    distances, labels = said
+def test_no_threshold_has_a_higher_f_beta(supervision, beta):
+    distances, labels = supervision
 
     def f_beta(threshold):
         accepts, rejects = errors(distances, labels, threshold)
@@ -103,8 +103,8 @@ def test_no_threshold_has_a_higher_f_beta(said, beta):
 
 
 @given(some_pairs, st.sampled_from([(1.0, 1.0), (10.0, 1.0), (1.0, 5.0), (0.0, 1.0)]))
-def test_no_threshold_costs_less(said, cost):
-    distances, labels = said
+def test_no_threshold_costs_less(supervision, cost):
+    distances, labels = supervision
 
     def total(threshold):
         return np.dot(cost, errors(distances, labels, threshold))
@@ -114,8 +114,8 @@ def test_no_threshold_costs_less(said, cost):
 
 
 @given(some_pairs, st.sampled_from(["sigmoid", "isotonic"]))
-def test_probabilities_never_rise_with_distance(said, calibration):
-    verifier, _, _ = on_a_line(*said, calibration=calibration)
+def test_probabilities_never_rise_with_distance(supervision, calibration):
+    verifier, _, _ = on_a_line(*supervision, calibration=calibration)
     X = np.linspace(0, 10, 101)[:, None]
     pairs = np.column_stack([np.zeros(100, int), np.arange(1, 101)])
     proba = verifier.predict_proba(X, pairs)

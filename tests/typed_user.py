@@ -62,9 +62,9 @@ def from_comparisons() -> float:
     X = np.random.default_rng(0).normal(size=(60, 3))
     triplets, wrong = make_triplets(X, n_triplets=300, components=np.eye(3)[:1], random_state=0)
     assert_type(wrong, npt.NDArray[np.bool_])
-    said = Constraints(triplets=triplets, n_points=len(X))
-    assert_type(said.restrict(range(30)), Constraints)
-    for split in ConstraintKFold(3, random_state=0).split(said):
+    supervision = Constraints(triplets=triplets, n_points=len(X))
+    assert_type(supervision.restrict(range(30)), Constraints)
+    for split in ConstraintKFold(3, random_state=0).split(supervision):
         assert split.train is not None  # None where labels alone are split
         assert split.test is not None
         metric = GMML(t=0.5).fit(X, constraints=split.train)
@@ -81,13 +81,13 @@ def from_comparisons() -> float:
 def from_answers(folder: Path) -> int:
     (folder / "odd.csv").write_text("item1,item2,item3,odd,who\nant,bee,cat,cat,ann\n")
     names = np.array(["ant", "bee", "cat"])
-    said = Constraints.read(folder / "odd.csv", ids=names, form="odd_one_out")
-    assert_type(said.columns["who"], npt.NDArray[Any])
+    supervision = Constraints.read(folder / "odd.csv", ids=names, form="odd_one_out")
+    assert_type(supervision.columns["who"], npt.NDArray[Any])
     votes = Constraints.from_votes([["ant", "bee", "cat"]], [[3, 1]], ids=names)
     assert_type(votes, Constraints)
-    metric = GMML().fit(np.eye(3), constraints=said)
+    metric = GMML().fit(np.eye(3), constraints=supervision)
     assert_type(metric.score_odd_one_out(np.eye(3), [[0, 1, 2]], [2]), float)
-    return said.n_constraints + votes.n_constraints
+    return supervision.n_constraints + votes.n_constraints
 
 
 def saved_and_verified(folder: Path) -> bool:

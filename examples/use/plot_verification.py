@@ -26,10 +26,10 @@ X = StandardScaler().fit(X[train]).transform(X)
 # %%
 # A metric should learn from the kind of question it will be asked: pairs of images, half of them
 # the same. From labels MDaML would look at nearest neighbours only, and be wrong more often here.
-said = Constraints.from_labels(y[train], kind="pairs", n=20_000, random_state=1)
+supervision = Constraints.from_labels(y[train], kind="pairs", n=20_000, random_state=1)
 models = [Euclidean(), KISSME(), MDaML(random_state=0)]
 for model in models:
-    model.fit(X[train], constraints=said)
+    model.fit(X[train], constraints=supervision)
 
 # %%
 # :class:`~mdaml.PairVerifier` sets the threshold on pairs of images that the metric has not seen,

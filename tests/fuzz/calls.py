@@ -28,10 +28,10 @@ def _known():
 def _right_calls():
     """Return functions with arguments that are right, by name."""
     X, y, triplets, model = _known()
-    said = mdaml.Constraints(triplets=triplets, n_points=N)
+    supervision = mdaml.Constraints(triplets=triplets, n_points=N)
     pairs, signs = triplets[:, :2], np.resize([1, -1], len(triplets))
     score = {"metric": model, "X": X, "y": y}
-    by_said = {"metric": model, "X": X, "constraints": said}
+    by_said = {"metric": model, "X": X, "constraints": supervision}
     Constraints, search = mdaml.Constraints, model_selection.MetricSearchCV
     calls = [
         (model.transform, {"X": X}),
@@ -49,9 +49,9 @@ def _right_calls():
         (Constraints.from_labels, {"y": y, "kind": "pairs", "n": 5}),
         (Constraints.from_neighbors, {"X": X, "y": y, "n_similar": 2, "n_dissimilar": 2}),
         (Constraints.from_chunks, {"groups": y}),
-        (said.select, {"which": np.arange(3)}),
-        (said.restrict, {"points": np.arange(N)}),
-        (said.with_noise, {"rate": 0.1, "random_state": 0}),
+        (supervision.select, {"which": np.arange(3)}),
+        (supervision.restrict, {"points": np.arange(N)}),
+        (supervision.with_noise, {"rate": 0.1, "random_state": 0}),
         (model_selection.knn_accuracy, score | {"k": 3, "gallery": (X, y)}),
         (model_selection.hit_rate_at_k, score | {"k": 1}),
         (model_selection.map_at_r, score),

@@ -54,12 +54,12 @@ def _euclid(X, asked):
     return float(np.mean(near < far))
 
 
-def _fit(model, *data, **said):
+def _fit(model, *data, **supervision):
     """Fit; return the words of all warnings, and raise what is not promised."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model.fit(*data, **said)
+            model.fit(*data, **supervision)
         except WANTED:
             raise
         except Exception as error:
@@ -84,11 +84,11 @@ def attack_coin_flips(rng, _folder):
     """Learn from 45 to 50 % wrong answers; return what the truth lost against the start."""
     X, answer = draw_truth(rng)
     share = float(rng.choice([0.45, 0.5]))
-    said = flip(rng, answer(draw_rows(rng, len(X), int(rng.integers(50, 500)))), share)
+    supervision = flip(rng, answer(draw_rows(rng, len(X), int(rng.integers(50, 500)))), share)
     asked = answer(draw_rows(rng, len(X), 2000))
     name, model = _draw_chooser(rng)
     try:
-        _fit(model, X, triplets=said)
+        _fit(model, X, triplets=supervision)
     except WANTED:
         return f"{name} refused"
     learned = getattr(model, "best_estimator_", model)
@@ -111,10 +111,10 @@ def attack_true_answers(rng, _folder):
 def attack_swapped(rng, _folder):
     """Give near and far the wrong way round: whoever does so is told."""
     X, answer = draw_truth(rng)
-    said = answer(draw_rows(rng, len(X), int(rng.integers(100, 500))))[:, [0, 2, 1]]
+    supervision = answer(draw_rows(rng, len(X), int(rng.integers(100, 500))))[:, [0, 2, 1]]
     name, model = _draw_chooser(rng)
     try:
-        told = _fit(model, X, triplets=said)
+        told = _fit(model, X, triplets=supervision)
     except WANTED:
         return "refused"
     check(any("swap" in text.lower() for text in told), name, f"{X.shape} swapped:", told)
@@ -124,14 +124,14 @@ def attack_swapped(rng, _folder):
 def attack_duplicates(rng, _folder):
     """Give every comparison twice: the same metric, up to rounding."""
     X, answer = draw_truth(rng)
-    said = flip(rng, answer(draw_rows(rng, len(X), int(rng.integers(50, 300)))), 0.1)
+    supervision = flip(rng, answer(draw_rows(rng, len(X), int(rng.integers(50, 300)))), 0.1)
     seed = int(rng.integers(100))
     once, twice = MDaML(random_state=seed), MDaML(random_state=seed)
-    _fit(once, X, triplets=said)
-    _fit(twice, X, triplets=np.concatenate([said, said]))
+    _fit(once, X, triplets=supervision)
+    _fit(twice, X, triplets=np.concatenate([supervision, supervision]))
     one, other = once.get_mahalanobis_matrix(), twice.get_mahalanobis_matrix()
     off = np.abs(one - other).max() / np.abs(one).max()
-    what = f"{len(said)} triplets of {X.shape} twice, seed {seed}: metrics differ by"
+    what = f"{len(supervision)} triplets of {X.shape} twice, seed {seed}: metrics differ by"
     check(off < 1e-6, what, f"{off:.1e}, anchors {once.anchor_} and {twice.anchor_}")
     return "same"
 
@@ -139,16 +139,16 @@ def attack_duplicates(rng, _folder):
 def attack_chunks(rng, _folder):
     """Learn from chunks of answers: as near to the truth as from all at once."""
     X, answer = draw_truth(rng)
-    said = flip(rng, answer(draw_rows(rng, len(X), 300)), float(rng.choice([0.0, 0.15])))
+    supervision = flip(rng, answer(draw_rows(rng, len(X), 300)), float(rng.choice([0.0, 0.15])))
     asked = answer(draw_rows(rng, len(X), 2000))
     whole, parts = MDaML(random_state=0), MDaML(random_state=0)
-    _fit(whole, X, triplets=said)
+    _fit(whole, X, triplets=supervision)
     # A few chunks of any size, or a long one and then a few answers at a time, as from mdaml ask.
     few = np.sort(rng.choice(np.arange(20, 300), int(rng.integers(1, 6)), replace=False))
     cuts = few if rng.random() < 0.5 else np.arange(280, 300, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for part in np.split(said, cuts):
+        for part in np.split(supervision, cuts):
             parts.partial_fit(X, triplets=part)
     one, other = (_agreement(model, X, asked) for model in (whole, parts))
     return "kept" if other > one - CLOSE else "harmed"
@@ -158,10 +158,10 @@ def attack_odd_one_out(rng, _folder):
     """Learn from random odd ones out of three, each of which is two triplets."""
     X, answer = draw_truth(rng)
     rows = draw_rows(rng, len(X), int(rng.integers(50, 200)))  # the last is the odd one
-    said = np.concatenate([rows, rows[:, [1, 0, 2]]])
+    supervision = np.concatenate([rows, rows[:, [1, 0, 2]]])
     asked = answer(draw_rows(rng, len(X), 2000))
     model = MDaML(random_state=0)
-    _fit(model, X, triplets=said)
+    _fit(model, X, triplets=supervision)
     lost = _euclid(X, asked) - _agreement(model, X, asked)
     return "harmed" if lost > HARM else "kept"
 
@@ -187,11 +187,11 @@ def attack_queries(rng, _folder):
 def attack_persons(rng, _folder):
     """Learn kinds of people from coin flips: refused, or finite, and no harm."""
     X, answer = draw_truth(rng)
-    said = flip(rng, answer(draw_rows(rng, len(X), 200)), 0.5)
+    supervision = flip(rng, answer(draw_rows(rng, len(X), 200)), 0.5)
     asked = answer(draw_rows(rng, len(X), 2000))
     model = PersonalMetrics()
     try:
-        _fit(model, X, triplets=said, who=rng.integers(5, size=len(said)))
+        _fit(model, X, triplets=supervision, who=rng.integers(5, size=len(supervision)))
     except WANTED:
         return "refused"
     agreed = [_agreement(model.metric_for(who), X, asked) for who in model.persons_]
@@ -202,17 +202,17 @@ def attack_kinds(rng, _folder):
     """Learn from persons of two kinds: own metrics close a quarter of the gap to the truth."""
     n, d, n_persons = int(rng.integers(40, 80)), int(rng.integers(2, 5)), int(rng.integers(6, 12))
     X, before, after = rng.normal(size=(n, d)), [], []
-    said, asked = [], []
+    supervision, asked = [], []
     for person in range(n_persons):
         scale = np.where(np.arange(d) % 2 == person % 2, 1.0, 0.1)
-        for rows, into in ((draw_rows(rng, n, 80), said), (draw_rows(rng, n, 300), asked)):
+        for rows, into in ((draw_rows(rng, n, 80), supervision), (draw_rows(rng, n, 300), asked)):
             near, far = (
                 np.sum(np.square((X[rows[:, 0]] - X[rows[:, k]]) * scale), axis=1) for k in (1, 2)
             )
             into.append(np.where((near < far)[:, None], rows, rows[:, [0, 2, 1]]))
     model = PersonalMetrics()
     who = np.repeat(np.arange(n_persons), 80)
-    _fit(model, X, triplets=flip(rng, np.concatenate(said), 0.1), who=who)
+    _fit(model, X, triplets=flip(rng, np.concatenate(supervision), 0.1), who=who)
     for person, rows in enumerate(asked):
         before.append(_euclid(X, rows))
         after.append(_agreement(model.metric_for(person), X, rows))
@@ -227,20 +227,20 @@ def attack_places(rng, _folder):
     X = np.hstack([X, rng.normal(size=(len(X), int(rng.integers(3))))])
     rows = draw_rows(rng, len(X), 3000)
     alike = (corner[rows[:, [0]]] - corner[rows]) % 2 == 0
-    said = rows[alike[:, 1] & ~alike[:, 2]]
+    supervision = rows[alike[:, 1] & ~alike[:, 2]]
     how = str(rng.choice(["true", "coin flips", "swapped"]))
-    given = flip(rng, said, {"true": 0.1, "coin flips": 0.5, "swapped": 1.0}[how])
+    given = flip(rng, supervision, {"true": 0.1, "coin flips": 0.5, "swapped": 1.0}[how])
     unit, shift = 10.0 ** float(rng.uniform(-20, 40)), 10.0 ** float(rng.uniform(0, 6))
     model = LocalMDaML(random_state=0)
     try:
         told = _fit(model, (X + shift) * unit, triplets=given)
     except WANTED as error:
         raise Broken(f"LocalMDaML refused a unit of {unit:.1e}: {error}") from error
-    agreed = _agreement(model, (X + shift) * unit, said)
+    agreed = _agreement(model, (X + shift) * unit, supervision)
     check(np.isfinite(agreed), "LocalMDaML", how, "agreement is not finite")
     if how == "swapped":
         check(any("swap" in text.lower() for text in told), "LocalMDaML swapped:", told)
-    kept = agreed > 0.8 if how == "true" else agreed > _euclid(X, said) - HARM
+    kept = agreed > 0.8 if how == "true" else agreed > _euclid(X, supervision) - HARM
     return f"{how} {'kept' if kept else 'harmed'}"
 
 
@@ -251,11 +251,13 @@ def attack_copies(rng, _folder):
     rounding = float(rng.choice([0.0, 1e-12, 1e-9]))
     copies = np.concatenate([X[:n]] * n_copies)
     copies += rounding * rng.normal(size=copies.shape)
-    said = flip(rng, draw_rows(rng, n, int(rng.integers(40, 120))), 0.5)
-    said = np.concatenate([said + n * rng.integers(n_copies, size=said.shape) for _ in range(4)])
+    supervision = flip(rng, draw_rows(rng, n, int(rng.integers(40, 120))), 0.5)
+    supervision = np.concatenate(
+        [supervision + n * rng.integers(n_copies, size=supervision.shape) for _ in range(4)]
+    )
     asked = answer(draw_rows(rng, n, 1000))
     model = MDaML(random_state=0)
-    _fit(model, copies, triplets=said)
+    _fit(model, copies, triplets=supervision)
     lost = _euclid(X, asked) - _agreement(model, X, asked)
     return "harmed" if lost > HARM else "kept"
 
@@ -264,7 +266,7 @@ def attack_ties(rng, _folder):
     """Learn from coin flips about items on a grid, given once or many times: the start stays."""
     n, d = int(rng.integers(6, 60)), int(rng.integers(2, 4))
     X = rng.integers(3, size=(n, d)).astype(float)
-    said = np.repeat(
+    supervision = np.repeat(
         draw_rows(rng, n, int(rng.integers(20, 150))), int(rng.choice([1, 20])), axis=0
     )
     if rng.random() < 0.5:
@@ -273,7 +275,7 @@ def attack_ties(rng, _folder):
         scoring = str(rng.choice(["comparisons", "neighbors"]))
         model = MetricSearchCV(MDaML(1), {"anchor": [0.1, 3.0]}, scoring=scoring, random_state=0)
     try:
-        _fit(model, X, triplets=said)
+        _fit(model, X, triplets=supervision)
     except WANTED:
         return "refused"
     return "kept" if model.start_kept_ else "harmed"
@@ -283,12 +285,12 @@ def attack_guessers(rng, _folder):
     """Learn metrics of persons of whom one guesses: those of the others lose nothing by it."""
     X, answer = draw_truth(rng)
     n_persons = int(rng.integers(2, 5))
-    said = flip(rng, answer(draw_rows(rng, len(X), 80 * n_persons)), 0.1)
-    who = rng.integers(n_persons, size=len(said))
-    said[who == 0] = flip(rng, said[who == 0], 0.5)
+    supervision = flip(rng, answer(draw_rows(rng, len(X), 80 * n_persons)), 0.1)
+    who = rng.integers(n_persons, size=len(supervision))
+    supervision[who == 0] = flip(rng, supervision[who == 0], 0.5)
     asked = answer(draw_rows(rng, len(X), 1000))
     model = PersonalMetrics()
-    _fit(model, X, triplets=said, who=who)
+    _fit(model, X, triplets=supervision, who=who)
     others = [_agreement(model.metric_for(p), X, asked) for p in model.persons_ if p != 0]
     lost = _agreement(model.metric_, X, asked) - np.mean(others)
     return "harmed" if lost > HARM else "kept"

@@ -40,9 +40,9 @@ def make_inputs(folder):
     frame.to_parquet(folder / "items.parquet", index=False)
     np.save(folder / "items.npy", X)
     rows = np.array([rng.choice(30, 3, replace=False) for _ in range(40)])
-    said = Constraints(triplets=rows, n_points=30, ids=frame["id"].tolist())
+    supervision = Constraints(triplets=rows, n_points=30, ids=frame["id"].tolist())
     for suffix in (".csv", ".parquet", ".npz"):
-        said.write(folder / f"said{suffix}")
+        supervision.write(folder / f"said{suffix}")
     Euclidean().fit(X).save(folder / "plain.mdaml")
 
 
@@ -79,7 +79,7 @@ def attack(rng, folder):
 
 def _draw_words(rng, folder, inputs):
     data = inputs[str(rng.choice(["items.csv", "items.parquet", "items.npy"]))]
-    said = inputs[str(rng.choice(["said.csv", "said.parquet", "said.npz"]))]
+    supervision = inputs[str(rng.choice(["said.csv", "said.parquet", "said.npz"]))]
     option = str(rng.choice(["--triplets", "--triplets", "--constraints", "--pairs"]))
     columns = [] if data.suffix == ".npy" else ["--drop", "y"]
     command = str(rng.choice(["fit", "score", "audit", "neighbors", "transform"]))
@@ -87,12 +87,12 @@ def _draw_words(rng, folder, inputs):
     if command == "fit":
         out = folder / "out.model.mdaml"
         method = str(rng.choice(["gmml", "euclidean", "kissme", "mdaml"]))
-        words += ["--method", method, "--out", out, option, said]
+        words += ["--method", method, "--out", out, option, supervision]
         words += FAST if method == "mdaml" else []
     else:
         words.insert(0, inputs["plain.mdaml"])
     if command in ("score", "audit"):
-        words += [option, said]
+        words += [option, supervision]
     if command == "audit" or command == "transform":
         out = folder / f"out{rng.choice(['.csv', '.parquet'])}"
         words += ["--out", out]

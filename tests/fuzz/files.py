@@ -82,8 +82,8 @@ def write_tables(folder):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(30, 3)), columns=["u", "v", "w"])
     rows = np.array([rng.choice(30, 3, replace=False) for _ in range(40)])
-    said = pd.DataFrame(rows, columns=["a", "b", "c"])
-    for name, table in (("table", frame), ("said", said)):
+    supervision = pd.DataFrame(rows, columns=["a", "b", "c"])
+    for name, table in (("table", frame), ("said", supervision)):
         table.to_csv(folder / f"{name}.csv", index=False)
         table.to_csv(folder / f"{name}.csv.gz", index=False)
         table.to_excel(folder / f"{name}.xlsx", index=False)

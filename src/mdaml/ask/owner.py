@@ -83,9 +83,11 @@ def speaks_against(
     return bool(find_leaders(after, before[None], units)[0])
 
 
-def turn_round(said: Constraints) -> Constraints:
+def turn_round(supervision: Constraints) -> Constraints:
     """Return answers that say the opposite: what was near is far, what was the same differs."""
-    return said._replaced(triplets=said.triplets[:, [0, 2, 1]], pair_labels=-said.pair_labels)
+    return supervision._replaced(
+        triplets=supervision.triplets[:, [0, 2, 1]], pair_labels=-supervision.pair_labels
+    )
 
 
 def holds_better(

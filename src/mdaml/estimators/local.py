@@ -120,9 +120,9 @@ class LocalMDaML(LocalHandover):
     >>> rng = np.random.default_rng(0)
     >>> corner = rng.integers(4, size=400)
     >>> X = np.array([[0, 0], [0, 4], [4, 4], [4, 0]])[corner] + rng.normal(size=(400, 2))
-    >>> said = sample_triplets(corner % 2, 2, 5, random_state=0)
-    >>> local = LocalMDaML(n_places=16, n_maps=0).fit(X, triplets=said)
-    >>> local.score_triplets(X, said) - Euclidean().fit(X).score_triplets(X, said) > 0.2
+    >>> triplets = sample_triplets(corner % 2, 2, 5, random_state=0)
+    >>> local = LocalMDaML(n_places=16, n_maps=0).fit(X, triplets=triplets)
+    >>> local.score_triplets(X, triplets) - Euclidean().fit(X).score_triplets(X, triplets) > 0.2
     True
     """
 

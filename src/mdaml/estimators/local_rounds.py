@@ -107,7 +107,7 @@ class Rounds:
 
     model: Any
     X: FloatArray  # rows that take part in the first round and in the choice
-    said: Constraints  # about them
+    supervision: Constraints  # about them
     landmarks: Gates
     conditioner: FloatArray  # of the closeness to them
     columns: FloatArray  # of the rows, conditioned
@@ -118,22 +118,22 @@ class Rounds:
 
     @classmethod
     def of(
-        cls, model: Any, X: FloatArray, said: Constraints, n_places: int | None, n_maps: int
+        cls, model: Any, X: FloatArray, supervision: Constraints, n_places: int | None, n_maps: int
     ) -> "Rounds":
         """Find landmarks; use the rows that are compared, and of many comparisons some."""
         n_places = min(N_PLACES, (len(X) + 1) // 2) if n_places is None else n_places
         _check_memory(model, X, n_places, n_maps)
-        said = few_comparisons(said)
-        rows = compared_rows(said)
+        supervision = few_comparisons(supervision)
+        rows = compared_rows(supervision)
         landmarks, some = find_landmarks(X), X[rows]
-        said = said.restrict(rows)
-        begun = cls(model, some, said, landmarks, some, some, n_places, n_maps, {})
+        supervision = supervision.restrict(rows)
+        begun = cls(model, some, supervision, landmarks, some, some, n_places, n_maps, {})
         return begun._with(landmarks, some)
 
     def learn(
         self,
         X: FloatArray,
-        said: Constraints,
+        supervision: Constraints,
         persons: Persons | None,
         anchor: float,
         fit: FitMetric | None = None,
@@ -143,7 +143,7 @@ class Rounds:
         ``fit`` makes the second, if not with X.
         """
         with ignore_warnings(UserWarning):
-            L = self._see(self.said, anchor, QUIET)
+            L = self._see(self.supervision, anchor, QUIET)
             self.columns = self.columns[:0].copy()
             self.shared.clear()
             self.rows.clear()
@@ -153,20 +153,22 @@ class Rounds:
         columns = basis.in_blocks(X, T) if spare else basis.transform(X, T)
         metric = make_metric(self.model, columns, second_anchor(anchor))
         warn_of_scales(X)  # and not of the columns, which are ours
-        warn_of_swapped(X, said, None)
+        warn_of_swapped(X, supervision, None)
         if fit is None:
-            _fit(metric, columns, said, persons)
+            _fit(metric, columns, supervision, persons)
         else:
             fit(metric, basis, T)
         learned = rows_times(columns, np.ascontiguousarray(metric.components_.T))
         return Learned(basis, metric, T, self._factor_of_features(X, learned, anchor), anchor)
 
-    def _see(self, said: Constraints, anchor: float, others: dict[str, Any]) -> FloatArray | None:
+    def _see(
+        self, supervision: Constraints, anchor: float, others: dict[str, Any]
+    ) -> FloatArray | None:
         """Make the first round: learn the map of conditioned columns to a space, (r, m)."""
         if not self.n_places:
             return None
         metric = make_metric(self.model, self.columns, anchor, **others)
-        return _solve(metric, self.columns, said, self.shared)
+        return _solve(metric, self.columns, supervision, self.shared)
 
     def _find_basis(
         self, X: FloatArray, L: FloatArray | None, seen: FloatArray | None = None
@@ -209,11 +211,11 @@ class Rounds:
         """Choose on held-out points between one linear map and places, and how to learn these."""
         from mdaml.holdout.places import FEW_COMPARISONS, choose_candidate
 
-        are_few = self.said.n_constraints <= FEW_COMPARISONS
+        are_few = self.supervision.n_constraints <= FEW_COMPARISONS
         anchors = anchors[-_ANCHORS_OF_FEW:] if are_few else anchors
         with ignore_warnings(UserWarning):
-            linear = _linear_anchor(self.model, self.X, self.said, self.rows)
-            several = partial(choose_candidate, self.X, self.said)
+            linear = _linear_anchor(self.model, self.X, self.supervision, self.rows)
+            several = partial(choose_candidate, self.X, self.supervision)
             found = several(
                 [partial(self._map_linearly, linear), *(partial(self._map, a) for a in anchors)]
             )
@@ -239,21 +241,23 @@ class Rounds:
         )
         return ChosenPlaces(best, anchor, tried, gain)
 
-    def _map(self, anchor: float, said: Constraints) -> FloatArray:
+    def _map(self, anchor: float, supervision: Constraints) -> FloatArray:
         """Return where rows are after short rounds."""
         (landmarks, rows), seen = _to_single(self.landmarks, self.X), None
-        L = self._see(said, anchor, self._short())
+        L = self._see(supervision, anchor, self._short())
         if L is not None:
             seen = rows_times(self.columns, np.ascontiguousarray(L.T))
         basis = replace(self, landmarks=landmarks)._find_basis(rows, L, seen)
         columns = basis.transform(rows, basis.conditioner(rows.shape[1], mean_sq_dist(rows)), seen)
         metric = make_metric(self.model, columns, second_anchor(anchor), **self._short())
-        learned = rows_times(columns, np.ascontiguousarray(_solve(metric, columns, said).T))
+        learned = rows_times(columns, np.ascontiguousarray(_solve(metric, columns, supervision).T))
         factor = self._factor_of_features(rows, learned, anchor)
         return np.hstack([learned, np.float32(factor) * rows]) if factor else learned
 
-    def _map_linearly(self, anchor: float, said: Constraints) -> FloatArray:
-        L = _solve(_make_linear(self.model, anchor, **self._short()), self.X, said, self.rows)
+    def _map_linearly(self, anchor: float, supervision: Constraints) -> FloatArray:
+        L = _solve(
+            _make_linear(self.model, anchor, **self._short()), self.X, supervision, self.rows
+        )
         return rows_times(self.X, np.ascontiguousarray(L.T))
 
     def _short(self) -> dict[str, Any]:
@@ -271,18 +275,24 @@ class ChosenPlaces:
     gain: dict[str, Any] | None = None
 
 
-def few_comparisons(said: Constraints) -> Constraints:
+def few_comparisons(supervision: Constraints) -> Constraints:
     """Return the comparisons that the first round learns from: of many, some."""
-    if said.n_constraints <= _MOST_COMPARISONS:
-        return said
-    order = np.random.RandomState(0).permutation(said.n_constraints)
-    return said.select(np.sort(order[:_MOST_COMPARISONS]))
+    if supervision.n_constraints <= _MOST_COMPARISONS:
+        return supervision
+    order = np.random.RandomState(0).permutation(supervision.n_constraints)
+    return supervision.select(np.sort(order[:_MOST_COMPARISONS]))
 
 
-def compared_rows(said: Constraints) -> IntArray:
+def compared_rows(supervision: Constraints) -> IntArray:
     """Return the rows that comparisons name."""
     named: IntArray = np.unique(
-        np.concatenate([said.triplets.ravel(), said.pairs.ravel(), said.quadruplets.ravel()])
+        np.concatenate(
+            [
+                supervision.triplets.ravel(),
+                supervision.pairs.ravel(),
+                supervision.quadruplets.ravel(),
+            ]
+        )
     )
     return named
 
@@ -319,23 +329,25 @@ def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
     return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
 
 
-def _linear_anchor(model: Any, X: FloatArray, said: Constraints, shared: SharedStores) -> float:
+def _linear_anchor(
+    model: Any, X: FloatArray, supervision: Constraints, shared: SharedStores
+) -> float:
     """Return the anchor that a linear map chooses, as far as one part of the points tells."""
     metric = MDaML(**shared_parameters(model) | QUIET | {"n_components": None})
-    posed = pose(metric, X.shape, said, unit_rows=has_unit_rows(X))
+    posed = pose(metric, X.shape, supervision, unit_rows=has_unit_rows(X))
     spec = posed.spec
     if not spec.anchors or not spec.is_measured:
         return spec.anchor
-    store = place(metric, X, spec, said, shared=shared)
+    store = place(metric, X, spec, supervision, shared=shared)
     with store.threads():
-        return choose_anchor(spec, store, said, roughly=True)[0].anchor
+        return choose_anchor(spec, store, supervision, roughly=True)[0].anchor
 
 
 def _fit(
-    metric: MDaML, columns: FloatArray | Product, said: Constraints, persons: Persons | None
+    metric: MDaML, columns: FloatArray | Product, supervision: Constraints, persons: Persons | None
 ) -> None:
     """Fit a metric to columns, which may be made in blocks; nothing is said about them."""
-    posed = pose(metric, columns.shape, said, persons=persons)
+    posed = pose(metric, columns.shape, supervision, persons=persons)
     store = place(metric, columns, posed.spec, posed.problem.supervision)
     rng = check_random_state(metric.random_state)
     with store.threads():
@@ -344,11 +356,11 @@ def _fit(
 
 
 def _solve(
-    metric: MDaML, X: FloatArray, said: Constraints, shared: SharedStores | None = None
+    metric: MDaML, X: FloatArray, supervision: Constraints, shared: SharedStores | None = None
 ) -> FloatArray:
     """Return the map that a metric learns: no gain is measured, and nothing is kept."""
-    posed = pose(metric, X.shape, said)
-    store = place(metric, X, posed.spec, said, shared=shared)
+    posed = pose(metric, X.shape, supervision)
+    store = place(metric, X, posed.spec, supervision, shared=shared)
     with store.threads():
         run = posed.problem.start(store, np.random.RandomState(0)).complete()
     return np.ascontiguousarray(run.metric.T)

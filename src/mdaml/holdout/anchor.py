@@ -48,7 +48,7 @@ _ENOUGH_PERSONS = 12  # to be the units, instead of the points
 def choose_anchor(
     spec: Spec,
     store: Store,
-    said: Constraints,
+    supervision: Constraints,
     persons: Persons | None = None,
     *,
     roughly: bool = False,
@@ -63,18 +63,20 @@ def choose_anchor(
     """
     rng = np.random.RandomState(0)  # the same comparisons always give the same strength
     codes = None if persons is None or len(persons) < _ENOUGH_PERSONS else persons.codes
-    if said.n_constraints > _MOST_COMPARISONS:
+    if supervision.n_constraints > _MOST_COMPARISONS:
         draw = np.random.default_rng(0).choice  # in time that does not depend on how many there are
-        some = np.sort(draw(said.n_constraints, _MOST_COMPARISONS, replace=False, shuffle=False))
-        said, codes = said.select(some), None if codes is None else codes[some]
+        some = np.sort(
+            draw(supervision.n_constraints, _MOST_COMPARISONS, replace=False, shuffle=False)
+        )
+        supervision, codes = supervision.select(some), None if codes is None else codes[some]
     tried = spec.anchors or (spec.anchor,)
     short = replace(spec, anchors=(), anchor=tried[0], callback=None)
     if store.shape[0] > _MOST_ROWS:
-        short, store, said = _compared_only(short, store, said)
+        short, store, supervision = _compared_only(short, store, supervision)
     short = count_modes(short, store)
     points = same_points(store)
-    parts = _hold_out(said, points, rng)
-    if roughly and said.n_constraints >= _ENOUGH_ROUGHLY:
+    parts = _hold_out(supervision, points, rng)
+    if roughly and supervision.n_constraints >= _ENOUGH_ROUGHLY:
         parts = parts[:1]
     if not parts:
         return replace(spec, keep_start=bool(spec.anchors)), None
@@ -92,19 +94,21 @@ def choose_anchor(
             gain, tried=tried, scores=tuple(map(float, right[1:] @ weights / weights.sum()))
         )
     # Up to a standard error above a half: of true ones more hold, even under a weak start.
-    may_ask = not roughly and not len(said.pairs)
+    may_ask = not roughly and not len(supervision.pairs)
     if may_ask and gain.before < 0.5 + 0.5 / np.sqrt(len(weights)):
-        dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(said, points, rng)]
+        dealt = parts + [p for _ in range(1, _N_DEALS) for p in _hold_out(supervision, points, rng)]
         opposite = list(map(exchange_near_and_far, dealt))
         if _ask_if_swapped(try_on(dealt), try_on(opposite)) and spec.anchors:
             spec, leads = replace(spec, keep_start=True), np.zeros_like(leads)
     return spec, replace(gain, is_beyond_chance=bool(leads[best]))
 
 
-def _hold_out(said: Constraints, points: IntArray, rng: np.random.RandomState) -> list[Split]:
+def _hold_out(
+    supervision: Constraints, points: IntArray, rng: np.random.RandomState
+) -> list[Split]:
     """Return parts with something to learn from and to score by; one if it tells enough."""
-    parts = hold_out_points(said, _N_PARTS, rng, points)
-    return parts[:1] if tells_enough(said, parts[:1]) else parts
+    parts = hold_out_points(supervision, _N_PARTS, rng, points)
+    return parts[:1] if tells_enough(supervision, parts[:1]) else parts
 
 
 class _Tried(NamedTuple):
@@ -177,7 +181,7 @@ def _find_leaders(
 class _HeldOutTrial(NamedTuple):
     """Comparisons to learn from in a store, and those that are held out."""
 
-    said: Constraints  # to learn from
+    supervision: Constraints  # to learn from
     store: Store
     judge: Store  # of the rows that held-out comparisons name, or of all if these are many
     asked: HeldOutComparisons  # of places in it
@@ -201,7 +205,7 @@ class _HeldOutTrial(NamedTuple):
         Every strength goes on from the metric of the one before. Without strengths, the given one
         is judged after a few rounds.
         """
-        problem = Problem(spec, self.said)
+        problem = Problem(spec, self.supervision)
         if not anchors:
             start = start_metric(replace(spec, keep_start=True), self.store, rng).F
             rounds = min(spec.max_iter, _ROUNDS_OF_ONE)
@@ -218,10 +222,12 @@ class _HeldOutTrial(NamedTuple):
         return self.asked.judge(self.judge.fetch_mapped(F))
 
 
-def _compared_only(spec: Spec, store: Store, said: Constraints) -> tuple[Spec, Store, Constraints]:
+def _compared_only(
+    spec: Spec, store: Store, supervision: Constraints
+) -> tuple[Spec, Store, Constraints]:
     """Return the problem of the samples that are compared: a step takes products with all."""
-    given = (said.triplets, said.pairs, said.quadruplets)
+    given = (supervision.triplets, supervision.pairs, supervision.quadruplets)
     rows = np.unique(np.concatenate([part.ravel() for part in given]))
     if isinstance(spec.weights, np.ndarray):
         spec = replace(spec, weights=spec.weights[rows])
-    return spec, store.part(rows), said.restrict(rows)
+    return spec, store.part(rows), supervision.restrict(rows)

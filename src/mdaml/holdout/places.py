@@ -27,7 +27,7 @@ _ENOUGH = 0.2  # of what is learned from has to be left without the held-out poi
 
 
 def choose_candidate(
-    X: FloatArray, said: Constraints, candidates: Sequence[Candidate]
+    X: FloatArray, supervision: Constraints, candidates: Sequence[Candidate]
 ) -> tuple[int, list[float], dict[str, Any]] | None:
     """Return the candidate to take, the share of comparisons that hold for each, and the gain.
 
@@ -41,10 +41,10 @@ def choose_candidate(
     The same comparisons give the same choice.
     """
     rng = np.random.RandomState(0)
-    points, few = same_rows(X, COPY), said.n_constraints <= FEW_COMPARISONS
+    points, few = same_rows(X, COPY), supervision.n_constraints <= FEW_COMPARISONS
     if len(np.unique(points)) < FEWEST_POINTS:
         return None
-    parts = hold_out_points(said, _N_PARTS, rng, points)[: None if few else 1]
+    parts = hold_out_points(supervision, _N_PARTS, rng, points)[: None if few else 1]
     if not parts:
         return None
     held_out = [_HeldOut.of(part, rng, points) for part in parts]
@@ -67,7 +67,7 @@ def choose_candidate(
     leads = find_leaders(-first, -losses[1:], units, weights)
     leads &= right[1:] @ weights > 0.5 * weights.sum()  # less explains near and far swapped
     leads &= explain_more_than_swapping(start.right, right[1:], weights)
-    if _count_names(said) >= _OFTEN * len(np.unique(points)):
+    if _count_names(supervision) >= _OFTEN * len(np.unique(points)):
         leads &= np.array(far_losses[1:]) <= far_losses[0]
     means = np.where(leads, losses[1:] @ weights, np.inf)
     taken = 1 + int(np.argmin(means)) if leads.any() else 0
@@ -112,9 +112,9 @@ def choose_by_votes(
     return taken, means, gain.as_dict()
 
 
-def _count_names(said: Constraints) -> int:
+def _count_names(supervision: Constraints) -> int:
     """Return how many points all comparisons name together, each as often as it is named."""
-    return said.triplets.size + said.pairs.size + said.quadruplets.size
+    return supervision.triplets.size + supervision.pairs.size + supervision.quadruplets.size
 
 
 class _HeldOut(NamedTuple):

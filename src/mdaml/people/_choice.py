@@ -66,12 +66,12 @@ class AnswerSpace:
 
     @classmethod
     def of(
-        cls, metric: BaseEstimator, samples: FloatArray, said: Constraints, persons: Persons
+        cls, metric: BaseEstimator, samples: FloatArray, supervision: Constraints, persons: Persons
     ) -> "AnswerSpace":
         """Return coordinates for a fitted metric, and the features of answers."""
-        Y, asked = metric._map(samples).astype(np.float64, copy=False), said.comparisons()
+        Y, asked = metric._map(samples).astype(np.float64, copy=False), supervision.comparisons()
         coordinates = Coordinates.of(Y, asked)
-        heard = Heard.of(coordinates.features(Y, asked), said.weights, persons)
+        heard = Heard.of(coordinates.features(Y, asked), supervision.weights, persons)
         return cls(metric, coordinates, heard, coordinates.given(best_scale(heard)))
 
     def fit_kinds(self, n_kinds: int, **options: int) -> Kinds:
@@ -123,7 +123,7 @@ class Chosen(NamedTuple):
 
 
 def choose_size(
-    said: Constraints,
+    supervision: Constraints,
     persons: Persons,
     points: IntArray,
     learn: Callable[[Constraints], BaseEstimator],
@@ -139,13 +139,13 @@ def choose_size(
     than chance. What is not "auto" in ``given`` is taken as it is. Units are the points
     that comparisons are about.
     """
-    said, persons = some_persons(said, persons, _MOST_ANSWERS)
+    supervision, persons = some_persons(supervision, persons, _MOST_ANSWERS)
     n_kinds, pull = given
     start = Size(0 if n_kinds == "auto" else n_kinds, None if pull == "auto" else pull)
-    once = _given_once(said, persons)  # an answer that is in a file twice tells no more
+    once = _given_once(supervision, persons)  # an answer that is in a file twice tells no more
     n_parts = _N_PARTS if len(once) > _FEW else _N_PARTS_OF_FEW
-    parts = hold_out_points(said, n_parts, np.random.RandomState(0), points)
-    parts = parts[:1] if tells_enough(said, parts[:1]) else parts
+    parts = hold_out_points(supervision, n_parts, np.random.RandomState(0), points)
+    parts = parts[:1] if tells_enough(supervision, parts[:1]) else parts
     if not parts or len(persons) < 2:
         return Chosen(start, None, [])
     trials = [_make_trial(part, persons, learn, samples) for part in parts]
@@ -165,7 +165,7 @@ def choose_size(
             most = min(_MOST_KINDS, len(persons) // 2)
             best = _walk(score, units, weights, most, start.pull)
             if best.n_kinds < 2 and len(once) <= _FEW:
-                asked, who = said.select(once), Persons(persons.names, persons.codes[once])
+                asked, who = supervision.select(once), Persons(persons.names, persons.codes[once])
                 space = AnswerSpace.of(learn(asked), samples, asked, who)
                 order = np.argsort(who.codes, kind="stable")  # as in Heard
                 n_counted = count_kinds(space, find_questions(asked, points)[order], most)
@@ -190,7 +190,7 @@ def choose_size(
 def fit_all(
     metric: BaseEstimator,
     samples: FloatArray,
-    said: Constraints,
+    supervision: Constraints,
     persons: Persons,
     size: Size,
     **options: int,
@@ -199,10 +199,10 @@ def fit_all(
 
     Of very many answers those of some persons give the kinds, and all persons are placed.
     """
-    space = AnswerSpace.of(metric, samples, said, persons)
-    few, known = some_persons(said, persons, _MOST_ANSWERS_OF_KINDS)
+    space = AnswerSpace.of(metric, samples, supervision, persons)
+    few, known = some_persons(supervision, persons, _MOST_ANSWERS_OF_KINDS)
     some = space
-    if few is not said:
+    if few is not supervision:
         Y = metric._map(samples).astype(np.float64, copy=False)
         features = space.coordinates.features(Y, few.comparisons())
         some = replace(space, heard=Heard.of(features, few.weights, known))
@@ -214,9 +214,9 @@ def fit_all(
     return space, kinds, space.fit_own(kinds, size.pull), spread
 
 
-def _given_once(said: Constraints, persons: Persons) -> IntArray:
+def _given_once(supervision: Constraints, persons: Persons) -> IntArray:
     """Return the places of answers, the first of those that a person gave to a question alike."""
-    rows = np.column_stack([persons.codes, said.comparisons()])
+    rows = np.column_stack([persons.codes, supervision.comparisons()])
     return np.sort(np.unique(rows, axis=0, return_index=True)[1])
 
 
@@ -269,16 +269,18 @@ def _best_leader(
     return others[int(np.argmax(np.where(leads, scores @ weights, -np.inf)))]
 
 
-def some_persons(said: Constraints, persons: Persons, most: int) -> tuple[Constraints, Persons]:
+def some_persons(
+    supervision: Constraints, persons: Persons, most: int
+) -> tuple[Constraints, Persons]:
     """Return all answers of as many persons, drawn at random, as have ``most`` together."""
-    if said.n_constraints <= most:
-        return said, persons
+    if supervision.n_constraints <= most:
+        return supervision, persons
     order = np.random.RandomState(0).permutation(len(persons))
     n_before = np.cumsum(persons.sums()[order]) - persons.sums()[order]
     drawn = np.sort(order[n_before < most])
     kept = np.isin(persons.codes, drawn)
     codes = np.searchsorted(drawn, persons.codes[kept])
-    return said.select(kept), Persons(persons.names[drawn], codes)
+    return supervision.select(kept), Persons(persons.names[drawn], codes)
 
 
 def _make_trial(

@@ -116,11 +116,11 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
     >>> from mdaml.datasets import make_triplets
     >>> from mdaml.people import PersonalMetrics
     >>> X, eye = np.random.default_rng(0).normal(size=(60, 3)), np.eye(3)
-    >>> said = [
+    >>> triplets = [
     ...     make_triplets(X, n_triplets=60, components=eye[p % 2 : p % 2 + 1], random_state=p)[0]
     ...     for p in range(8)
     ... ]
-    >>> T, who = np.concatenate(said), np.repeat(np.arange(8), 60)
+    >>> T, who = np.concatenate(triplets), np.repeat(np.arange(8), 60)
     >>> model = PersonalMetrics().fit(X, triplets=T, who=who)
     >>> model.n_kinds_, bool(len(set(model.kind_of_person_[::2])) == 1)
     (2, True)
@@ -198,9 +198,9 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         metric = self._check_parameters()
         given = {"triplets": triplets, "quadruplets": quadruplets, "constraints": constraints}
         given["constraint_weight"] = constraint_weight
-        samples, said = check_supervision(self, _FORMS, X, y, **given)
-        assert isinstance(said, Constraints)
-        persons = _check_persons(said, who)
+        samples, answers = check_supervision(self, _FORMS, X, y, **given)
+        assert isinstance(answers, Constraints)
+        persons = _check_persons(answers, who)
         check_magnitude(samples - samples.mean(axis=0))
         if self.n_kinds != "auto" and self.n_kinds > len(persons):
             raise ValueError(
@@ -210,14 +210,14 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         with show(self):
             # Where persons contradict each other, what all share may be hardly more than the start.
             with ignore_warnings(UserWarning):
-                shared = _learn(metric, X, said)
+                shared = _learn(metric, X, answers)
                 learn = partial(_learn, _with_choices_of(shared, metric), X)
-                asked = (self.n_kinds, self.pull)
-                chosen = choose_size(said, persons, same_rows(samples, COPY), learn, samples, asked)
+                points, asked = same_rows(samples, COPY), (self.n_kinds, self.pull)
+                chosen = choose_size(answers, persons, points, learn, samples, asked)
             options = {"n_starts": self.n_starts, "max_iter": self.max_iter}
-            found = fit_all(shared, samples, said, persons, chosen.size, **options)
+            found = fit_all(shared, samples, answers, persons, chosen.size, **options)
         self._keep(found, chosen)
-        warn_of_swapped(samples, said, None)  # the fits above are silent
+        warn_of_swapped(samples, answers, None)  # the fits above are silent
         warn_of_persons(chosen.gain, shared, is_kept=self.start_kept_)
         warn_of_lone(self.persons_, self.kind_of_person_)
         return self
@@ -343,14 +343,14 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
         """Return features of new answers; without ``who`` they are those of one person."""
         check_is_fitted(self, "coefficients_")
         samples = self.metric_._check(X)
-        said = constraints_of(len(samples), constraints, weights, get_index(X), **given)
+        answers = constraints_of(len(samples), constraints, weights, get_index(X), **given)
         if who is None:
-            who = np.zeros(said.n_constraints, np.int64)
-        persons = _check_persons(said, who)
+            who = np.zeros(answers.n_constraints, np.int64)
+        persons = _check_persons(answers, who)
         check_magnitude(samples - samples.mean(axis=0))
         Y = self.metric_._map(samples).astype(np.float64, copy=False)
-        features = self._coordinates.features(Y, said.comparisons())
-        return Heard.of(features, said.weights, persons)
+        features = self._coordinates.features(Y, answers.comparisons())
+        return Heard.of(features, answers.weights, persons)
 
     def _keep(self, found: Any, chosen: Chosen) -> None:
         """Set all that was learned."""
@@ -370,8 +370,8 @@ class PersonalMetrics(PersonalHandover, PersonalScores, MahalanobisTransformer):
                 setattr(self, name, getattr(space.metric, name))
 
 
-def _learn(metric: BaseEstimator, X: ArrayLike, said: Constraints) -> BaseEstimator:
-    return clone(metric).fit(X, constraints=said)
+def _learn(metric: BaseEstimator, X: ArrayLike, answers: Constraints) -> BaseEstimator:
+    return clone(metric).fit(X, constraints=answers)
 
 
 def _with_choices_of(fitted: BaseEstimator, metric: BaseEstimator) -> BaseEstimator:
@@ -390,11 +390,11 @@ def _with_choices_of(fitted: BaseEstimator, metric: BaseEstimator) -> BaseEstima
     return clone(metric).set_params(**chosen)
 
 
-def _check_persons(said: Constraints, who: ArrayLike | None) -> Persons:
+def _check_persons(answers: Constraints, who: ArrayLike | None) -> Persons:
     """Return who gave each comparison; there must be persons."""
     if who is None:
         raise ValueError(
             "PersonalMetrics needs who=, a name for each comparison. Without persons there is one "
             "metric: MDaML learns it."
         )
-    return persons_of(said, who)
+    return persons_of(answers, who)
