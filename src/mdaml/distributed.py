@@ -11,11 +11,12 @@ from mdaml._validation import check_random_state
 from mdaml.basis import Basis
 from mdaml.constraints import arguments
 from mdaml.constraints.labels import Classes
+from mdaml.constraints.matching import compared_rows
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators import LocalMDaML, MDaML
 from mdaml.estimators.local_learning import compare_classes, learn
-from mdaml.estimators.local_rounds import compared_rows, few_comparisons
+from mdaml.estimators.local_rounds import few_comparisons
 from mdaml.estimators.posing import Posed, pose
 from mdaml.stores.choice import check_limit, current_limit, find_device, fit_size, must_spare
 from mdaml.stores.dask.cluster import Cluster, check_client

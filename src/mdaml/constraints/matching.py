@@ -68,6 +68,13 @@ def _split_sides(
         yield kind, of_triplets, supervision.pairs[kind], supervision.quadruplets[:, members]
 
 
+def compared_rows(supervision: Constraints) -> IntArray:
+    """Return the rows that constraints name, each once, in increasing order."""
+    given = (supervision.triplets, supervision.pairs, supervision.quadruplets)
+    rows: IntArray = np.unique(np.concatenate([part.ravel() for part in given]))
+    return rows
+
+
 def kinds_of(supervision: Constraints) -> IntArray:
     """Return the kind of each constraint: triplet, similar pair, dissimilar pair, quadruplet."""
     of_pairs = np.where(supervision.pair_labels > 0, 1, 2)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mdaml._typing import FloatArray, IntArray
+from mdaml._typing import FloatArray
 from mdaml._validation import check_random_state, has_unit_rows, ignore_warnings
 from mdaml.basis import (
     N_LANDMARKS,
@@ -18,6 +18,7 @@ from mdaml.basis import (
     find_places,
     mean_sq_dist,
 )
+from mdaml.constraints.matching import compared_rows
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.estimators.mdaml import MDaML
@@ -281,20 +282,6 @@ def few_comparisons(supervision: Constraints) -> Constraints:
         return supervision
     order = np.random.RandomState(0).permutation(supervision.n_constraints)
     return supervision.select(np.sort(order[:_MOST_COMPARISONS]))
-
-
-def compared_rows(supervision: Constraints) -> IntArray:
-    """Return the rows that comparisons name."""
-    named: IntArray = np.unique(
-        np.concatenate(
-            [
-                supervision.triplets.ravel(),
-                supervision.pairs.ravel(),
-                supervision.quadruplets.ravel(),
-            ]
-        )
-    )
-    return named
 
 
 def _to_single(gates: Gates, rows: FloatArray) -> tuple[Gates, FloatArray]:

@@ -10,7 +10,7 @@ import numpy as np
 from mdaml._progress import mute
 from mdaml._typing import BoolArray, FloatArray, IntArray
 from mdaml._validation import warn
-from mdaml.constraints.matching import to_comparisons
+from mdaml.constraints.matching import compared_rows, to_comparisons
 from mdaml.constraints.persons import Persons
 from mdaml.constraints.value import Constraints
 from mdaml.holdout.comparisons import HeldOutComparisons, Judged, join_units
@@ -226,8 +226,7 @@ def _compared_only(
     spec: Spec, store: Store, supervision: Constraints
 ) -> tuple[Spec, Store, Constraints]:
     """Return the problem of the samples that are compared: a step takes products with all."""
-    given = (supervision.triplets, supervision.pairs, supervision.quadruplets)
-    rows = np.unique(np.concatenate([part.ravel() for part in given]))
+    rows = compared_rows(supervision)
     if isinstance(spec.weights, np.ndarray):
         spec = replace(spec, weights=spec.weights[rows])
     return spec, store.part(rows), supervision.restrict(rows)
