@@ -19,11 +19,12 @@ EXTRAS = [
 ]
 
 
-def run(code):
-    """Output of some code in a fresh interpreter."""
+def run(*args):
+    """Output of some code, or of other arguments of Python, in a fresh interpreter."""
+    args = ["-c", *args] if len(args) == 1 else args
     # Without PYTHONWARNINGS and the like: only what the library itself does.
     out = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=os.environ
+        [sys.executable, *args], check=True, capture_output=True, text=True, env=os.environ
     )
     return out.stdout.strip()
 
@@ -36,6 +37,10 @@ def test_public_names():
     assert sorted(mdaml.__all__) == sorted([*nine, *more, *others, "__version__"])
     assert all(hasattr(mdaml, name) for name in mdaml.__all__)
     assert set(mdaml.__all__) <= set(dir(mdaml))
+
+
+def test_the_command_runs_as_a_module_too():
+    assert run("-m", "mdaml", "--version") == f"mdaml {mdaml.__version__}"
 
 
 def test_names_found_on_first_use_are_those_of_their_modules():
