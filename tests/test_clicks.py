@@ -91,6 +91,19 @@ def test_an_array_a_list_a_frame_and_files_say_the_same(tmp_path):
         assert same(read_clicks(str(tmp_path / name), None, 2, 3), expected), name
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("search_query", "article_id", "Result Position", "was clicked"),
+        ("search-term", "URL", "rank", "is_clicked"),
+    ],
+)
+def test_columns_are_found_by_names_that_logs_have(names, tmp_path):
+    lines = [",".join(names), *(",".join(map(str, row)) for row in SMALL)]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    assert same(read_clicks(tmp_path / "log.csv", None, 2, 3), read_clicks(SMALL, None, 2, 3))
+
+
 def test_several_logs_may_be_files_frames_and_arrays(tmp_path):
     import pandas as pd
 
