@@ -65,8 +65,10 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         How strongly W is kept near the identity. "auto" tries 0.1, 0.03, ... 0.001 in this order on
         held-out queries, as long as each leads the identity by more than chance (a test at 5 % over
         different queries), and takes the weakest among the best. If the first does not lead, W is
-        the identity, with a warning. The measure is nDCG at 10 or, with a log, how well scores tell
-        the clicked documents from the others shown, weighted by inverse propensities.
+        the identity, with a warning. The measure is nDCG at 10. With a log it is how well scores
+        tell the clicked documents from the others shown, given the propensities of positions; the
+        test asks whether clicks confirm the direction of a map, and the strongest among the best is
+        taken.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3
@@ -297,7 +299,7 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
                 collection, Q[supervision.queries], supervision.documents, anchor, self.symmetric
             )
             bias = find_propensities(supervision, scores, propensities)
-            clicks, shown = (supervision, bias.weights), np.unique(supervision.documents)
+            clicks, shown = (supervision, bias.values), np.unique(supervision.documents)
             pairs = supervision.to_relevance(bias.values)
         else:
             pairs = supervision
