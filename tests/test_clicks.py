@@ -358,7 +358,7 @@ def test_few_clicks_confirm_directions_where_whole_steps_say_little():
         if model.improved_:
             new = Q[400:], asked[400:], X, label
             gains.append(ndcg(model, *new) - ndcg(None, *new))
-    assert len(gains) >= 5
+    assert len(gains) >= 4
     assert min(gains) > -0.01
     assert np.mean(gains) > 0.01
 

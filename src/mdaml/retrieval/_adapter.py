@@ -67,8 +67,8 @@ class QueryAdapter(AdapterHandover, BaseEstimator):
         different queries), and takes the weakest among the best. If the first does not lead, W is
         the identity, with a warning. The measure is nDCG at 10. With a log it is how well scores
         tell the clicked documents from the others shown, given the propensities of positions; the
-        test asks whether clicks confirm the direction of a map, and the strongest among the best is
-        taken.
+        test, at 2.5 %, asks whether clicks confirm the direction of a map, and the strongest among
+        the best is taken.
     max_iter : int, default=100
         Maximum number of iterations of the solver.
     tol : float, default=1e-3

@@ -39,6 +39,7 @@ _LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
 _SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
 _FEWEST = 12  # queries that a choice needs
 _VARIANCE = 2.0  # of summed slopes: each query is held out while the others teach the map
+_LEVEL_OF_CLICKS = 0.5 * LEVEL  # such sums have a longer tail than random signs
 
 
 class AdapterPlan(NamedTuple):
@@ -260,7 +261,7 @@ def _compare_by_clicks(
     p_value = float(find_p_values(np.array(slopes), units, variance=_VARIANCE).min())
     best = max([base, *scores], key=np.mean)
     among = [n for n, s in enumerate(scores) if not is_below(s, best, units, LEAD)]
-    return Walk(scores, p_value, among[0] if among and p_value <= LEVEL else None)
+    return Walk(scores, p_value, among[0] if among and p_value <= _LEVEL_OF_CLICKS else None)
 
 
 def _split(
