@@ -350,7 +350,7 @@ def test_columns_of_a_log_may_have_any_names(folder):
     command = ("adapt", *files(folder)[:2], "--anchor", 0.1, "--clicks")
     plain = invoke(*command, log, "--out", out)
     lines = log.read_text().splitlines()[1:]
-    theirs = "search,question,article,place,chosen"
+    theirs = "visit,question,article,place,chosen"
     odd = folder / "odd.csv"
     odd.write_text("\n".join([theirs, *lines]) + "\n")
     objects = folder / "odd.jsonl"
@@ -361,8 +361,9 @@ def test_columns_of_a_log_may_have_any_names(folder):
         result = invoke(*command, path, "--out", out)
         assert result.exit_code == 2
         message = " ".join(result.output.split())
-        assert "such as --columns question,article,rank,click." in message
-        names = ("--columns", "question,article,place,chosen,search")
+        # Those that were found stand in the advice already.
+        assert "pass --columns QUERY,article,POSITION,CLICKED,visit, with that name" in message
+        names = ("--columns", "question,article,place,chosen,visit")
         result = invoke(*command, path, *names, "--out", out)
         assert (plain.exit_code, result.exit_code) == (0, 0), result.output
         assert np.array_equal(mdaml.load(out).components_, expected)

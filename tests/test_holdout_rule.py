@@ -11,6 +11,7 @@ from mdaml.holdout.comparisons import scaled_losses
 from mdaml.holdout.rule import (
     LEVEL,
     find_leaders,
+    find_p_values,
     find_trailing,
     measure_gain,
     prefer_first,
@@ -137,6 +138,19 @@ def test_a_walk_ends_where_nothing_leads_and_makes_nothing_behind_it():
         walk = walk_from_start(np.zeros(60), candidates(leads), units)
         assert (len(made), len(walk.scores), walk.taken) == (n_made, n_made, taken)
         assert (walk.p_value <= LEVEL) == (taken is not None)
+
+
+def test_slopes_of_units_that_teach_each_other_lead_by_chance_in_a_twentieth_of_the_draws():
+    """What a unit teaches of another is in the leads of both, so their sum varies twice as much."""
+    rng, units, found = np.random.default_rng(15), np.arange(60), np.zeros(2)
+    for _ in range(N_DRAWS):
+        lessons = rng.normal(size=(60, 200))
+        alike = lessons @ lessons.T
+        np.fill_diagonal(alike, 0.0)
+        leads = alike.sum(axis=1)[None]
+        found += [find_p_values(leads, units, variance=v)[0] <= LEVEL for v in (1.0, 2.0)]
+    assert found[0] / N_DRAWS > 1.7 * LEVEL
+    assert 0.5 * LEVEL < found[1] / N_DRAWS < MOST
 
 
 def test_a_walk_counts_units_and_not_cases():

@@ -6,10 +6,10 @@ the start, the difference of a unit is as likely to be negative as positive. So 
 of several candidates is compared with the best lead that random signs of the units give: the test
 knows how many candidates there are and how much alike they are.
 
-The rule has two forms. :func:`find_leaders` tests all candidates at once. :func:`walk_from_start`
-is for candidates in a fixed order, each farther from the start than the one before: each is tested
-alone, and the first that does not lead ends the walk. Tests in a fixed order need no correction for
-their number, and candidates behind the end need not be made.
+The rule has two forms. :func:`find_leaders` tests all candidates at once, by :func:`find_p_values`.
+:func:`walk_from_start` is for candidates in a fixed order, each farther from the start than the one
+before: each is tested alone, and the first that does not lead ends the walk. Tests in a fixed order
+need no correction for their number, and candidates behind the end need not be made.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from mdaml._validation import warn
 LEVEL, LEVEL_OF_LABELS = 0.05, 0.2
 # Share of comparisons that hold before learning: fewer hint at near and far swapped.
 SWAPPED = 0.4
-_LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
+LEAD = 0.5  # standard errors that it takes to replace the first of several candidates
 _FAR_BEHIND = 2.0  # standard errors after which a candidate is given up
 _N_SIGNS = 2_000
 _MOST_BLOCKS = 512  # units beyond so many are added up at random: the test hardly changes
@@ -140,7 +140,7 @@ def find_leaders(
     level : float
         How often something that is as good as the start is taken for better.
     """
-    leaders: BoolArray = _p_values(others - start, units, weights) <= level
+    leaders: BoolArray = find_p_values(others - start, units, weights) <= level
     return leaders
 
 
@@ -196,23 +196,30 @@ def walk_from_start(
     taken = None
     for place, score in enumerate(others):
         scores.append(score)
-        p_values.append(float(_p_values((score - start)[None], units, None)[0]))
+        p_values.append(float(find_p_values((score - start)[None], units, None)[0]))
         highest = max(scores, key=np.mean)
-        if p_values[-1] > level or _is_below(score, highest, units):
+        if p_values[-1] > level or is_below(score, highest, units):
             break
         taken = place
     return Walk(scores, max(p_values[: (taken or 0) + 1]), taken)
 
 
-def _p_values(leads: FloatArray, units: IntArray, weights: FloatArray | None) -> FloatArray:
-    """Return how often the best of all candidates leads as far as each, if signs are random."""
+def find_p_values(
+    leads: FloatArray, units: IntArray, weights: FloatArray | None = None, variance: float = 1.0
+) -> FloatArray:
+    """Return how often the best of all candidates leads as far as each, if signs are random.
+
+    ``variance`` is that of a sum of leads, where 1 is that of independent units. It is 2 if each
+    unit is held out while the others teach the candidate, and leads are slopes: what one unit
+    teaches of another is then in the leads of both.
+    """
     sums = _unit_sums(leads, units, weights)
     if sums.shape[1] > _MOST_BLOCKS:
         blocks = np.random.default_rng(0).permutation(sums.shape[1]) % _MOST_BLOCKS
         sums = _unit_sums(sums, blocks, None)
-    lengths = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))
+    lengths = np.sqrt(variance * np.square(sums).sum(axis=1, keepdims=True))
     sums = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0.0)
-    by_chance = (_random_signs(sums.shape[1]) @ sums.T).max(axis=1)  # (_N_SIGNS,)
+    by_chance = np.sqrt(variance) * (_random_signs(sums.shape[1]) @ sums.T).max(axis=1)
     n_above = (by_chance >= sums.sum(axis=1)[:, None] - 1e-12).sum(axis=1)
     return (1.0 + n_above) / (1.0 + _N_SIGNS)
 
@@ -228,10 +235,12 @@ def _random_signs(n_units: int) -> FloatArray:
     return _draw_signs(n_units).astype(np.float64)
 
 
-def _is_below(scores: FloatArray, highest: FloatArray, units: IntArray) -> bool:
-    """Return whether scores are lower than others by more than a standard error."""
+def is_below(
+    scores: FloatArray, highest: FloatArray, units: IntArray, n_errors: float = 1.0
+) -> bool:
+    """Return whether scores are lower than others by more than this many standard errors."""
     gaps = _unit_sums((highest - scores)[None], units, None)[0]
-    return bool(gaps.mean() > gaps.std(ddof=1) / len(gaps) ** 0.5)
+    return bool(gaps.mean() > n_errors * gaps.std(ddof=1) / len(gaps) ** 0.5)
 
 
 def find_trailing(
@@ -265,7 +274,7 @@ def prefer_first(scores: FloatArray, allowed: BoolArray | None = None) -> int:
         return best
     differences = scores[best] - scores[0]
     lead, chance = differences.sum(), np.sqrt(np.square(differences).sum())
-    return best if lead > _LEAD * chance else 0
+    return best if lead > LEAD * chance else 0
 
 
 def measure_gain(

@@ -25,11 +25,17 @@ CLICK_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".jsonl")
 # The columns of a log of clicks; the last may be missing. Spaces and hyphens count as "_".
 CLICK_COLUMNS = ("query", "document", "position", "clicked", "impression")
 _CLICK_NAMES = {
-    "query": ("query", "query_id", "qid"),
-    "document": ("document", "document_id", "doc", "doc_id", "docid", "corpus_id", "item_id"),
-    "position": ("position", "pos", "rank"),
-    "clicked": ("clicked", "click", "is_clicked", "is_click"),
-    "impression": ("impression", "impression_id", "visit", "visit_id", "session", "session_id"),
+    "query": ("query", "query_id", "qid", "query_text", "search_query", "search_term"),
+    "document": (
+        *("document", "document_id", "doc", "doc_id", "docid", "corpus_id", "item", "item_id"),
+        *("article", "article_id", "product", "product_id", "result", "result_id", "url"),
+    ),
+    "position": ("position", "pos", "rank", "result_position"),
+    "clicked": ("clicked", "click", "is_clicked", "is_click", "was_clicked"),
+    "impression": (
+        *("impression", "impression_id", "visit", "visit_id", "session", "session_id"),
+        *("search_id", "request_id"),
+    ),
 }
 
 
@@ -225,13 +231,14 @@ def find_click_columns(
     if missing:
         raise ValueError(
             f"A log of clicks must have the columns {', '.join(CLICK_COLUMNS[:4])}; there is no "
-            f"{' and no '.join(missing)} among {', '.join(names)}.{_advise(missing, naming)}"
+            f"{' and no '.join(missing)} among {', '.join(names)}."
+            f"{_advise(missing, {c: names[at] for c, at in places.items() if at >= 0}, naming)}"
         )
     return {column: place for column, place in places.items() if place >= 0}
 
 
-def _advise(missing: Sequence[str], naming: Naming) -> str:
-    """Return what to do about columns that a log does not have."""
+def _advise(missing: Sequence[str], found: dict[str, str], naming: Naming) -> str:
+    """Return what to do about columns that a log does not have; others have these names."""
     in_python = naming is name_argument
     if missing == ["position", "clicked"]:
         other = "relevant=" if in_python else "RELEVANT, the third file"
@@ -240,8 +247,9 @@ def _advise(missing: Sequence[str], naming: Naming) -> str:
         return " It is where the document was shown, 1 for the first: export it too."
     if in_python:
         return " If yours have other names, rename them."
-    example = naming("columns", "question,article,rank,click")
-    return f" If yours have other names, pass them in this order, such as {example}."
+    wanted = [found.get(column, column.upper()) for column in CLICK_COLUMNS[:4]]
+    own = naming("columns", ",".join([*wanted, *filter(None, [found.get("impression")])]))
+    return f" If it has other names, pass {own}, with that name in place of each word in capitals."
 
 
 def _find_own_columns(names: Sequence[str], own: Sequence[str], naming: Naming) -> dict[str, int]:

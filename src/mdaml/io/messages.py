@@ -42,6 +42,8 @@ _NO_ANSWER = frozenset(
         *("no answer", "no idea", "no opinion", "not answered", "not known", "not sure", "pass"),
         *("prefer not to say", "refused", "skip", "skipped", "unanswered", "unknown"),
         *("unlabeled", "unlabelled", "unsure"),
+        *("keine angabe", "keine ahnung", "unbekannt", "weiss nicht"),  # casefold turns ß into ss
+        *("inconnu", "ne sait pas", "sans réponse", "desconocido", "no sabe", "no sé"),
     )
 )
 
@@ -103,8 +105,8 @@ def is_no_answer(text: str) -> bool:
     Examples
     --------
     >>> from mdaml.io.messages import is_no_answer
-    >>> is_no_answer("Don’t know"), is_no_answer("left")
-    (True, False)
+    >>> [is_no_answer(text) for text in ("Don’t know", "Weiß nicht", "no sé", "left")]
+    [True, True, True, False]
     """
     plain = text.casefold().replace("’", "'").replace("_", " ").replace("-", " ")
     return " ".join(plain.split()).rstrip(".?!") in _NO_ANSWER

@@ -1,6 +1,6 @@
 """How strongly an adapter is held near its anchor, chosen by queries that were held out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,7 +8,15 @@ import numpy as np
 
 from mdaml._progress import mute, report
 from mdaml._typing import FloatArray, IntArray
-from mdaml.holdout.rule import measure_gain, walk_from_start
+from mdaml.holdout.rule import (
+    LEAD,
+    LEVEL,
+    Walk,
+    find_p_values,
+    is_below,
+    measure_gain,
+    walk_from_start,
+)
 from mdaml.retrieval._candidates import (
     Collection,
     Lessons,
@@ -18,7 +26,7 @@ from mdaml.retrieval._candidates import (
 )
 from mdaml.retrieval._clicks import ClickLog
 from mdaml.retrieval._frame import Frame, make_frame
-from mdaml.retrieval._judges import ClickJudge, Judge, SearchJudge
+from mdaml.retrieval._judges import ClickJudge, SearchJudge
 from mdaml.retrieval._objective import Anchored, Rule, minimise
 from mdaml.retrieval._relevance import Relevance
 from mdaml.retrieval._search import Values
@@ -30,6 +38,8 @@ _FOLDS_OF_LOGS = {100: 20, 1000: 10}  # clicks say less than judged pairs, and a
 _LEARNED, _HELD_OUT = 4000, 1000  # at most, of many queries
 _SHORTER = 0.1  # steps without a curvature lower the objective by less at a time
 _FEWEST = 12  # queries that a choice needs
+_VARIANCE = 2.0  # of summed slopes: each query is held out while the others teach the map
+_LEVEL_OF_CLICKS = 0.5 * LEVEL  # such sums have a longer tail than random signs
 
 
 class AdapterPlan(NamedTuple):
@@ -57,7 +67,8 @@ class HeldOut:
         That of the anchor.
     p_value : float
         How often chance alone leads the base as far as the chosen strength, or one before it, does.
-        If none was chosen, as far as the first.
+        If none was chosen, as far as the first. Of a log: how often chance alone gives clicks that
+        confirm the direction of any of the maps so well.
     n_queries : int
         How many different ones were held out.
     gain : float
@@ -177,11 +188,11 @@ def choose_strength(
 ) -> HeldOut:
     """Return how strengths did on held-out queries, and the best that beats the anchor.
 
-    By the rule for every choice, for candidates in a fixed order: the weakest strength is taken
-    that leads the anchor with all before it, and is among the best. The whole data bear a weaker
-    anchor than the part that the folds learn from. ``fit`` is left at a map that is near that of
-    all data. ``clicks`` are a log and the weights of its positions, if the pairs come from one: the
-    strength of the highest score is then taken, of those that lead.
+    By the rule for every choice. Pairs: for candidates in a fixed order; the weakest strength is
+    taken that leads the anchor with all before it, and is among the best. The whole data bear a
+    weaker anchor than the part that the folds learn from. ``clicks`` are a log and the propensities
+    of its positions, if the pairs come from one: see :func:`_compare_by_clicks`. ``fit`` is left at
+    a map that is near that of all data.
     """
     rows = np.unique(pairs.queries) if clicks is None else clicks[0].find_telling()
     folds: list[QueryFold] = []
@@ -192,31 +203,30 @@ def choose_strength(
         tests = [test for _, test in parts]
     if not folds or not all(fold.can_learn for fold in folds):
         return HeldOut([], [], float("nan"), 1.0, len(rows), float("nan"), [], None)
-    judge: Judge
-    if clicks is None:
-        judge = SearchJudge(fit.collection, fit.plan.symmetric, pairs, tests, rng)
-    else:
-        judge = ClickJudge(fit.collection, fit.plan.symmetric, *clicks, tests)
-    base = judge.score([fit.plan.anchor] * len(folds))
-    units = np.arange(len(base))  # repeated queries were joined before
     maps: list[FloatArray] = []
 
-    def try_in_turn() -> Iterator[FloatArray]:
+    def try_in_turn() -> Iterator[list[FloatArray]]:
         for place, strength in enumerate(STRENGTHS):
             report("strengths", place, len(STRENGTHS))
             with mute():
                 tried = [fold.try_strength(strength, tol) for fold in folds]
             maps.append(np.mean(tried, axis=0))
-            yield judge.score(tried)
+            yield tried
 
-    walk = walk_from_start(base, try_in_turn(), units)
-    taken = walk.taken
-    if taken is not None:
-        if clicks is not None:  # few clicks cannot tell a map that is too weakly held
-            taken = max(range(taken + 1), key=lambda place: float(walk.scores[place].mean()))
-        fit.restart(maps[taken])
+    anchors = [fit.plan.anchor] * len(folds)
+    if clicks is None:
+        judge = SearchJudge(fit.collection, fit.plan.symmetric, pairs, tests, rng)
+        base = judge.score(anchors)
+        units = np.arange(len(base))  # repeated queries were joined before
+        walk = walk_from_start(base, map(judge.score, try_in_turn()), units)
+    else:
+        by_clicks = ClickJudge(fit.collection, fit.plan.symmetric, *clicks, tests)
+        base = by_clicks.score(anchors)
+        walk = _compare_by_clicks(by_clicks, base, anchors, try_in_turn())
+    if walk.taken is not None:
+        fit.restart(maps[walk.taken])
     measure = NDCG if clicks is None else LIKELIHOOD
-    gain = measure_gain(measure, base, walk.scores[taken or 0], units)
+    gain = measure_gain(measure, base, walk.scores[walk.taken or 0], np.arange(len(base)))
     return HeldOut(
         list(STRENGTHS[: len(walk.scores)]),
         [float(scores.mean()) for scores in walk.scores],
@@ -225,9 +235,33 @@ def choose_strength(
         len(base),
         gain.after - gain.before,
         [gain.low, gain.high],
-        None if taken is None else STRENGTHS[taken],
+        None if walk.taken is None else STRENGTHS[walk.taken],
         measure,
     )
+
+
+def _compare_by_clicks(
+    judge: ClickJudge,
+    base: FloatArray,
+    anchors: list[FloatArray],
+    tried: Iterable[list[FloatArray]],
+) -> Walk:
+    """Return scores of strengths by held-out clicks, and the one to take.
+
+    The directions of all maps are tested at once, by the slopes of scores. If one leads, the
+    strongest is taken whose score is less than half a standard error below the best, the anchor
+    included: few clicks cannot tell a map that is too weakly held.
+    """
+    scores: list[FloatArray] = []
+    slopes: list[FloatArray] = []
+    for maps in tried:
+        scores.append(judge.score(maps))
+        slopes.append(judge.slope(anchors, maps))
+    units = np.arange(len(base))  # repeated queries were joined before
+    p_value = float(find_p_values(np.array(slopes), units, variance=_VARIANCE).min())
+    best = max([base, *scores], key=np.mean)
+    among = [n for n, s in enumerate(scores) if not is_below(s, best, units, LEAD)]
+    return Walk(scores, p_value, among[0] if among and p_value <= _LEVEL_OF_CLICKS else None)
 
 
 def _split(

@@ -33,6 +33,8 @@ def summarise(
     if not gain:
         return f"{outcome}\nNot tested: too few different queries to hold some out."
     bias = f" Position bias: {held_out['bias']}." if held_out.get("bias") else ""
+    if bias and improved:
+        bias = f" Clicks confirm its direction (p = {held_out['p_value']:.4f}).{bias}"
     return f"{outcome}\n{held_out['n_queries']} different held-out queries: {gain}.{bias}"
 
 

@@ -1,7 +1,6 @@
 """How a map does on held-out queries: by what they find, or by what was clicked."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -17,14 +16,6 @@ _DEPTH = 10  # of the nDCG by which maps are compared
 _SEARCHED = 1 << 15  # documents among which held-out queries search, at most
 _ROWS = 1 << 14  # of a log, scored at a time
 _SHARPEST = 20.0  # factor of scores in units of their deviation within lists
-
-
-class Judge(Protocol):
-    """Scores of held-out queries."""
-
-    def score(self, maps: Sequence[FloatArray]) -> FloatArray:
-        """Return a score of each query, the higher the better, under the map of its fold."""
-        ...
 
 
 class SearchJudge:
@@ -66,25 +57,52 @@ class SearchJudge:
 class ClickJudge:
     """How well scores tell which of the documents that were shown are clicked.
 
-    A click on a document x counts ``log(exp(t s(x)) / sum_z exp(t s(z)))``, z over what was shown
-    in the same list, divided by the propensity of the position of x. The factor t is the one that
-    fits best: maps are compared by how they rank, not by how large their scores are. Weights are
-    scaled so that the mean over queries is that over clicks. What was not shown does not count.
+    A click on a document x counts ``log(p(x) exp(t s(x)) / sum_z p(z) exp(t s(z)))``, z over what
+    was shown in the same list, p the propensity of a position: the share of x if clicks follow
+    positions and scores. The factor t is the one that fits best: maps are compared by how they
+    rank, not by how large their scores are. All visits of a query together count once. What was
+    not shown does not count.
     """
 
     def __init__(
-        self, collection: Collection, symmetric: bool, log: ClickLog, weights: FloatArray,
+        self, collection: Collection, symmetric: bool, log: ClickLog, propensities: FloatArray,
         tests: Sequence[IntArray],
     ) -> None:  # fmt: skip
         self._collection, self._symmetric, self._tests = collection, symmetric, tests
         self._log = shown = log.of(np.concatenate(tests))
+        self._by_position = np.log(propensities)[shown.positions]
         first = np.flatnonzero(np.diff(shown.impressions, prepend=-1))
         n_lists = np.bincount(shown.queries[first], minlength=shown.n_queries)
-        counts = shown.clicked * weights[shown.positions] / n_lists[shown.queries]
+        counts = shown.clicked / n_lists[shown.queries]
         self._weights = counts * (shown.n_queries / counts.sum())
 
     def score(self, maps: Sequence[FloatArray]) -> FloatArray:
         """Return the log-likelihood of the clicks of each held-out query."""
+        scores = self._score_shown(maps)
+        scores /= max(float(scores.std()), 1e-12)
+        return self._by_query(self._log_shares(self._find_factor(scores) * scores))
+
+    def slope(self, anchors: Sequence[FloatArray], maps: Sequence[FloatArray]) -> FloatArray:
+        """Return how fast the log-likelihood of each query rises on the way from anchors to maps.
+
+        At the anchors, up to a common factor. A whole step loses much of what its direction gains,
+        by all that is random in a map of few clicks; the slope does not, so it tells with far fewer
+        clicks whether there is something to learn. What another factor of the scores would do is
+        taken out.
+        """
+        scores = self._score_shown(anchors)
+        spread = max(float(scores.std()), 1e-12)
+        base = scores / spread
+        change = self._score_shown(maps) / spread - base
+        shares = np.exp(self._log_shares(self._find_factor(base) * base))
+        base, change = (part - self._sum(shares * part) for part in (base, change))
+        weights = self._sum(self._weights) * shares
+        size = float(weights @ (base * base))
+        along = float(weights @ (base * change)) / size if size > 0.0 else 0.0
+        return self._by_query(change - along * base)
+
+    def _score_shown(self, maps: Sequence[FloatArray]) -> FloatArray:
+        """Return the score of what was shown under the map of its fold, less the mean of a list."""
         log, collection = self._log, self._collection
         scores = np.empty(len(log.queries))
         begin = 0
@@ -93,17 +111,12 @@ class ClickJudge:
             queries = collection.queries[test][log.queries[rows] - begin]
             scores[rows] = score_shown(collection, queries, log.documents[rows], W, self._symmetric)
             begin += len(test)
-        scores -= (np.bincount(log.impressions, scores) / np.bincount(log.impressions))[
-            log.impressions
-        ]
-        scores /= max(float(scores.std()), 1e-12)
-        values = self._weights * self._log_shares(self._find_factor(scores) * scores)
-        sums: FloatArray = np.bincount(log.queries, values, log.n_queries).astype(np.float64)
-        return sums
+        return scores - self._sum(scores) / self._sum(np.ones(len(scores)))
 
     def _find_factor(self, scores: FloatArray) -> float:
         """Return the factor of centred scores that fits the clicks best, exactly 0 if none does."""
-        if self._weights @ scores <= 0.0:  # the slope at 0 of a concave function
+        at_zero = np.exp(self._log_shares(np.zeros(len(scores))))
+        if self._weights @ (scores - self._sum(at_zero * scores)) <= 0.0:  # a concave function
             return 0.0
         best = minimize_scalar(
             lambda factor: -float(self._weights @ self._log_shares(factor * scores)),
@@ -113,9 +126,21 @@ class ClickJudge:
         return float(best.x)
 
     def _log_shares(self, scores: FloatArray) -> FloatArray:
-        """Return the log of the share of each document in its list."""
+        """Return the log of the share of each document in the clicks of its list."""
+        values = scores + self._by_position
+        return values - np.log(self._sum(np.exp(values)))
+
+    def _sum(self, values: FloatArray) -> FloatArray:
+        """Return for each row the sum over its list."""
         lists = self._log.impressions
-        return scores - np.log(np.bincount(lists, np.exp(scores)))[lists]
+        return np.bincount(lists, values).astype(np.float64)[lists]
+
+    def _by_query(self, values: FloatArray) -> FloatArray:
+        """Return the weighted sum over the clicks of each query."""
+        sums: FloatArray = np.bincount(
+            self._log.queries, self._weights * values, self._log.n_queries
+        ).astype(np.float64)
+        return sums
 
 
 def score_shown(

@@ -11,7 +11,6 @@ _MOST_ROWS = 100_000  # of a log, by which the bias is estimated
 _LAST = 50  # positions behind it share a propensity
 _PRIOR_CLICKS = 50.0  # that the estimate from scores is worth beside one from moved documents
 _ROUNDS = 200
-CLIP = 20.0  # the largest weight of a click
 
 
 @dataclass(frozen=True)
@@ -20,12 +19,6 @@ class Propensities:
 
     values: FloatArray  # (n_positions,)
     source: str
-
-    @property
-    def weights(self) -> FloatArray:
-        """Weights of clicks: the inverse, clipped."""
-        weights: FloatArray = 1.0 / np.maximum(self.values, 1.0 / CLIP)
-        return weights
 
 
 def find_propensities(log: ClickLog, scores: FloatArray, given: ArrayLike | None) -> Propensities:
