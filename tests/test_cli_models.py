@@ -640,6 +640,12 @@ def test_audit_judges_persons_by_a_column(model, X, T, ids):
 
 
 def test_kinds_of_persons_from_the_shell(X, T, ids):
+    # Every second person looks at the third feature instead of the first two.
+    Z, T = (X / SCALES)[:, 2], T.copy()
+    a, b, c = T[1::2].T
+    T[1::2] = np.where(
+        ((Z[a] - Z[b]) ** 2 > (Z[a] - Z[c]) ** 2)[:, None], T[1::2, [0, 2, 1]], T[1::2]
+    )
     supervision = pd.DataFrame(np.array(ids)[T], columns=["a", "b", "c"])
     supervision.assign(who=[f"p{n % 6}" for n in range(len(T))]).to_csv("said.csv", index=False)
     fit = ("fit", "items.csv", "--triplets", "said.csv", "--drop", "class", "--out", "people.mdaml")

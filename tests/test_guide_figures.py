@@ -159,9 +159,7 @@ def test_new_topics_cost_what_the_page_on_search_says():
     )
     before, after, start, end = map(as_shown, (*clicks, *lost))
     page = read("guide/click_logs.md")
-    assert (
-        f"rose from {before} to {after}, but of the other 27 it fell from {start} to {end}" in page
-    )
+    assert f"rose from {before} to {after}, that of the other 27 fell from {start} to {end}" in page
     page = read("guide/adapting_embeddings.md")
     assert f"on the other 27 fell from {start} to {as_shown(pairs[1])}" in page
 
@@ -230,7 +228,9 @@ def test_the_table_of_answers_needed_is_part_of_the_study():
 
 def test_persons_who_were_not_accused_are_those_of_the_study():
     numbers = re.search(
-        r"No honest person of (\d+) was accused.*?none of (\d+) was either", read("supervision.md")
+        r"No honest person of (\d+) was accused.*?none of (\d+) was either"
+        r".*?none of (\d+) honest persons was accused",
+        read("supervision.md"),
     ).groups()
     wanted = f"no honest person of {sum(map(int, numbers))} was accused"
     assert wanted in read("guide/several_people.md")
