@@ -136,8 +136,8 @@ def choose_size(
     lead by more than chance, and so on; then persons leave their kinds if that leads. Of few
     answers those that are held out hardly ever say so by more than chance: if nothing leads, the
     kinds that :func:`count_kinds` finds, a test of its own, are taken unless they are worse by more
-    than chance. What is not "auto" in ``given`` is taken as it is. Units are the points
-    that comparisons are about.
+    than chance. Nothing else is taken under which fewer held-out answers hold. What is not "auto"
+    in ``given`` is taken as it is. Units are the points that comparisons are about.
     """
     supervision, persons = some_persons(supervision, persons, _MOST_ANSWERS)
     n_kinds, pull = given
@@ -178,7 +178,10 @@ def choose_size(
             best = _best_leader(score, best, nearer, units, weights)
         score(SHARED), score(start), score(best)
     right = {size: are_right(row) for size, row in tried.items()}
-    if not explain_more_than_swapping(right[start], right[best][None], weights)[0]:
+    fewer = (right[best] - right[start]) @ weights < 0.0  # hold, though losses may say otherwise
+    if (fewer and best != counted) or not explain_more_than_swapping(
+        right[start], right[best][None], weights
+    )[0]:
         best, counted = start, None
     gain = measure_gain("comparisons", right[SHARED], right[best], units, weights)
     is_ahead = _best_leader(score, SHARED, [best], units, weights) != SHARED
