@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 from sklearn.decomposition import PCA
@@ -121,6 +122,23 @@ def test_the_map_is_one_linear_map_and_a_place_for_each_mode(data):
     np.testing.assert_allclose(model.places_, model.transform(model.centers_))
     assert model.centers_.shape == (12, 4)
     assert model.places_.shape == (12, len(model.components_))
+
+
+@pytest.mark.parametrize("n_places", ["auto", 8])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_iter", 0), ("tol", -1.0), ("ridge", -1.0), ("device", "x"), ("callback", 3)],
+)
+def test_errors_name_the_model_that_the_user_made(data, n_places, name, value):
+    X, triplets = data[0], np.array([[0, 1, 2], [3, 4, 5]])
+    model = LocalMDaML(n_places=n_places, **{name: value})
+    with pytest.raises((ValueError, TypeError), match=rf"^LocalMDaML\({name}=\.\.\.\) must be"):
+        model.fit(X, triplets=triplets)
+
+
+def test_memberships_of_sparse_samples_are_those_of_dense_ones(data, local):
+    sparse = local.memberships(csr_array(data[0]))
+    assert np.array_equal(sparse.toarray(), local.memberships(data[0]).toarray())
 
 
 def test_a_matrix_of_the_metric_is_refused_where_there_is_none(local):

@@ -234,7 +234,9 @@ def _usual_range(precision: str) -> tuple[float, float]:
 
 def _parameter(owner: object, name: str) -> str:
     """Return a parameter of an estimator, or of a function by its name, as messages call it."""
-    return f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
+    if not isinstance(owner, str):  # one inside another model has the name of that one
+        owner = getattr(owner, "_named", type(owner).__name__)
+    return f"{owner}({name}=...)"
 
 
 def has_unit_rows(X: FloatArray) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mdaml._choosing import show_choices
@@ -245,7 +245,8 @@ class LocalMDaML(LocalHandover):
         (5, 8)
         """
         check_is_fitted(self, "components_")
-        rows, basis = self._check(X), basis_of(self)
+        rows, basis = self._check(X, sparse=True), basis_of(self)
+        rows = rows.toarray() if issparse(rows) else rows
         if basis.places is None:
             return csr_array((len(rows), 0), dtype=rows.dtype)
         found = basis.modes().closeness(basis.see(self._before(rows)))

@@ -19,11 +19,10 @@ from mdaml.estimators.local_handover import basis_of
 from mdaml.estimators.local_learning import RENAMED, compare_classes, try_places
 from mdaml.estimators.local_rounds import (
     Learned,
+    inner_metric,
     make_metric,
     second_anchor,
-    shared_parameters,
 )
-from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import is_auto
 from mdaml.holdout.places import FEWEST_POINTS
 
@@ -112,7 +111,7 @@ def _refine(
             n_features = X.shape[1]
         own = L[: len(L) - n_features].T.astype(np.float64)
         L = np.linalg.lstsq(T.T.astype(np.float64), own, rcond=None)[0].T
-    metric = MDaML(**shared_parameters(model))
+    metric = inner_metric(model)
     if not linear:
         metric = make_metric(model, columns, second_anchor(model.anchor_))
         if kept is not None:  # in proportion to the columns of the first chunk, not of this one

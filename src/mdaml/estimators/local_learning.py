@@ -20,9 +20,8 @@ from mdaml.estimators.local_rounds import (
     FitMetric,
     Learned,
     Rounds,
-    shared_parameters,
+    inner_metric,
 )
-from mdaml.estimators.mdaml import MDaML
 from mdaml.estimators.posing import choose_row, is_auto
 from mdaml.stores.blocks import CentredRows
 
@@ -121,7 +120,7 @@ def _learn_linear(
     persons: Persons | None,
     fit: FitMetric | None = None,
 ) -> Learned:
-    metric = MDaML(**shared_parameters(model))
+    metric = inner_metric(model)
     if fit is None:
         metric._fit(X, X, supervision, persons)
     else:

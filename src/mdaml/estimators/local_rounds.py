@@ -55,9 +55,11 @@ _ROWS_AT_ONCE = 8192  # whose closeness to landmarks is kept beside the columns
 QUIET: dict[str, Any] = {"verbose": 0, "callback": None}
 
 
-def shared_parameters(model: Any) -> dict[str, Any]:
-    """Return the parameters of a linear metric."""
-    return {name: getattr(model, name) for name in _SHARED}
+def inner_metric(model: Any, **others: Any) -> MDaML:
+    """Return an MDaML with the parameters of a model, but for some; its messages name the model."""
+    metric = MDaML(**{name: getattr(model, name) for name in _SHARED} | others)
+    metric._named = type(model).__name__
+    return metric
 
 
 # Fits a metric to the columns of all samples on a basis, times the transpose of a matrix.
@@ -300,27 +302,26 @@ def make_metric(model: Any, columns: FloatArray | Product, anchor: float, **othe
     preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
     n_columns, rank = columns.shape[1], model.n_components or RANK
     strength = _PENALTY * anchor * n_columns * ANCHOR_SQ_DIST / mean_sq_dist(columns)
-    params = shared_parameters(model) | others
-    params |= {
+    others |= {
         "goal": replace(preset, measure=False, barrier=False),
         "anchor": strength,
         "n_components": min(rank, max(n_columns - 1, 1)),
     }
-    return MDaML(**params)
+    return inner_metric(model, **others)
 
 
 def _make_linear(model: Any, anchor: float, **others: Any) -> MDaML:
     """Return a linear metric for a trial, of an anchor that was chosen."""
     preset = PRESETS["comparisons"] if isinstance(model.goal, str) else model.goal
-    params = shared_parameters(model) | others
-    return MDaML(**params | {"goal": replace(preset, measure=False), "anchor": anchor})
+    others |= {"goal": replace(preset, measure=False), "anchor": anchor}
+    return inner_metric(model, **others)
 
 
 def _linear_anchor(
     model: Any, X: FloatArray, supervision: Constraints, shared: SharedStores
 ) -> float:
     """Return the anchor that a linear map chooses, as far as one part of the points tells."""
-    metric = MDaML(**shared_parameters(model) | QUIET | {"n_components": None})
+    metric = inner_metric(model, **QUIET, n_components=None)
     posed = pose(metric, X.shape, supervision, unit_rows=has_unit_rows(X))
     spec = posed.spec
     if not spec.anchors or not spec.is_measured:
