@@ -228,7 +228,7 @@ class LocalMDaML(LocalHandover):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse array of shape (n_samples, n_features)
             Samples.
 
         Returns

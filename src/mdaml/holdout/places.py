@@ -47,7 +47,7 @@ def choose_candidate(
     parts = hold_out_points(supervision, _N_PARTS, rng, points)[: None if few else 1]
     if not parts:
         return None
-    held_out = [_HeldOut.of(part, rng, points) for part in parts]
+    held_out = [_HeldOutPoints.of(part, rng, points) for part in parts]
     units, weights = join_units([each.asked for each in held_out])
 
     def judge(mapped: Iterable[FloatArray]) -> tuple[Judged, float]:
@@ -117,7 +117,7 @@ def _count_names(supervision: Constraints) -> int:
     return supervision.triplets.size + supervision.pairs.size + supervision.quadruplets.size
 
 
-class _HeldOut(NamedTuple):
+class _HeldOutPoints(NamedTuple):
     """Points that are held out, with what is learned from and what is asked."""
 
     learned: Constraints
@@ -125,7 +125,7 @@ class _HeldOut(NamedTuple):
     far: HeldOutComparisons  # those of which both members of the far pair are
 
     @classmethod
-    def of(cls, part: Split, rng: np.random.RandomState, points: IntArray) -> "_HeldOut":
+    def of(cls, part: Split, rng: np.random.RandomState, points: IntArray) -> "_HeldOutPoints":
         """Return the points of a part, and what is said without them."""
         asked, learned = HeldOutComparisons.of(part, rng), part.learned
         is_out: BoolArray = np.isin(points, points[asked.near[:, 0]])
