@@ -196,8 +196,8 @@ def test_those_far_behind_on_the_first_split_are_not_tried_on_others(answers):
 @pytest.mark.slow
 def test_finished_candidates_score_as_if_fitted_in_one_go(answers):
     X, supervision = answers
-    grid = {"n_modes": [1, 2], "ridge": [1e-4, 1e-2, 1.0]}
-    search = partial(MetricSearchCV, MDaML(triplet_weight=300.0), grid, cv=3, random_state=0)
+    grid = {"triplet_weight": [30.0, 300.0], "ridge": [1e-4, 1e-2, 1.0]}
+    search = partial(MetricSearchCV, MDaML(), grid, cv=3, random_state=0)
     staged = search().fit(X, constraints=supervision)
     whole = search(warm_start=False).fit(X, constraints=supervision)
     finished = staged.cv_results_["finished"]
