@@ -426,6 +426,7 @@ def test_coin_flips_give_nobody_a_metric_of_their_own():
     assert check_coin_flips([0]) == 1  # a hundred below
 
 
+@pytest.mark.slow
 def test_nothing_is_taken_under_which_fewer_held_out_answers_hold():
     # Losses of these coin flips lead by more than chance, and two in a hundred fewer hold.
     assert check_coin_flips([55]) == 1
