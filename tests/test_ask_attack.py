@@ -244,6 +244,7 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
 def test_more_half_open_connections_than_files_stop_nobody(server):
     client, headers = enter(server)

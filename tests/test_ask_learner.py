@@ -109,6 +109,7 @@ def test_the_curve_keeps_early_models_and_scores_them_anew(site):
     assert len(site.storage.models()) <= 6
 
 
+@pytest.mark.slow
 def test_correct_answers_never_make_the_model_worse(tmp_path):
     rng = np.random.default_rng(0)
     items = make_items(300, 8)

@@ -192,6 +192,7 @@ def answer_as(X, looks_at, n_answers, wrong=0.1, seed=0):
     return np.concatenate(supervision), np.repeat(np.arange(len(looks_at)), n_answers)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("pandas")
 def test_kinds_of_an_audit_are_numbered_as_those_of_the_model():
     X = np.random.default_rng(0).normal(size=(60, 4))

@@ -328,6 +328,7 @@ def compare_places(place, rank, supervision, client=None):
     assert gap <= 0.002 * wanted.max()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("distributed")
 def test_of_many_rows_on_a_cluster_places_are_found_among_some(client, monkeypatch):
     rng = np.random.default_rng(0)

@@ -477,6 +477,7 @@ def test_the_gain_of_own_metrics_is_measured_on_held_out_answers(crowd, fitted):
     )
 
 
+@pytest.mark.slow
 def test_answers_given_twice_do_not_change_the_choice(crowd):
     X, T, who, _ = crowd
     few = who >= "p16"  # four persons
